@@ -106,13 +106,14 @@ class Emitter:
 
     def __init__(self, plan: ToolPlan, *, eager: bool) -> None:
         """Say an answer's events; ``plan`` names the tools that may be called, ``eager`` is as of the attribute."""
-        self._events: list[Event] = []
+        events: list[Event] = []  # by its own name, as what knows this object would be known by it
+        self._events = events
         self.names = frozenset(tool.name for tool in plan.tools) if plan.calls else frozenset()
         self._parallel = plan.parallel
         self.calls = 0
         self.eager = eager
-        self._content = _Channel(lambda text: self._events.append(Content(text)), hold=plan.calls)
-        self._reasoning = _Channel(lambda text: self._events.append(Reasoning(text)), hold=True, trim=True)
+        self._content = _Channel(lambda text: events.append(Content(text)), hold=plan.calls)
+        self._reasoning = _Channel(lambda text: events.append(Reasoning(text)), hold=True, trim=True)
         self.content: Callable[[str], None] = self._content.text
         self.reasoning: Callable[[str], None] = self._reasoning.text
 
@@ -138,8 +139,9 @@ class Emitter:
 
     def take(self) -> list[Event]:
         """The events since the last time, merged."""
-        events, self._events = self._events, []
-        return merge(events)
+        events = merge(self._events)
+        self._events.clear()
+        return events
 
     def finish(self) -> None:
         """End the answer: say the text that was held back."""

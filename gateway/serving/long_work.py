@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -61,20 +62,18 @@ class LongWork:
             raise self._closed
         if self.count >= self._most:
             raise EngineError(ErrorKind.QUEUE_FULL, "Too many long requests are waiting to be read; try again later.")
-        loop = asyncio.get_running_loop()
-        left = threading.Event()
-        future = self._threads.submit(contextvars.copy_context().run, work, left)  # which knows the caller
+        waiting = _Work(asyncio.get_running_loop())
+        waiting.begin(self._threads, work, self._done)
         self.count += 1
-        waiting = _Work(future, loop, left)
         self._works.add(waiting)
-        future.add_done_callback(lambda _: self._done(waiting))
-        timer = loop.call_later(patience_s, waiting.expire, patience_s)
+        timer = waiting.loop.call_later(patience_s, waiting.expire, patience_s)
         try:
             result: Result = await waiting.outcome
             return result
         finally:
             timer.cancel()
             waiting.leave()
+            del waiting  # whose error knows this frame: neither would be freed
 
     def close(self, error: EngineError) -> None:
         """Fail with ``error`` whoever waits for work that runs or waits, and whoever comes before ``reopen``."""
@@ -86,29 +85,42 @@ class LongWork:
         """Take work again."""
         self._closed = None
 
-    def _done(self, work: _Work) -> None:
+    def _done(self, work: _Work, future: Future[Any]) -> None:
         if not work.loop.is_closed():
-            work.loop.call_soon_threadsafe(self._leave, work)
+            work.loop.call_soon_threadsafe(self._leave, work, future)
 
-    def _leave(self, work: _Work) -> None:
+    def _leave(self, work: _Work, future: Future[Any]) -> None:
         self.count -= 1
         self._works.discard(work)
-        work.finish()
+        work.finish(future)
 
 
 class _Work:
     """What one waits for: the outcome of a thread's work, or an error before it."""
 
-    def __init__(self, future: Future[Any], loop: asyncio.AbstractEventLoop, left: threading.Event) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.outcome: asyncio.Future[Any] = loop.create_future()
+        self._left = threading.Event()
+        self._future: Future[Any] | None = None
+
+    def begin(
+        self,
+        threads: ThreadPoolExecutor,
+        work: Callable[[threading.Event], Any],
+        done: Callable[[_Work, Future[Any]], None],
+    ) -> None:
+        """Have it done in its turn, by a thread that knows the caller; ``done`` is called there."""
+        future = threads.submit(contextvars.copy_context().run, work, self._left)
         self._future = future
-        self._left = left
+        future.add_done_callback(functools.partial(done, self))
 
     def leave(self) -> None:
         """Give it up, where it is not done."""
         self._left.set()
-        self._future.cancel()
+        if self._future is not None:
+            self._future.cancel()
+            self._future = None  # it knows this object: neither would be freed
 
     def fail(self, error: EngineError) -> None:
         """Have who waits go on with an error."""
@@ -118,17 +130,17 @@ class _Work:
 
     def expire(self, seconds: float) -> None:
         """Fail, unless it has begun."""
-        if self._future.cancel():
+        if self._future is not None and self._future.cancel():
             message = f"The request waited {seconds:g} seconds for longer ones to be read."
             self.fail(EngineError(ErrorKind.TIMEOUT, message))
 
-    def finish(self) -> None:
+    def finish(self, future: Future[Any]) -> None:
         """Pass on what the thread's work came to."""
-        if self.outcome.done() or self._future.cancelled():
+        if self.outcome.done() or future.cancelled():
             return
-        error = self._future.exception()
+        error = future.exception()
         if error is None:
-            self.outcome.set_result(self._future.result())
+            self.outcome.set_result(future.result())
         else:
             self.outcome.set_exception(error)
 
