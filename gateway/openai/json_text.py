@@ -80,8 +80,9 @@ def parse(body: bytes | bytearray, *, light: bool = False) -> dict[str, Any]:
     Raises:
         JsonTextError: it is refused.
     """
+    containers = _count(body, b"[{")
     if len(body) > MOST_CONTAINERS and not light:
-        _check_structure(body)
+        _check_structure(body, containers)
     try:
         text = body.decode().removeprefix("\ufeff")  # some editors begin a file with a mark that is no JSON
         # A field takes five bytes: of so few no object has to count them.
@@ -92,9 +93,9 @@ def parse(body: bytes | bytearray, *, light: bool = False) -> dict[str, Any]:
         raise JsonTextError("it must be a JSON object")
     if len(body) > 2 * _LEAST_LIMIT:
         _check_lengths(value)
-    if body.count(b"[") + body.count(b"{") > _MOST_LEVELS:
+    if containers > _MOST_LEVELS:
         _check_depth(value)
-    if len(text) > MOST_CHARACTERS or _SUSPICIOUS.search(text):
+    if len(text) > MOST_CHARACTERS or ("\\u" in text and _SUSPICIOUS.search(text)):
         for path, string in _strings(value):
             _check_string(path, string)
     return value
@@ -112,22 +113,26 @@ def _refusal(error: Exception) -> JsonTextError:
     return JsonTextError("a number in it is too large")  # an integer with more digits than Python converts
 
 
-def _check_structure(body: bytes | bytearray) -> None:
-    """Count fields, arrays, objects and items before any is made; commas within strings are free."""
-    marks = b":", b"[{", b",[{"
-    most = MOST_FIELDS, MOST_CONTAINERS, MOST_ITEMS
-    shortest = 5, 1, 1.5  # bytes of JSON for each of them
-    if all(
-        len(body) <= limit * least or _count(body, mark) <= limit
-        for mark, limit, least in zip(marks, most, shortest, strict=True)
+def _check_structure(body: bytes | bytearray, containers: int) -> None:
+    """Count fields, arrays, objects and items before any is made; commas within strings are free.
+
+    Args:
+        body: to check.
+        containers: brackets that open one, those within strings too.
+    """
+    if (
+        containers <= MOST_CONTAINERS
+        and (len(body) <= MOST_FIELDS * 5 or body.count(b":") <= MOST_FIELDS)  # a field takes five bytes
+        and (len(body) <= MOST_ITEMS * 1.5 or body.count(b",") + containers <= MOST_ITEMS)
     ):
         return
+    marks = b":", b"[{", b",[{"
     counts = [0] * len(marks)
     for part in _outside_strings(body):
         counts = [count + _count(part, mark) for count, mark in zip(counts, marks, strict=True)]
     for count, limit, what in zip(
         counts,
-        most,
+        (MOST_FIELDS, MOST_CONTAINERS, MOST_ITEMS),
         ("its objects, messages among them, have more than {} fields", "it has more than {} objects and arrays",
          "its arrays and objects have more than {} items"),
         strict=True,

@@ -54,7 +54,9 @@ def without_nulls(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def pruned(value: Any) -> Any:
     """An object without its nulls; anything else as it is."""
-    return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
+    if not isinstance(value, dict) or None not in value.values():
+        return value
+    return {key: item for key, item in value.items() if item is not None}
 
 
 def pruned_inside(value: Any, key: str) -> Any:
