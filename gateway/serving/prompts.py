@@ -95,9 +95,14 @@ class Truncation:
     answer_name: str = "max_tokens"
 
 
+class UnknownTextError(Exception):
+    """More of a prompt must be tokenized than would be done where it is."""
+
+
 LONG = 4096
 """Characters or ids; rendering and tokenizing more than this would hold up other requests' tokens."""
 _LARGE = 65536  # characters or ids; of more one is built at a time, and what is shorter does not wait for it
+_MOST_MESSAGES = 256  # of a conversation that is looked up on the event loop
 _MOST_CHARACTERS = 8  # for each token, in a long prompt; texts have 1 to 6
 _MOST_UNCOUNTED = 65536  # characters of a prompt that is not long in this sense
 _FRAME = 16  # characters that a template writes around a message or a call
@@ -111,6 +116,13 @@ def long_work(source: PromptSource) -> LongWork | None:
         return TEMPLATES
     size = _size(source)
     return None if size <= LONG else work_of(size)
+
+
+def may_be_known(source: PromptSource, work: LongWork, parts: ModelParts) -> bool:
+    """Whether a long prompt may be a conversation that goes on: looked up, it costs less than a thread's turn."""
+    if work is not PROMPTS or not isinstance(source, ChatPrompt) or len(source.messages) > _MOST_MESSAGES:
+        return False
+    return parts.tokenizer.obstacle is None
 
 
 def work_of(size: int) -> LongWork | None:
@@ -166,6 +178,7 @@ def build(
     most: int | None = None,
     left: threading.Event | None = None,
     recall: Recall | None = None,
+    unknown: int | None = None,
 ) -> Prompt:
     """Render and tokenize a prompt; its ids are those that the engine reads.
 
@@ -177,14 +190,16 @@ def build(
         most: tokens that it may have; None: as the model's context.
         left: set when nobody waits for the prompt any more.
         recall: where ids of its parts are looked up, and kept.
+        unknown: characters of it that are tokenized at most; None: all.
 
     Raises:
+        UnknownTextError: more of it is unknown.
         PromptTooLongError: it is far too long.
         LeftError: nobody waits.
         BadRequestError: when the model cannot take it.
         TemplateError: when the chat template refuses the messages.
     """
-    bound = Bound(parts, most, left, recall)
+    bound = Bound(parts, most, left, recall, unknown)
     bound.check_source(source)
     if isinstance(source, ChatPrompt):
         prompt = _chat(source, parts, settings, bound)
@@ -262,6 +277,7 @@ class Bound:
         most: int | None = None,
         left: threading.Event | None = None,
         recall: Recall | None = None,
+        unknown: int | None = None,
     ) -> None:
         """Prepare the check of one prompt.
 
@@ -270,8 +286,10 @@ class Bound:
             most: tokens; None: as the model's context.
             left: set when nobody waits for the prompt any more.
             recall: what is known of its parts.
+            unknown: characters that may be tokenized; None: all.
         """
         self.recall = recall
+        self._unknown = unknown
         self._parts = parts
         self._most = most or parts.max_seq_len
         self.most = max(self._most + self._most // 8, LONG)
@@ -328,6 +346,17 @@ class Bound:
             raise LeftError
         if count > self.most:
             self._refuse(f"the prompt has more than {self.most} tokens", count)
+
+    def begin(self, size: int) -> None:
+        """Refuse to tokenize more here.
+
+        Raises:
+            UnknownTextError: with ``size`` characters it is more.
+        """
+        if self._unknown is not None:
+            self._unknown -= size
+            if self._unknown < 0:
+                raise UnknownTextError
 
     def stopped(self) -> bool:
         """Whether nobody waits any more."""

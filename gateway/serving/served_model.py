@@ -279,10 +279,12 @@ class ServedModel:
         room = parts.max_seq_len - features.draft_room
         frames = None if features.prompt_ids else features.adds_special_tokens
 
-        def build(left: threading.Event | None) -> Built:
+        def build(left: threading.Event | None, unknown: int | None = None) -> Built:
             most = None if truncation is None else prompts.most_tokens(parts)
             recall = self.recall(salt)
-            prompt = prompts.build(source, parts, self.settings, frames=frames, most=most, left=left, recall=recall)
+            prompt = prompts.build(
+                source, parts, self.settings, frames=frames, most=most, left=left, recall=recall, unknown=unknown
+            )
             if prompt.recalled:
                 self.metrics.recalled_tokens.add(prompt.recalled)
             self.metrics.tokenized_tokens.add(len(prompt.ids) - prompt.recalled)
@@ -295,7 +297,12 @@ class ServedModel:
             trace.asked(spoken(source))
         with contextlib.nullcontext() if trace is None else trace.step("prompt"):
             work = prompts.long_work(source)
-            return build(None) if work is None else await work.run(build, self._deadlines.first_token_s)
+            if work is None:
+                return build(None)
+            if self.token_cache is not None and prompts.may_be_known(source, work, parts):
+                with contextlib.suppress(prompts.UnknownTextError):
+                    return build(None, prompts.LONG)
+            return await work.run(build, self._deadlines.first_token_s)
 
     def prepare(self, turn: ToolPlan, prompt: Prompt) -> PreparedTurn:
         """Ask the model's family what a turn needs.

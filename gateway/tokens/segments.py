@@ -22,6 +22,7 @@ from gateway.tokens.token_cache import TokenCache
 from gateway.tokens.token_ids import ID_BYTES, pack
 
 _LEAST: Final = 512  # characters of a part; what is left at the end is tokenized anew each time
+_BLOCK: Final = 8192
 _BATCH: Final = 65536  # characters that are tokenized in one go
 _PIECE: Final = 32768  # characters that are counted in one go
 _PROBED: Final = 64  # tokens
@@ -103,6 +104,10 @@ class Tokenizing(Protocol):
         """Whether nobody waits any more."""
         ...
 
+    def begin(self, size: int) -> None:
+        """Raise an error of its own where so many more unknown characters are not to be tokenized."""
+        ...
+
 
 class Unbounded:
     """No bound.
@@ -127,11 +132,15 @@ class Unbounded:
         """Go on."""
         return False
 
+    def begin(self, size: int) -> None:
+        """Let it be."""
+
 
 Part = tuple[str, str, bool]
 """A part of a text: the added token that it follows, empty at the beginning; the part, with the added token at its end;
 whether there is one, so that it is the same whatever follows."""
 _Missing = tuple[int, str, str, bytes | None]  # where its ids belong, what it follows, the part, its key
+_UnknownBlock = tuple[int, int, bytes]  # from and up to where the ids of its parts are, its key
 
 
 class Segments:
@@ -140,11 +149,13 @@ class Segments:
     Args:
         backend: the tokenizer.
         least: characters of a part.
+        block: characters of parts that are also looked up as one.
     """
 
-    def __init__(self, backend: tokenizers.Tokenizer, least: int = _LEAST) -> None:
+    def __init__(self, backend: tokenizers.Tokenizer, least: int = _LEAST, block: int = _BLOCK) -> None:
         self._backend = backend
         self._least = least
+        self._block = block
         added = [token for token in backend.get_added_tokens_decoder().values() if not token.normalized]
         self.tokens = frozenset(token.content for token in added if token.content and not token.single_word)
         self._pattern = any_of(token.content for token in added)
@@ -172,14 +183,7 @@ class Segments:
             UnicodeEncodeError: it holds a lone surrogate.
         """
         recall = how.recall
-        pieces: list[bytes] = []
-        missing: list[_Missing] = []
-        for before, part, closed in self.parts(text):
-            key = recall.key(before, part) if recall and closed else None
-            packed = recall.find(key) if recall and key else None
-            if packed is None:
-                missing.append((len(pieces), before, part, key))
-            pieces.append(packed or b"")
+        pieces, missing, unknown = self._look_up(text, how)
         count += sum(map(len, pieces)) // ID_BYTES
         while missing:
             how.check(count)
@@ -193,9 +197,33 @@ class Segments:
             if recall and entries:  # else nothing is locked
                 recall.keep(entries)
             del missing[: len(batch)]
+        if recall and unknown:
+            recall.keep([(key, b"".join(pieces[first:end])) for first, end, key in unknown])
         if count > how.most:
             how.check(count)
         return b"".join(pieces)
+
+    def _look_up(self, text: str, how: Tokenizing) -> tuple[list[bytes], list[_Missing], list[_UnknownBlock]]:
+        """Packed ids of a text's parts, or of blocks of them; the parts that are missing there; the unknown blocks."""
+        recall = how.recall
+        pieces: list[bytes] = []
+        missing: list[_Missing] = []
+        unknown: list[_UnknownBlock] = []
+        for block in _blocks(self.parts(text), self._block):
+            if recall and len(block) > 1:
+                key = recall.key(block[0][0], "".join([part for _, part, _ in block]))
+                if packed := recall.find(key):
+                    pieces.append(packed)
+                    continue
+                unknown.append((len(pieces), len(pieces) + len(block), key))
+            for before, part, closed in block:
+                part_key = recall.key(before, part) if recall and closed else None
+                packed = recall.find(part_key) if recall and part_key else None
+                if packed is None:
+                    how.begin(len(part))
+                    missing.append((len(pieces), before, part, part_key))
+                pieces.append(packed or b"")
+        return pieces, missing, unknown
 
     def _packed(self, batch: Sequence[_Missing], how: Tokenizing, count: int) -> list[bytes]:
         size, texts = 0, []
@@ -211,6 +239,22 @@ class Segments:
         for each, (_, before, _, _) in zip(encoded, batch, strict=True):
             found.append(pack(each.ids[1:] if before else each.ids))
         return found
+
+
+def _blocks(parts: Iterable[Part], least: int) -> Iterator[list[Part]]:
+    """Group parts, up to so many characters: a block is a longer part, so that a long text takes few look-ups.
+
+    Blocks are counted from the beginning of the text: one that is longer by a turn has the same ones.
+    """
+    block: list[Part] = []
+    size = 0
+    for part in parts:
+        block.append(part)
+        size += len(part[1])
+        if size >= least and part[2]:
+            yield block
+            block, size = [], 0
+    yield from [[part] for part in block]
 
 
 def _batch(missing: Sequence[_Missing], most: int) -> Sequence[_Missing]:

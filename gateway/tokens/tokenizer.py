@@ -223,6 +223,7 @@ class Tokenizer:
 
     def _check_size(self, text: str, how: Tokenizing, count: int) -> None:
         """Count roughly what may be too long; no token is shorter than a byte."""
+        how.begin(len(text))
         if len(text.encode("utf-8", "surrogatepass")) > how.most - count:
             how.check(count + self.count_beyond(text, how.most - count, how.stopped))
 

@@ -120,6 +120,29 @@ async def test_small_requests_do_not_wait_for_long_ones(folder: Path) -> None:
         assert (await long).json()["count"] == 100_000
 
 
+async def test_a_conversation_that_goes_on_does_not_wait_for_long_prompts(folder: Path) -> None:
+    go = threading.Event()
+    said = [{"role": role, "content": f"{role} says {'a word, ' * 500}"} for role in ("user", "assistant")]
+    async with gateway(folder, max_seq_len=32_768) as running:
+        path = "/v1/chat/completions"
+        await running.client.post(path, json={"model": MODEL, "max_tokens": 1, "messages": said})
+        held = [asyncio.create_task(PROMPTS.run(lambda _: go.wait(20))) for _ in range(2)]
+        try:
+            await until(lambda: PROMPTS.count == 2)
+            for more in ("And?", "And then?"):
+                said = [*said, {"role": "user", "content": more}]
+                answer = await running.client.post(path, json={"model": MODEL, "max_tokens": 1, "messages": said})
+                assert answer.json()["usage"]["prompt_tokens"] > 8_000
+            other = [{"role": "user", "content": "b" * 8000}, *said]  # another beginning is nothing known
+            waits = asyncio.create_task(running.client.post(path, json={"model": MODEL, "messages": other}))
+            await until(lambda: PROMPTS.count == 3)
+            assert not waits.done()
+        finally:
+            go.set()
+            await asyncio.gather(*held)
+        assert (await waits).status_code == 200
+
+
 async def test_a_turn_that_does_not_come_ends_with_504(folder: Path) -> None:
     go = threading.Event()
     async with gateway(folder, max_seq_len=8192, timeouts={"first_token_s": 0.01}) as running:
@@ -140,7 +163,7 @@ async def test_a_client_that_leaves_in_the_queue_is_not_tokenized_for(folder: Pa
         running_works.append(1)
         go.wait(20)
 
-    async with gateway(folder, served=True) as running:
+    async with gateway(folder, served=True, max_seq_len=8192) as running:
         held = [asyncio.create_task(PROMPTS.run(hold)) for _ in range(2)]
         try:
             await until(lambda: len(running_works) == 2)

@@ -14,7 +14,8 @@ from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
 from gateway.tokens import Tokenizer, TokenizerError
 from gateway.tokens.folder import FolderMetadata
-from gateway.tokens.segments import Segments, Unbounded, obstacle
+from gateway.tokens.segments import Recall, Segments, Unbounded, obstacle
+from gateway.tokens.token_cache import TokenCache
 from gateway.tokens.token_ids import TokenIds
 from tests.tokens import vocabularies
 from tests.tokens.build import FIXED, byte_level, sentence_piece, unigram, word_piece
@@ -65,9 +66,12 @@ def whole(backend: tokenizers.Tokenizer, text: str) -> list[int]:
 
 
 def check(backend: tokenizers.Tokenizer, data: st.DataObject) -> None:
-    text = data.draw(texts(backend))
-    segments = Segments(backend, least=data.draw(st.sampled_from([0, 1, 8, 40])))
-    assert TokenIds(segments.encode(text, Unbounded())).tolist() == whole(backend, text)
+    text, more = data.draw(texts(backend)), data.draw(texts(backend))
+    sizes = {"least": data.draw(st.sampled_from([0, 1, 8, 40])), "block": data.draw(st.sampled_from([1, 20, 100]))}
+    segments, cache = Segments(backend, **sizes), TokenCache(2**16)
+    for each in (text, text, text + more, more + text, text + more):
+        for how in (Unbounded(), Unbounded(Recall(cache))):
+            assert TokenIds(segments.encode(each, how)).tolist() == whole(backend, each)
 
 
 @pytest.mark.parametrize("kind", KINDS)
