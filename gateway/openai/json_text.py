@@ -21,10 +21,7 @@ MOST_PARTS_OF_ONE = 2048  # of one message
 MOST_CALLS = 1024  # of one message
 MOST_PROMPTS = 2048  # strings, or arrays of ids
 MOST_CHARACTERS = 2**23  # of one string; no context is so long
-_LIGHT_CONTAINERS = 4096
-_LIGHT_COMMAS = 32768
-_LIGHT_ESCAPES = 131072
-_MOST_LEVELS = 64  # nesting; real requests have fewer than 20
+MOST_LEVELS = 64  # nesting; real requests have fewer than 20
 _LEAST_LIMIT = min(MOST_MESSAGES, MOST_PARTS, MOST_PARTS_OF_ONE, MOST_CALLS, MOST_PROMPTS)  # items; each has two bytes
 _PIECE = 2**20
 _NOUNS = {"messages": "messages", "input": "items"}
@@ -58,20 +55,8 @@ def answer(body: bytes | bytearray) -> bytes:
         return marshal.dumps((None, ("it takes too much memory", None, None)))
 
 
-def is_light(body: bytes) -> bool:
-    """Whether a body is mostly text, so that parsing it takes a millisecond or two for each MiB.
-
-    Whatever is in an array or object is behind a comma, or the first of it.
-    """
-    return (
-        _count(body, b"[{") <= _LIGHT_CONTAINERS
-        and body.count(b",") <= _LIGHT_COMMAS
-        and body.count(b"\\") <= _LIGHT_ESCAPES
-    )
-
-
 def parse(body: bytes | bytearray, *, light: bool = False) -> dict[str, Any]:
-    """Parse a JSON object; one that ``is_light`` says so.
+    """Parse a JSON object; ``light`` where it is known to have few parts (``mostly_text.is_light``).
 
     Refused are, besides anything that is not JSON: invalid UTF-8, duplicate keys, NaN and infinite numbers, nesting
     deeper than 64 levels, more fields, arrays, objects or items in all than the constants above say, longer strings,
@@ -92,8 +77,8 @@ def parse(body: bytes | bytearray, *, light: bool = False) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise JsonTextError("it must be a JSON object")
     if len(body) > 2 * _LEAST_LIMIT:
-        _check_lengths(value)
-    if containers > _MOST_LEVELS:
+        check_lengths(value)
+    if containers > MOST_LEVELS:
         _check_depth(value)
     if len(text) > MOST_CHARACTERS or ("\\u" in text and _SUSPICIOUS.search(text)):
         for path, string in _strings(value):
@@ -200,7 +185,7 @@ def _decoder(make: Callable[[list[tuple[str, Any]]], dict[str, Any]]) -> json.JS
 _PLAIN = _decoder(_unique)
 
 
-def _check_lengths(value: dict[str, Any]) -> None:
+def check_lengths(value: dict[str, Any]) -> None:
     """Refuse long arrays before each of their items costs work."""
     prompt = value.get("prompt")
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list)):
@@ -239,7 +224,7 @@ def _check_length(value: Any, most: int, path: str) -> int:
 
 def _check_depth(value: dict[str, Any]) -> None:
     level: list[Any] = [value]
-    for _ in range(_MOST_LEVELS):
+    for _ in range(MOST_LEVELS):
         level = [
             child
             for container in level
@@ -248,7 +233,7 @@ def _check_depth(value: dict[str, Any]) -> None:
         ]
         if not level:
             return
-    raise JsonTextError(f"it is nested deeper than {_MOST_LEVELS} levels")
+    raise JsonTextError(f"it is nested deeper than {MOST_LEVELS} levels")
 
 
 def _strings(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from gateway.bad_request import BadRequestError
 from gateway.helper import Helper, HelperFailedError
-from gateway.openai import json_text
+from gateway.openai import json_text, mostly_text
 from gateway.openai.errors import SERVER, OpenAIError
 from gateway.openai.json_text import JsonTextError
 from gateway.serving.long_work import BODIES
@@ -50,7 +50,9 @@ def parse_object(body: Body) -> dict[str, Any]:
         BadRequestError: it is none, or breaks a bound.
     """
     try:
-        return json_text.parse(body) if isinstance(body, bytes) else _parse_large(body)
+        if isinstance(body, bytes):
+            return mostly_text.parse(body) or json_text.parse(body)
+        return _parse_large(body)
     except JsonTextError as error:
         message = error.message
         if error.code is None:
@@ -59,8 +61,8 @@ def parse_object(body: Body) -> dict[str, Any]:
 
 
 def _parse_large(pieces: list[bytes]) -> dict[str, Any]:
-    if size_of(pieces) <= _MOST_TEXT and json_text.is_light(body := b"".join(pieces)):
-        return json_text.parse(body, light=True)
+    if size_of(pieces) <= _MOST_TEXT and mostly_text.is_light(body := b"".join(pieces)):
+        return mostly_text.parse(body) or json_text.parse(body, light=True)
     return _parse_apart(pieces)
 
 
@@ -74,7 +76,7 @@ def _parse_apart(body: list[bytes]) -> dict[str, Any]:
     return value  # type: ignore[no-any-return]
 
 
-_LARGE_BODY = 65536  # bytes; parsing more than this would hold up other requests' tokens
+_LARGE_BODY = 65536  # bytes; parsing more than this may hold up other requests' tokens
 _JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)
 _OWN_SITES = ("same-origin", "none")  # of Sec-Fetch-Site; another port of this machine is the same site
 _MOST_HELD = 128 * 2**20  # bytes of large bodies that are in memory at a time
@@ -158,7 +160,7 @@ async def read_request(request: Request, parse: Callable[[Body], Parsed]) -> Par
         if not pieces:
             raise BadRequestError("The request body is empty; a JSON object is expected.")
         body = as_body(pieces)
-        if size <= _LARGE_BODY:
+        if size <= _LARGE_BODY or (isinstance(body, bytes) and mostly_text.is_short(body)):
             return parse(body)
         return await in_turn(request, size, lambda: parse(body))
     finally:

@@ -103,6 +103,7 @@ LONG = 4096
 """Characters or ids; rendering and tokenizing more than this would hold up other requests' tokens."""
 _LARGE = 65536  # characters or ids; of more one is built at a time, and what is shorter does not wait for it
 _MOST_MESSAGES = 256  # of a conversation that is looked up on the event loop
+_MOST_LOOKED_UP = 262144  # characters of it
 _MOST_CHARACTERS = 8  # for each token, in a long prompt; texts have 1 to 6
 _MOST_UNCOUNTED = 65536  # characters of a prompt that is not long in this sense
 _FRAME = 16  # characters that a template writes around a message or a call
@@ -120,7 +121,9 @@ def long_work(source: PromptSource) -> LongWork | None:
 
 def may_be_known(source: PromptSource, work: LongWork, parts: ModelParts) -> bool:
     """Whether a long prompt may be a conversation that goes on: looked up, it costs less than a thread's turn."""
-    if work is not PROMPTS or not isinstance(source, ChatPrompt) or len(source.messages) > _MOST_MESSAGES:
+    if work is TEMPLATES or not isinstance(source, ChatPrompt) or len(source.messages) > _MOST_MESSAGES:
+        return False
+    if work is LARGE_PROMPTS and _size(source, _MOST_LOOKED_UP) > _MOST_LOOKED_UP:
         return False
     return parts.tokenizer.obstacle is None
 
@@ -135,8 +138,8 @@ def most_tokens(parts: ModelParts) -> int:
     return max(parts.max_seq_len, _LEAST_BOUND)
 
 
-def _size(source: PromptSource) -> int:
-    """Roughly its characters, or its ids; what is large is not measured to the end."""
+def _size(source: PromptSource, most: int = _LARGE) -> int:
+    """Roughly its characters, or its ids; what has more than ``most`` is not measured to the end."""
     if isinstance(source, TextPrompt):
         return len(source.text)
     if isinstance(source, IdsPrompt):
@@ -147,9 +150,9 @@ def _size(source: PromptSource) -> int:
         size += _FRAME + len(message["content"]) + len(message.get("reasoning", ""))
         if calls := message.get("tool_calls"):
             size += sum([_FRAME + len(call["function"]["arguments"]) for call in calls])
-        if size > _LARGE:
+        if size > most:
             return size
-    return size + _nested(source, _LARGE - size) if source.tools or source.documents or source.variables else size
+    return size + _nested(source, most - size) if source.tools or source.documents or source.variables else size
 
 
 def _nested(source: ChatPrompt, most: int) -> int:

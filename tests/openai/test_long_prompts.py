@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS
+from gateway.serving.long_work import BODIES, LARGE_PROMPTS, PROMPTS, LongWork
 from gateway.tokens import Tokenizer
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MAX_SEQ_LEN, MODEL
@@ -120,27 +120,47 @@ async def test_small_requests_do_not_wait_for_long_ones(folder: Path) -> None:
         assert (await long).json()["count"] == 100_000
 
 
-async def test_a_conversation_that_goes_on_does_not_wait_for_long_prompts(folder: Path) -> None:
+@pytest.mark.parametrize(("words", "work", "threads"), [(500, PROMPTS, 2), (6_000, LARGE_PROMPTS, 1)])
+async def test_a_conversation_that_goes_on_does_not_wait_for_long_ones(
+    folder: Path, words: int, work: LongWork, threads: int
+) -> None:
     go = threading.Event()
-    said = [{"role": role, "content": f"{role} says {'a word, ' * 500}"} for role in ("user", "assistant")]
-    async with gateway(folder, max_seq_len=32_768) as running:
+    said = [{"role": role, "content": f"{role} says {'a word, ' * words}"} for role in ("user", "assistant")]
+    async with gateway(folder, max_seq_len=131_072) as running:
         path = "/v1/chat/completions"
         await running.client.post(path, json={"model": MODEL, "max_tokens": 1, "messages": said})
-        held = [asyncio.create_task(PROMPTS.run(lambda _: go.wait(20))) for _ in range(2)]
+        held = [asyncio.create_task(work.run(lambda _: go.wait(20))) for _ in range(threads)]
+        held.append(asyncio.create_task(BODIES.run(lambda _: go.wait(20))))
         try:
-            await until(lambda: PROMPTS.count == 2)
+            await until(lambda: work.count == threads)
             for more in ("And?", "And then?"):
                 said = [*said, {"role": "user", "content": more}]
                 answer = await running.client.post(path, json={"model": MODEL, "max_tokens": 1, "messages": said})
-                assert answer.json()["usage"]["prompt_tokens"] > 8_000
+                assert answer.json()["usage"]["prompt_tokens"] > 16 * words
             other = [{"role": "user", "content": "b" * 8000}, *said]  # another beginning is nothing known
             waits = asyncio.create_task(running.client.post(path, json={"model": MODEL, "messages": other}))
-            await until(lambda: PROMPTS.count == 3)
+            await until(lambda: work.count == threads + 1)
             assert not waits.done()
         finally:
             go.set()
             await asyncio.gather(*held)
         assert (await waits).status_code == 200
+
+
+async def test_large_bodies_of_many_parts_are_read_in_their_turn(folder: Path) -> None:
+    go = threading.Event()
+    async with gateway(folder) as running:
+        held = asyncio.create_task(BODIES.run(lambda _: go.wait(20)))
+        body = {"messages": [{"role": "user", "content": "a"}] * 2_100, "padding": "a" * 20_000}
+        try:
+            await until(lambda: BODIES.count == 1)
+            waits = asyncio.create_task(running.client.post("/tokenize", json=body))
+            await until(lambda: BODIES.count == 2)
+            assert not waits.done()
+        finally:
+            go.set()
+            await held
+        assert (await waits).status_code in (200, 400)
 
 
 async def test_a_turn_that_does_not_come_ends_with_504(folder: Path) -> None:

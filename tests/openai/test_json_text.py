@@ -1,0 +1,86 @@
+"""Two parsers of JSON text, of which the faster one must read what the slower one reads, or leave it to that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gateway.openai import json_text, mostly_text
+from gateway.openai.json_text import JsonTextError
+
+_ESCAPED = st.sampled_from(
+    ['\\"', "\\\\", "\\/", "\\n", "\\u0022", "\\u0000", "\\u00e9", "\\u005c", "\\ud83d\\ude00", "\\ud83d"]
+)
+_PLAIN = st.sampled_from(["a", "b", ":", ",", "{", "]", " ", "é", "漢", "😀", "u0022", "'"])
+_STRING = st.lists(st.one_of(_PLAIN, _PLAIN, _ESCAPED), max_size=5).map(lambda parts: f'"{"".join(parts)}"')
+_NUMBER = st.sampled_from(
+    ["0", "-0", "7", "-0.0", "1.5", "1e2", "1E400", "9223372036854775807", "9223372036854775808", "0.1", "2e-7", "01",
+     "-9223372036854775809", "18446744073709551616", "123456789012345678901234", "1" * 5000, "1."]
+)  # fmt: skip
+_OTHER = st.sampled_from(["true", "false", "null", "NaN", "-Infinity", "nul", ""])
+_SPACE = st.sampled_from(["", "", "", " ", "\n", "\t "])
+
+
+def _array(items: list[str]) -> str:
+    return f"[{','.join(items)}]"
+
+
+def _object(fields: list[tuple[str, str, str, str]]) -> str:
+    return "{" + ",".join(f"{key}{space}:{after}{value}" for key, space, after, value in fields) + "}"
+
+
+def _objects(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.lists(st.tuples(_STRING, _SPACE, _SPACE, values), max_size=4).map(_object)
+
+
+_VALUE = st.recursive(
+    st.one_of(_STRING, _STRING, _NUMBER, _OTHER),
+    lambda values: st.one_of(st.lists(values, max_size=4).map(_array), _objects(values)),
+    max_leaves=12,
+)
+
+
+def outcome(parse: Callable[[bytes], Any], body: bytes) -> Any:
+    """What a body is parsed to, with the types of numbers, or why it is not."""
+    try:
+        return repr(parse(body))
+    except JsonTextError as error:
+        return error.message, error.param, error.code
+
+
+@given(st.one_of(_objects(_VALUE), _VALUE))
+@example('{"a":1,"a":"\\u0022\\u0022"}')
+@example('{"a\\u0000":1}')
+@example('\ufeff{"a":1}')
+@example('{"":"","":""}')
+def test_what_the_faster_parser_takes_is_what_the_slower_one_reads(text: str) -> None:
+    body = text.encode()
+    read = outcome(mostly_text.parse, body)
+    assert read in ("None", outcome(json_text.parse, body))
+
+
+@pytest.mark.parametrize("ascii_only", [True, False])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_usual_requests_are_read_by_the_faster_parser(ascii_only: bool, indent: int | None) -> None:
+    """Calls of tools with JSON in their arguments included."""
+    calls = [{"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"a": ": {\\"b\\": 1}"}'}}]
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": ': "quoted" \\ and\n\ttabs — é 漢 😀'}]},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+    ]
+    request = {"model": "m", "messages": messages * 100, "temperature": 0.0, "stream": True, "seed": 2**63 - 1}
+    for size in (1, 100):
+        request["messages"] = messages * size
+        body = json.dumps(request, ensure_ascii=ascii_only, indent=indent).encode()
+        assert mostly_text.parse(body) == request
+
+
+def test_long_arrays_are_refused_by_the_faster_parser_too() -> None:
+    body = json.dumps({"messages": [1] * (json_text.MOST_MESSAGES + 1)}).encode()
+    with pytest.raises(JsonTextError, match="at most 16384 items"):
+        mostly_text.parse(body)
