@@ -16,6 +16,7 @@ from . import (
     relay,
     request_cost,
     triton,
+    turn_rates,
     turns,
     workers,
 )
@@ -34,6 +35,7 @@ MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
     "workers": workers.measure,
     "triton": triton.measure,
     "turns": turns.measure,
+    "knee": turn_rates.measure,
     "rates": rates.measure,
     "peers": comparison.measure,
 }

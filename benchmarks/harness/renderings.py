@@ -168,6 +168,21 @@ def turns(values: dict[str, Any]) -> str:
     return f"{values['later_turns']} later turns, each on a connection of its own.\n\n{table(head, rows)}"
 
 
+def knee(values: dict[str, Any]) -> str:
+    """Rates of first and later turns."""
+    rows = [
+        [f"{row['prompt']:,}", row["turn"], row["rate"], f"{row['first_event_p50']:.0f} / {row['first_event_p99']:.0f}",
+         row["cpu_ms"], "yes" if row["held"] else "no"]
+        for row in values["rows"]
+    ]  # fmt: skip
+    said = (
+        f"{values['workers']} workers on as many cores, medians of {values['rounds']} runs of {values['seconds']} s;"
+        f" held: the 99th percentile of first events below {values['late_ms']:.0f} ms, nothing left behind."
+    )
+    head = ["prompt, tokens", "turn", "requests/s", "first event ms p50 / p99", "CPU ms/request", "held"]
+    return f"{said}\n\n{table(head, rows)}"
+
+
 def hostile(values: dict[str, Any]) -> str:
     """Cost of hostile inputs, and the wait of other clients."""
     rows = []

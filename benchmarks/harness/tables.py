@@ -26,6 +26,7 @@ _MODES: dict[str, Callable[[dict[str, Any]], str]] = {
     "workers": renderings.workers,
     "triton": renderings.triton,
     "turns": renderings.turns,
+    "knee": renderings.knee,
     "rates": renderings.rates,
     "peers": peer_tables.peers,
 }
