@@ -177,7 +177,7 @@ def knee(values: dict[str, Any]) -> str:
     ]  # fmt: skip
     said = (
         f"{values['workers']} workers on as many cores, medians of {values['rounds']} runs of {values['seconds']} s;"
-        f" held: the 99th percentile of first events below {values['late_ms']:.0f} ms, nothing left behind."
+        f" held: 99 of 100 first events within {values['late_ms']:.0f} ms of the median at the lowest rate."
     )
     head = ["prompt, tokens", "turn", "requests/s", "first event ms p50 / p99", "CPU ms/request", "held"]
     return f"{said}\n\n{table(head, rows)}"
