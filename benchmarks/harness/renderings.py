@@ -215,17 +215,23 @@ def workers(values: dict[str, Any]) -> str:
 def _requests(values: dict[str, Any]) -> str:
     """Requests per second by workers."""
     one = values["rows"][0]
-    rows = [
-        [row["transport"], row["workers"], f"{row['requests_s']:,.0f}",
-         f"{row['requests_s'] / row['workers'] / one['requests_s']:.2f}", row["cpu_ms"], row["busy"],
-         f"{row['least_share']:.2f}-{row['most_share']:.2f}"]
-        for row in values["rows"]
-    ]  # fmt: skip
-    head = ["transport", "workers", "requests/s", "of one worker's, each", "CPU ms/request",
-            f"busy of {values['gateway_cores']} cores", "CPU of a worker over an even share"]  # fmt: skip
+    rows = []
+    for row in values["rows"]:
+        share, slower = (
+            row["requests_s"] / row["workers"] / one["requests_s"],
+            row["reference_ms"] / one["reference_ms"],
+        )
+        rows.append(
+            [row["transport"], row["workers"], f"{row['requests_s']:,.0f}", f"{share:.2f}", f"{1 / slower:.2f}",
+             f"{share * slower:.2f}", row["cpu_ms"], row["busy"], f"{row['least_share']:.2f}-{row['most_share']:.2f}"]
+        )  # fmt: skip
+    head = ["transport", "workers", "requests/s", "of one worker's, each", "machine: of one core's, each", "over it",
+            "CPU ms/request", f"busy of {values['gateway_cores']} cores",
+            "CPU of a worker over an even share"]  # fmt: skip
     return (
         f"Requests of one token with a prompt of about 200, {values['at_once']} at once for each worker, a connection"
-        f" each; the gateway on {values['gateway_cores']} cores, the load on {values['other_cores']} others."
+        f" each; the gateway on {values['gateway_cores']} cores, the load on {values['other_cores']} others. Machine:"
+        " the speed of a constant piece of Python work in as many processes, over that of one alone."
         f"\n\n{table(head, rows)}"
     )
 

@@ -13,6 +13,7 @@ from . import cores
 from .load import Load, run
 from .processes import BenchmarkError, Child, SyntheticTriton, raise_file_limit
 from .relay import Tell
+from .speed import reference_ms_of
 from .steady import SteadyLoad
 from .subjects import PROMPT, Subject, body, start, transports, write_repository
 
@@ -24,7 +25,7 @@ _WINDOW_S = 2.0
 _CARRIED = 0.95  # of what is offered: all of it, but for the edges of a window
 _FULL = 0.8  # of a core, or of all that there are: less than that on a machine that others use
 _HOPELESS = 0.5  # of what is offered: no use in offering more
-_AT_ONCE = 16  # requests for each worker
+_AT_ONCE = 32  # requests for each worker
 _ROUNDS = 120  # of them
 _SHARE = 0.75  # of the cores for the gateway under requests, whose load costs little
 
@@ -72,11 +73,12 @@ def requests(rounds: int, tell: Tell) -> dict[str, Any]:
         triton.pace(0)
         for workers in [count for count in _WORKERS if count <= max(2, len(gateway_cores))]:
             with cores.on(gateway_cores):
+                reference = reference_ms_of(workers)
                 child = start(Subject("gateway", "tokens", transports()[0]), triton, workers=workers)
             with child:
                 _requests(child, workers)  # a warm-up
                 row = _median([_requests(child, workers) for _ in range(rounds)])
-            rows.append({"transport": transports()[0], "workers": workers, **row})
+            rows.append({"transport": transports()[0], "workers": workers, "reference_ms": reference, **row})
             tell(" ".join(f"{name}={value}" for name, value in rows[-1].items()))
     return {"gateway_cores": len(gateway_cores), "other_cores": len(others), "at_once": _AT_ONCE, "rows": rows}
 
