@@ -13,9 +13,10 @@ from typing import Any
 
 from .client import call
 from .hostile_inputs import CONTEXTS, Attack, inputs
+from .lag import lag, probed
 from .processes import ROOT, BenchmarkError, Child, SyntheticTriton
 from .relay import Tell
-from .subjects import Subject, start, write_repository
+from .subjects import Subject, write_repository
 
 _MEMORY = 6 * 2**30  # address space of a gateway that is attacked, most of which is never touched
 _CPU_S = 300
@@ -29,8 +30,8 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
     """Send each input ``rounds`` times in turn to a fresh gateway.
 
     Returns:
-        Rows with what the process grew by at most since it was at rest, the most that its helpers had, and how long
-        ``/health/live`` took at most: at rest and meanwhile.
+        Rows with what the process grew by at most since it was at rest, the most that its helpers had, the longest time
+        that its event loop was held, and how long ``/health/live`` took at most: at rest and meanwhile.
     """
     rows = []
     with SyntheticTriton(write_repository()) as triton:
@@ -44,23 +45,25 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
 def _attacked(attack: Attack, triton: SyntheticTriton, rounds: int, context: int | None) -> dict[str, Any]:
     model = {"allow_request_template": True} | ({"max_seq_len": context} if context else {})
     subject = Subject("gateway", "tokens", "h2")
-    with start(subject, triton, model=model) as child:
+    with probed(subject, triton, model=model) as child:
         _cap(child)
         # The helpers are there, and so are the threads.
         call(child, "POST", "/v1/chat/completions", json.dumps({**_WARM_UP, "ignored": ["a"] * 70_000}).encode())
         time.sleep(_SETTLE_S)
         pid = child.process.pid
-        with _probed(child) as idle:
+        with _asked_for_health(child) as idle:
             time.sleep(_IDLE_S)
         rest = child.resident_of(pid)
         child.forget_most()
-        with _probed(child) as meanwhile:
+        lag(child)
+        with _asked_for_health(child) as meanwhile:
             outcomes = [_outcome(attack, child) for _ in range(rounds)]
         alive = child.process.poll() is None
         return {
             "outcome": " / ".join(dict.fromkeys(outcomes)) if alive else "the process ended",
             "grown_bytes": child.most_resident_of(pid) - rest if alive else None,
             "helpers_bytes": sum(child.most_resident_of(one) for one in child.pids() if one != pid) if alive else None,
+            "loop_ms": lag(child) if alive else None,
             "idle": idle,
             "meanwhile": meanwhile,
         }
@@ -82,7 +85,7 @@ def _cap(child: Child) -> None:
 
 
 @contextlib.contextmanager
-def _probed(child: Child) -> Iterator[dict[str, Any]]:
+def _asked_for_health(child: Child) -> Iterator[dict[str, Any]]:
     """Probe ``/health/live`` while the context lasts; its figures are there afterwards."""
     figures: dict[str, Any] = {}
     with subprocess.Popen(

@@ -6,7 +6,6 @@ import json
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from gateway.tokens import Tokenizer
@@ -35,18 +34,13 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
     rows = []
     for transport in transports()[1]:
         subject = Subject("gateway", "tokens", transport)
-        with SyntheticTriton(write_repository()) as triton:
-            port = free_port()
-            file = settings_file(subject, triton, port)
-            command: list[str | Path] = [sys.executable, "-m", "benchmarks.harness.lag_probe", file]
-            with Child(f"lag-{transport}", command, port, cwd=ROOT) as child:
-                child.wait_http("/health/ready")
-                _ask(child, *requests["chat, text"])
-                _lag(child)
-                time.sleep(_IDLE_S)
-                rows.append({"transport": transport, "what": "idle", "worst_ms": _lag(child)})
-                for what, (path, request) in requests.items():
-                    rows.append({"transport": transport, "what": what, **_rounds(child, rounds, path, request)})
+        with SyntheticTriton(write_repository()) as triton, probed(subject, triton) as child:
+            _ask(child, *requests["chat, text"])
+            lag(child)
+            time.sleep(_IDLE_S)
+            rows.append({"transport": transport, "what": "idle", "worst_ms": lag(child)})
+            for what, (path, request) in requests.items():
+                rows.append({"transport": transport, "what": what, **_rounds(child, rounds, path, request)})
     for row in rows:
         tell(str(row))
     return {"prompt_tokens": _TOKENS, "rows": rows}
@@ -58,7 +52,7 @@ def _rounds(child: Child, rounds: int, path: str, request: dict[str, Any]) -> di
         begun = time.perf_counter()
         tokens = _ask(child, path, request)
         seconds.append(time.perf_counter() - begun)
-        lags.append(_lag(child))
+        lags.append(lag(child))
     return {
         "prompt_tokens": tokens,
         "worst_ms": max(lags),
@@ -74,7 +68,17 @@ def _text() -> str:
     return " ".join([part] * max(1, _TOKENS // len(tokenizer.encode(part))))
 
 
-def _lag(child: Child) -> float:
+def probed(subject: Subject, triton: SyntheticTriton, **settings: Any) -> Child:
+    """Start a gateway with a clock in its event loop; arguments as of ``subjects.settings_file``."""
+    port = free_port()
+    file = settings_file(subject, triton, port, label="lag", **settings)
+    child = Child(file.stem, [sys.executable, "-m", "benchmarks.harness.lag_probe", file], port, cwd=ROOT)
+    child.wait_http("/health/ready")
+    return child
+
+
+def lag(child: Child) -> float:
+    """The longest time that its loop was late since the last question, in milliseconds."""
     return float(json.loads(call(child, "GET", "/lag"))["worst_ms"])
 
 

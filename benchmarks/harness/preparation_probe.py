@@ -14,8 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
-import uvloop
-
 from gateway.generation import Prompt
 from gateway.prompt import PromptBuilder
 
@@ -49,12 +47,7 @@ class Clock:
         return found
 
 
-async def main(file: Path) -> None:
-    """Serve until SIGTERM."""
+if __name__ == "__main__":
     clock = Clock()
     with mock.patch.object(PromptBuilder, "build", clock.around(PromptBuilder.build)):
-        await serve(file, "/preparation", clock.answer)
-
-
-if __name__ == "__main__":
-    uvloop.run(main(Path(sys.argv[1])))
+        serve(Path(sys.argv[1]), "/preparation", clock.answer)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
-import uvicorn
+from fastapi import FastAPI
 
-from gateway.app import create_app
+from gateway import app as gateway_app
 from gateway.config import load_settings
 
 
-async def serve(file: Path, path: str, answer: Callable[[], Awaitable[dict[str, float]]]) -> None:
-    """Serve until SIGTERM."""
-    settings = load_settings(file, {})
-    app = create_app(settings)
-    app.add_api_route(path, answer)
-    config = uvicorn.Config(
-        app, port=settings.server.port, http="httptools", ws="none", lifespan="off", access_log=False, log_config=None
-    )
-    async with app.router.lifespan_context(app):
-        await uvicorn.Server(config).serve()
+def serve(file: Path, path: str, answer: Callable[[], Awaitable[dict[str, float]]]) -> None:
+    """Serve until SIGTERM, as ``gateway serve`` does."""
+    create_app = gateway_app.create_app
+
+    def with_route(*arguments: Any, **named: Any) -> FastAPI:
+        app = create_app(*arguments, **named)
+        app.add_api_route(path, answer)
+        return app
+
+    gateway_app.create_app = with_route  # the rest of the server is to be what it is
+    gateway_app.serve(load_settings(file, {}))

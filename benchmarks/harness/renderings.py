@@ -190,9 +190,20 @@ def hostile(values: dict[str, Any]) -> str:
         idle, meanwhile = row["idle"]["worst_ms"], row["meanwhile"].get("worst_ms")
         ratio = None if meanwhile is None else f"{meanwhile / idle:.1f}"
         memory = [None if row[key] is None else f"{row[key] / 1e6:.0f}" for key in ("grown_bytes", "helpers_bytes")]
-        rows.append([row["input"], row["outcome"], *memory, idle, meanwhile, ratio, row["meanwhile"].get("p99_ms")])
-    head = ["input", "outcome", "grown by at most, MB", "helpers, MB", "/health/live at rest: worst, ms",
-            "meanwhile: worst, ms", "ratio", "p99, ms"]  # fmt: skip
+        rows.append(
+            [
+                row["input"],
+                row["outcome"],
+                *memory,
+                row["loop_ms"],
+                idle,
+                meanwhile,
+                ratio,
+                row["meanwhile"].get("p99_ms"),
+            ]
+        )
+    head = ["input", "outcome", "grown by at most, MB", "helpers, MB", "loop held, ms",
+            "/health/live at rest: worst, ms", "meanwhile: worst, ms", "ratio", "p99, ms"]  # fmt: skip
     return f"Each input {values['rounds']} times.\n\n{table(head, rows)}"
 
 
