@@ -9,6 +9,7 @@ import logging
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -106,6 +107,9 @@ from gateway.web.routing import Application, widen
 from gateway.web.scrapes import ScrapesMiddleware
 from gateway.web.server import InternalPort, Server, Stages, Tls
 
+# A thread that parses or renders gives way to the event loop after so long. Each wait of the loop for a file or socket
+# gives way to that thread in turn: with Python's 5 ms three of them in a row would hold all streams for 15.
+_SWITCH_S = 0.0005
 _log = logging.getLogger(__name__)
 # FastAPI's own would trace by any global provider, and note bodies. Versions before it take no notice of this.
 _NO_TELEMETRY: Any = {
@@ -429,6 +433,7 @@ def serve(settings: Settings, source: SettingsSource | None = None, share: Share
         OSError: when the address cannot be listened on.
     """
     set_up_logging(settings.server.log_level)
+    sys.setswitchinterval(_SWITCH_S)
     uvloop.run(_serve(settings, source, share))
 
 

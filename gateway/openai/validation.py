@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, Discriminator, ValidationError
 
 from gateway.bad_request import BadRequestError
 
 BRANCH = "~"
+_MANY = 256  # fields
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def text_or_list(value: Any) -> str | None:
@@ -63,6 +65,30 @@ def pruned_inside(value: Any, key: str) -> Any:
     """An object without its nulls and without those of the object under ``key``."""
     value = pruned(value)
     return {**value, key: pruned(value[key])} if isinstance(value, dict) and key in value else value
+
+
+def validated(kind: type[Model], data: Mapping[str, Any]) -> Model:
+    """Validate the fields of a request.
+
+    Args:
+        kind: of the request.
+        data: its fields, by name.
+
+    Raises:
+        BadRequestError: naming the field at fault.
+    """
+    unknown: dict[str, Any] = {}
+    if len(data) > _MANY and kind.model_config.get("extra") == "allow":  # pydantic would hold up others for all of them
+        unknown = {name: value for name, value in data.items() if name not in kind.model_fields}
+        data = {name: value for name, value in data.items() if name in kind.model_fields}
+    try:
+        request = kind.model_validate(data)
+    except ValidationError as error:
+        raise error_of(error) from None
+    if unknown and request.model_extra is not None:
+        request.model_extra.update(unknown)
+        request.model_fields_set.update(unknown)
+    return request
 
 
 # How pydantic names the branches of a union that has no discriminator, and classes of ours in its sentences.

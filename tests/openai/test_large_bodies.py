@@ -13,7 +13,9 @@ import pytest
 
 from gateway.bad_request import BadRequestError
 from gateway.openai import json_text, request_body
+from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.request_body import as_body, parse_object
+from gateway.openai.validation import validated
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
 
@@ -140,3 +142,17 @@ async def test_large_bodies_that_come_together_have_a_bound_in_all(
         assert held.held == 0
         again = await running.client.post("/tokenize", content=whole, headers=headers)
         assert again.status_code == 400
+
+
+def test_many_unknown_fields_are_kept_as_few_are() -> None:
+    """They pass pydantic by, which would validate all of them in one go; what is wrong with known ones is said."""
+    data = {f"unknown_{index}": index for index in range(300)}
+    data = {"a": [1], "model": MODEL, **data, "messages": USER, "temperature": 0, "z": None}
+    request = validated(ChatCompletionRequest, data)
+    assert request == ChatCompletionRequest.model_validate(data)
+    assert list(request.model_extra or ()) == [
+        name for name in data if name not in ("model", "messages", "temperature")
+    ]
+    with pytest.raises(BadRequestError) as caught:
+        validated(ChatCompletionRequest, {**data, "temperature": "hot"})
+    assert caught.value.param == "temperature"

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
 from starlette.types import Scope
 
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.json_text import MOST_MESSAGES
 from gateway.openai.request_body import Body, parse_object
-from gateway.openai.validation import BRANCH, error_of, pruned, text_or_list
+from gateway.openai.validation import BRANCH, pruned, text_or_list, validated
 
 _KINDS = frozenset({"text", "tool_use", "tool_result", "thinking"})
 """Types of blocks that are read, and their branches; another type is of the branch ``other``."""
@@ -231,10 +231,7 @@ def _validated(kind: type[_Request], body: Body) -> _Request:
         data |= {key: pruned(data[key])} if key in data else {}
     if "messages" in data:
         data["messages"] = in_groups(data["messages"], MESSAGES)
-    try:
-        return kind.model_validate(data)
-    except ValidationError as error:
-        raise error_of(error) from None
+    return validated(kind, data)
 
 
 def unserved_betas(scope: Scope) -> list[str]:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from gateway.bad_request import BadRequestError
 from gateway.generation import Capability
@@ -53,7 +53,7 @@ from gateway.openai.parameters.row import (
     Parameter,
 )
 from gateway.openai.request_body import Body, may_hold_null, parse_object
-from gateway.openai.validation import error_of, pruned, pruned_inside, without_nulls
+from gateway.openai.validation import pruned, pruned_inside, validated, without_nulls
 from gateway.serving.prompts import ChatPrompt
 
 __all__ = ["GREEDY_BELOW", "ChatCompletionRequest", "StreamOptions", "parse_chat_request"]
@@ -405,10 +405,7 @@ def chat_request(data: Mapping[str, Any]) -> ChatCompletionRequest:
     Raises:
         BadRequestError: naming the parameter at fault.
     """
-    try:
-        request = ChatCompletionRequest.model_validate(data)
-    except ValidationError as error:
-        raise error_of(error) from None
+    request = validated(ChatCompletionRequest, data)
     _check(request)
     return request
 

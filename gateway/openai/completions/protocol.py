@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, Tag, ValidationError
+from pydantic import Discriminator, Field, Tag
 
 from gateway.bad_request import BadRequestError
 from gateway.generation import Capability
@@ -13,7 +13,7 @@ from gateway.openai.generation_fields import LIMIT, MOST_TOKENS, GenerationField
 from gateway.openai.json_text import MOST_PROMPTS
 from gateway.openai.parameters.row import BY_GATEWAY, Extension, Parameter
 from gateway.openai.request_body import Body, may_hold_null, parse_object
-from gateway.openai.validation import BRANCH, error_of, without_nulls
+from gateway.openai.validation import BRANCH, validated, without_nulls
 from gateway.serving.prompts import IdsPrompt, PromptSource, TextPrompt
 
 _MOST_SEQUENCES = 2048  # prompts times candidates: each is a request to the engine
@@ -137,11 +137,8 @@ def parse_completion_request(body: Body) -> CompletionRequest:
     Raises:
         BadRequestError: naming the parameter at fault.
     """
-    try:
-        data = parse_object(body)
-        request = CompletionRequest.model_validate(without_nulls(data) if may_hold_null(body) else data)
-    except ValidationError as error:
-        raise error_of(error) from None
+    data = parse_object(body)
+    request = validated(CompletionRequest, without_nulls(data) if may_hold_null(body) else data)
     _check(request)
     return request
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
@@ -12,7 +12,7 @@ from gateway.openai.conversations.contents import MOST_ITEMS
 from gateway.openai.kept_items import ItemLines
 from gateway.openai.request_body import Body, parse_object
 from gateway.openai.responses.input_items import ITEMS, InputItem, ReferenceItem
-from gateway.openai.validation import error_of
+from gateway.openai.validation import validated
 
 _Items = Annotated[list[InputItem], Field(max_length=MOST_ITEMS, fail_fast=True)]
 _Metadata = Annotated[
@@ -61,10 +61,7 @@ def parse_conversation(kind: type[Asked], body: Body) -> tuple[Asked, ItemLines]
     if kind is not ConversationUpdate:
         data = {key: value for key, value in data.items() if value is not None}
     items = data.get("items", [])
-    try:
-        asked = kind.model_validate({**data, "items": in_groups(items, ITEMS)} if "items" in data else data)
-    except ValidationError as error:
-        raise error_of(error) from None
+    asked = validated(kind, {**data, "items": in_groups(items, ITEMS)} if "items" in data else data)
     for index, item in enumerate(getattr(asked, "items", ())):
         if isinstance(item, ReferenceItem):
             message = f"A conversation holds items, no references: send the item itself as 'items[{index}]'."

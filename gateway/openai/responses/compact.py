@@ -6,7 +6,7 @@ import time
 from typing import Any, Final
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.endpoint import whole
@@ -18,7 +18,7 @@ from gateway.openai.responses.answer import ResponsesAnswer
 from gateway.openai.responses.input_items import MessageItem
 from gateway.openai.responses.protocol import Input, ResponsesRequest, checked_items
 from gateway.openai.responses.translate import Turn
-from gateway.openai.validation import error_of
+from gateway.openai.validation import validated
 from gateway.sealing import Seal
 from gateway.web.access_log import RequestRecord
 
@@ -61,10 +61,7 @@ def parse_compact_request(body: Body) -> ResponsesRequest:
         BadRequestError: naming the parameter at fault.
     """
     data = checked_items({key: value for key, value in parse_object(body).items() if value is not None})
-    try:
-        asked = CompactRequest.model_validate(data)
-    except ValidationError as error:
-        raise error_of(error) from None
+    asked = validated(CompactRequest, data)
     if not asked.input and asked.previous_response_id is None:
         message = "Missing required parameter: 'input' or 'previous_response_id'."
         raise BadRequestError(message, "input", "missing_required_parameter")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import in_groups
@@ -15,7 +15,7 @@ from gateway.openai.repeated import repeated
 from gateway.openai.request_body import Body, parse_object
 from gateway.openai.responses.input_items import ITEMS, InputItem
 from gateway.openai.translation import EXTENSIONS
-from gateway.openai.validation import BRANCH, error_of, pruned, text_or_list
+from gateway.openai.validation import BRANCH, pruned, text_or_list, validated
 
 
 class _Part(BaseModel):
@@ -140,10 +140,7 @@ def parse_responses_request(body: Body) -> ResponsesRequest:
     _check_state(data)
     for key in ("text", "reasoning", "stream_options"):
         data |= {key: pruned(data[key])} if key in data else {}
-    try:
-        return ResponsesRequest.model_validate(checked_items(data))
-    except ValidationError as error:
-        raise error_of(error) from None
+    return validated(ResponsesRequest, checked_items(data))
 
 
 _REFUSED = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import Messages, check_continuation, check_history, conversation, in_groups
 from gateway.openai.request_body import Body, parse_object
-from gateway.openai.validation import error_of
+from gateway.openai.validation import validated
 from gateway.serving.prompts import ChatPrompt, TextPrompt
 
 _LARGEST_ID = 2**31 - 1
@@ -74,10 +74,7 @@ def parse_tokenize_request(body: Body) -> TokenizeRequest:
     if data.get("continue_final_message") and "add_generation_prompt" not in data:
         data["add_generation_prompt"] = False
     data |= {"messages": in_groups(data["messages"])} if "messages" in data else {}
-    try:
-        request = TokenizeRequest.model_validate(data)
-    except ValidationError as error:
-        raise error_of(error) from None
+    request = validated(TokenizeRequest, data)
     if request.continue_final_message and request.add_generation_prompt:
         message = "'continue_final_message' and 'add_generation_prompt' exclude each other."
         raise BadRequestError(message, param="continue_final_message", code="invalid_value")
@@ -94,7 +91,4 @@ def parse_detokenize_request(body: Body) -> DetokenizeRequest:
         BadRequestError: naming the field at fault.
     """
     data = {key: value for key, value in parse_object(body).items() if value is not None}
-    try:
-        return DetokenizeRequest.model_validate(data)
-    except ValidationError as error:
-        raise error_of(error) from None
+    return validated(DetokenizeRequest, data)
