@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -160,3 +161,16 @@ def test_what_is_no_recording_is_refused_by_name(tmp_path: Path) -> None:
         [GATEWAY, "record", "127.0.0.1:1", file], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (1, f"error: {file} cannot be written: File exists\n")
+
+
+def test_a_taken_port_is_said_in_our_words(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [GATEWAY, "record", "127.0.0.1:1", tmp_path / "calls", "--port", port],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"error: cannot listen on 127.0.0.1 port {port} (Address already in use): choose another one with --port\n"
+    )
