@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+from tritonclient.grpc.service_pb2 import ServerReadyRequest, ServerReadyResponse
 
 from gateway_ops.local_stack.tritonserver import TritonServer
+from gateway_ops.recording.any_call import AnyCallServer
+from gateway_ops.recording.recorder import Recorder
+from gateway_ops.recording.recording import RecordingWriter
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GATEWAY, GatewayProcess
 
@@ -137,6 +143,35 @@ def test_ctrl_c_writes_down_what_is_under_way(scripted_triton: ScriptedServer, t
     (call,) = [each for each in calls if each["status"] == "CANCELLED"]  # beside the gateway's own probes
     assert call["method"].rpartition("/")[2] == "ModelStreamInfer"
     assert call["answers"]
+
+
+async def test_a_call_whose_sending_was_cancelled_is_written_down(tmp_path: Path) -> None:
+    """gRPC cancels the task that sends an answer, and leaves the generator that made it where it stands."""
+
+    async def one_then_none(method: str, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        del method, context
+        async for _ in requests:
+            yield ServerReadyResponse(ready=True).SerializeToString()
+        await asyncio.Event().wait()
+
+    async def asked() -> AsyncIterator[bytes]:
+        yield ServerReadyRequest().SerializeToString()
+
+    context = SimpleNamespace(invocation_metadata=tuple, time_remaining=lambda: None)
+    file = tmp_path / "recording"
+    async with AnyCallServer("127.0.0.1:0", one_then_none) as triton:
+        with RecordingWriter(file, "0", redact=False, most_bytes=10**6) as writer:
+            recorder = Recorder(f"127.0.0.1:{triton.port}", writer)
+            answers = recorder.serve("/inference.GRPCInferenceService/ServerReady", asked(), context)
+
+            async def first() -> bytes:
+                return await anext(answers)
+
+            await asyncio.create_task(first())
+            await recorder.close()
+        await answers.aclose()  # which Python does some time later, and which writes nothing more
+    (call,) = [json.loads(line) for line in file.read_text().splitlines()[1:]]
+    assert (call["status"], call["answers"]) == ("CANCELLED", [{"ready": True}])
 
 
 def test_what_is_no_recording_is_refused_by_name(tmp_path: Path) -> None:
