@@ -471,7 +471,8 @@ def find_model(registry: Registry, name: str, conversation: str | None = None) -
     """
     model = registry.get(name, conversation)
     if model is None or (caller().models is not None and not _may_use(registry, name, model)):
-        raise OpenAIError(404, f"The model {name[:256]!r} does not exist.", param="model", code="model_not_found")
+        what = f"The model {name[:256]!r} does not exist. GET /v1/models lists those that do."
+        raise OpenAIError(404, what, param="model", code="model_not_found")
     return model
 
 

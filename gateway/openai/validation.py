@@ -160,7 +160,8 @@ def _unknown_branch(kind: str, param: str, given: Any, message: str) -> BadReque
     if kind == "role":
         param = f"{param}.role"
         return BadRequestError(f"Invalid value for '{param}': {shown}. {message}.", param=param, code="invalid_value")
-    return BadRequestError(f"{message}: {shown}.", param=param, code="unsupported_content_part")
+    what = f"{message}: {shown}. Models here read text alone."
+    return BadRequestError(what, param=param, code="unsupported_content_part")
 
 
 def _too_long(param: str, context: Mapping[str, Any]) -> BadRequestError:

@@ -25,7 +25,7 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from gateway.prompt.history import TemplateAbilities, TemplateError
+from gateway.prompt.history import TemplateAbilities, TemplateError, history
 from gateway.prompt.probing import PROBE_TOOLS, Messages, Render, probe, shows_tools
 from gateway.tokens import Tokenizer
 from gateway.tokens.any_of import any_of
@@ -168,6 +168,7 @@ def _strings(data: Any) -> list[str]:
     return found
 
 
+_ASKED = ({"role": "user", "content": "Hello"},)
 _ARGUMENTS = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
 
 
@@ -218,6 +219,15 @@ class ChatTemplate:
     def shows_tools(self) -> bool:
         """Whether it shows definitions of tools."""
         return shows_tools(self._probed(PROBE_TOOLS))
+
+    @cached_property
+    def fault(self) -> str | None:
+        """The reason why not even a single message of a user can be rendered; None where it can, or must not be."""
+        try:
+            self.render(history(_ASKED, self._abilities))
+        except TemplateError as error:
+            return None if error.by_author else error.detail
+        return None
 
     def abilities(self, *, tools: bool) -> TemplateAbilities:
         """The way it takes a conversation.

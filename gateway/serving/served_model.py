@@ -487,6 +487,13 @@ class ServedModel:
                 self.name, parts.family.name, parts.choice.reason, doubt, cure,
                 extra={"event": "family_doubtful"},
             )  # fmt: skip
+        fault = parts.template(tools=False).fault
+        if fault is not None:
+            _log.warning(
+                "the chat template of model %s cannot render a message of a user",
+                self.name,
+                extra={"event": "template_fails", "detail": fault},
+            )
         obstacle = parts.tokenizer.obstacle
         if obstacle is not None:
             _log.warning(

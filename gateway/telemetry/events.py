@@ -152,6 +152,9 @@ _MODELS: Final[Mapping[str, Event]] = {
     "family_doubtful": Event(
         ("warning",), "the model may be of another family than it is taken for", "Set `family`, as the line says."
     ),
+    "template_fails": Event(
+        ("warning",), "the chat template cannot render even a message of a user, and why", "Mend the template."
+    ),
     "prompts_tokenized_whole": Event(
         ("warning",), "later turns of a conversation cost the tokenization of all of it, and why"
     ),

@@ -58,6 +58,8 @@ def unreadable(folder: Path) -> str | None:
     """Tell in a sentence why a folder's tokenizer cannot be read, as far as the names of its files say; else None."""
     if (folder / TOKENIZER_FILE).is_file():
         return None
+    if not folder.exists():
+        return f"The folder {folder} does not exist. Name a folder of this machine that has {TOKENIZER_FILE}."
     found = next((name for name in VOCABULARY_FILES if (folder / name).is_file()), None)
     if found is None:
         return f"{folder} has no {TOKENIZER_FILE}, nor {' or '.join(VOCABULARY_FILES)} to convert; {_MAKE}."

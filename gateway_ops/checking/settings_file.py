@@ -23,7 +23,7 @@ from gateway.openai.state import sealer_of
 from gateway.prompt.chat_template import make_environment
 from gateway.serving.fleet.addresses import Addresses
 from gateway.serving.fleet.common_features import common, conflict
-from gateway.serving.loading import load_parts, needs_discovery
+from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.store import check_state
 from gateway.telemetry.exporting import check_telemetry
 from gateway.tokens import unreadable
@@ -281,17 +281,7 @@ def check_parts(settings: ModelSettings, features: EngineFeatures | None) -> Ite
         key, _, what = str(error).removeprefix(".").partition(": ")
         yield tuple(key.partition(" ")[0].split(".")), Finding(Severity.ERROR, "", what)
         return
-    for finding in doubt_findings("", parts.family.name, parts.choice.doubts):
-        yield ("family",), finding
-    if parts.tokenizer.obstacle is not None:
-        what = (
-            f"Long prompts cost their tokenization at each turn of a conversation, because {parts.tokenizer.obstacle}."
-        )
-        yield ("tokenizer",), Finding(Severity.INFO, "", what)
-    if not parts.end_ids:
-        what = f"{parts.tokenizer_source} names no eos_token: answers end at max_tokens or a stop string only."
-        fix = "Add eos_token_id to its generation_config.json."
-        yield ("tokenizer",), Finding(Severity.WARNING, "", what, fix)
+    yield from _check_loaded(parts)
     for bound, who in (
         (features.max_seq_len if features else None, "the engine has"),
         (parts.tokenizer.max_position_embeddings, "config.json allows"),
@@ -306,3 +296,21 @@ def check_parts(settings: ModelSettings, features: EngineFeatures | None) -> Ite
     if settings.defaults.generation_config and not (parts.tokenizer_source / "generation_config.json").is_file():
         what = f"{parts.tokenizer_source} has no generation_config.json to take defaults from."
         yield ("defaults", "generation_config"), Finding(Severity.WARNING, "", what)
+
+
+def _check_loaded(parts: ModelParts) -> Iterator[Located]:
+    for finding in doubt_findings("", parts.family.name, parts.choice.doubts):
+        yield ("family",), finding
+    fault = parts.template(tools=False).fault
+    if fault is not None:
+        what = f"The chat template cannot render a message of a user ({fault})."
+        yield ("template",), Finding(Severity.WARNING, "", what, "Chats are refused until it can.")
+    if parts.tokenizer.obstacle is not None:
+        what = (
+            f"Long prompts cost their tokenization at each turn of a conversation, because {parts.tokenizer.obstacle}."
+        )
+        yield ("tokenizer",), Finding(Severity.INFO, "", what)
+    if not parts.end_ids:
+        what = f"{parts.tokenizer_source} names no eos_token: answers end at max_tokens or a stop string only."
+        fix = "Add eos_token_id to its generation_config.json."
+        yield ("tokenizer",), Finding(Severity.WARNING, "", what, fix)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gateway_ops.cli.check_display import show
 from gateway_ops.cli.console import fail
+
+_FILE = "gateway.yaml"
 
 
 def check(  # noqa: PLR0913, PLR0917 - one for each option
@@ -19,7 +22,7 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
         typer.Argument(
             help="A settings file, a model repository, host:port of a Triton's gRPC endpoint, or the URL of a gateway."
         ),
-    ] = "gateway.yaml",
+    ] = _FILE,
     model: Annotated[
         str | None, typer.Option(help="The Triton model, ensemble unless said; with --conformance the served one.")
     ] = None,
@@ -58,6 +61,9 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
         return
     from gateway_ops.checking import report  # noqa: PLC0415
 
+    if target == _FILE and not Path(target).exists():
+        targets = "a settings file, a model repository, HOST:PORT of a Triton's gRPC, or the URL of a gateway"
+        raise fail(f"there is no {_FILE} here: name {targets}")
     logging.getLogger("gateway").addHandler(logging.NullHandler())  # findings say it
     try:
         found = asyncio.run(report.check(target, model=model or "ensemble", api_key=api_key, offline=offline))

@@ -69,8 +69,12 @@ def replay(
 
 async def _listen(host: str, port: int, serve: Serve, doing: str) -> None:
     """Serve until SIGINT or SIGTERM."""
+    from gateway_ops.local_stack.gateway_process import cannot_listen  # noqa: PLC0415
     from gateway_ops.recording.any_call import AnyCallServer  # noqa: PLC0415
 
+    reason = cannot_listen(host, port)  # which gRPC would tell in words of its own
+    if reason is not None:
+        raise fail(f"cannot listen on {host} port {port} ({reason}): choose another one with --port")
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)

@@ -149,9 +149,11 @@ def _find_template(template: Path | None) -> Path | None:
 
 def _check_template(template: Path, model: HuggingFaceFolder) -> None:
     try:
-        load_template(Tokenizer.from_folder(model.folder), template)
+        fault = load_template(Tokenizer.from_folder(model.folder), template).fault
     except TemplateError as error:
         raise LocalStackError(f"--template: {template}: {error}") from None
+    if fault is not None:
+        raise LocalStackError(f"--template: {template}: It cannot render a message of a user: {fault}.")
 
 
 def _check_family(family: str | None) -> None:

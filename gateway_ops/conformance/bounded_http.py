@@ -140,7 +140,8 @@ class Http:
             try:
                 connection.connect()
             except (OSError, ssl.SSLError, UnicodeError) as error:
-                raise UnreachableError(f"{self.base} cannot be reached ({error})") from None
+                why = f"{self.base} cannot be reached ({error}): give the URL of a running server"
+                raise UnreachableError(why) from None
             with _Deadline(connection.sock, self.timeout_s) as deadline:
                 yield self._exchange(connection, request, deadline)
 

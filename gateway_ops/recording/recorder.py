@@ -28,11 +28,16 @@ class Recorder:
         self._channel: Any = grpc.aio.insecure_channel(triton, options=UNLIMITED)
         self._writer = writer
         self._calls: set[asyncio.Task[Any]] = set()
+        self._unwritten: set[_SeenCall] = set()
 
     async def close(self) -> None:
         """Close the connection to Triton, once every call is written down."""
         await self._channel.close()
         await asyncio.gather(*self._calls, return_exceptions=True)
+        # Where gRPC is cancelled in sending an answer, the generator that made it learns of its end too late.
+        for seen in tuple(self._unwritten):
+            seen.end("CANCELLED", "")
+            self._write(seen)
 
     async def serve(self, method: str, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         """Relay a call as it is, its end and its cancellation included."""
@@ -40,6 +45,7 @@ class Recorder:
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
         seen = _SeenCall(method)
+        self._unwritten.add(seen)
         metadata = [each for each in context.invocation_metadata() if not each[0].startswith(_OWN)]
         call: Any = self._channel.stream_stream(method)(
             seen.asked(requests), timeout=context.time_remaining(), metadata=metadata
@@ -56,6 +62,11 @@ class Recorder:
             seen.end("CANCELLED", "")
             raise
         finally:
+            self._write(seen)
+
+    def _write(self, seen: _SeenCall) -> None:
+        if seen in self._unwritten:
+            self._unwritten.remove(seen)
             for exchange in seen.exchanges():
                 self._writer.add(exchange)
 

@@ -108,6 +108,17 @@ async def test_a_tokenizer_that_must_read_the_whole_says_so_and_is_served(
     assert "tokenizes each prompt anew, as a whole, because its tokenizer has no added tokens" in caplog.text
 
 
+async def test_a_template_that_fails_at_each_message_says_so_and_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_tokenizer(tmp_path / "model", "{{ messages[0].rol.x }}")
+    with caplog.at_level("WARNING"):
+        async with gateway(folder, **ROOM):
+            pass
+    (said,) = (record for record in caplog.records if getattr(record, "event", "") == "template_fails")
+    assert "'dict object' has no attribute 'rol'" in getattr(said, "detail", "")
+
+
 async def test_counting_and_completions_look_up_too(folder: Path) -> None:
     async with gateway(folder, **ROOM) as running:
         text = rendered(talk(2))

@@ -86,11 +86,18 @@ async def test_a_wrong_base_url_is_explained(folder: Path, path: str, meant: str
         assert error["message"] == f"Unknown request URL: POST {path}.{hint}"
 
 
-@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1/embeddings", "/v2/", "/nothing", "/v1/chat"])
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1/embedding", "/v2/", "/nothing", "/v1/chat"])
 async def test_what_nobody_could_mean_has_no_hint(folder: Path, path: str) -> None:
     async with gateway(folder) as running:
         message = (await running.client.post(path)).json()["error"]["message"]
         assert message == f"Unknown request URL: POST {path}."
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/images/generations", "/v1/audio/speech", "/v1/batches"])
+async def test_what_openai_serves_and_this_gateway_does_not_is_called_that(folder: Path, path: str) -> None:
+    async with gateway(folder) as running:
+        message = (await running.client.post(path)).json()["error"]["message"]
+        assert message == f"Unknown request URL: POST {path}. It is of OpenAI's API, and not served here."
 
 
 async def test_the_version(folder: Path) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+from tritonclient.grpc.service_pb2 import ServerReadyRequest, ServerReadyResponse
 
 from gateway_ops.local_stack.tritonserver import TritonServer
+from gateway_ops.recording.any_call import AnyCallServer
+from gateway_ops.recording.recorder import Recorder
+from gateway_ops.recording.recording import RecordingWriter
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GATEWAY, GatewayProcess
 
@@ -138,6 +145,35 @@ def test_ctrl_c_writes_down_what_is_under_way(scripted_triton: ScriptedServer, t
     assert call["answers"]
 
 
+async def test_a_call_whose_sending_was_cancelled_is_written_down(tmp_path: Path) -> None:
+    """gRPC cancels the task that sends an answer, and leaves the generator that made it where it stands."""
+
+    async def one_then_none(method: str, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        del method, context
+        async for _ in requests:
+            yield ServerReadyResponse(ready=True).SerializeToString()
+        await asyncio.Event().wait()
+
+    async def asked() -> AsyncIterator[bytes]:
+        yield ServerReadyRequest().SerializeToString()
+
+    context = SimpleNamespace(invocation_metadata=tuple, time_remaining=lambda: None)
+    file = tmp_path / "recording"
+    async with AnyCallServer("127.0.0.1:0", one_then_none) as triton:
+        with RecordingWriter(file, "0", redact=False, most_bytes=10**6) as writer:
+            recorder = Recorder(f"127.0.0.1:{triton.port}", writer)
+            answers = recorder.serve("/inference.GRPCInferenceService/ServerReady", asked(), context)
+
+            async def first() -> bytes:
+                return await anext(answers)
+
+            await asyncio.create_task(first())
+            await recorder.close()
+        await answers.aclose()  # which Python does some time later, and which writes nothing more
+    (call,) = [json.loads(line) for line in file.read_text().splitlines()[1:]]
+    assert (call["status"], call["answers"]) == ("CANCELLED", [{"ready": True}])
+
+
 def test_what_is_no_recording_is_refused_by_name(tmp_path: Path) -> None:
     head = {"recording": 1, "gateway": "0.1.0", "redacted": False}
     call: dict[str, Any] = {"method": "/inference.GRPCInferenceService/ServerReady", "request": {}}
@@ -160,3 +196,16 @@ def test_what_is_no_recording_is_refused_by_name(tmp_path: Path) -> None:
         [GATEWAY, "record", "127.0.0.1:1", file], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (1, f"error: {file} cannot be written: File exists\n")
+
+
+def test_a_taken_port_is_said_in_our_words(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [GATEWAY, "record", "127.0.0.1:1", tmp_path / "calls", "--port", port],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"error: cannot listen on 127.0.0.1 port {port} (Address already in use): choose another one with --port\n"
+    )

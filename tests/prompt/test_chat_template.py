@@ -145,6 +145,19 @@ def test_other_failures_say_no_more_than_that(source: str) -> None:
     assert failure.value.detail
 
 
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("{% for m in messages %}{{ m.rol.x }}{% endfor %}", "UndefinedError: 'dict object' has no attribute 'rol'"),
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", None),
+        ("{% for m in messages %}{{ m.content[0].text }}{% endfor %}", None),  # it reads content as parts
+        ("{{ raise_exception('A system message, please.') }}", None),  # its author's word to the caller
+    ],
+)
+def test_a_template_that_can_render_nothing_says_why(source: str, fault: str | None) -> None:
+    assert ChatTemplate(source, byte_level()).fault == fault
+
+
 def test_a_template_that_does_not_compile_is_refused() -> None:
     with pytest.raises(TemplateError, match="does not compile"):
         render("{% if %}")

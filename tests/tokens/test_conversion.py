@@ -154,6 +154,10 @@ def test_a_folder_without_any_vocabulary_is_refused(tmp_path: Path) -> None:
     assert "has no tokenizer.json, nor tokenizer.model or tekken.json" in refusal(tmp_path)
 
 
+def test_a_folder_that_is_not_there_is_called_that(tmp_path: Path) -> None:
+    assert "does not exist. Name a folder of this machine" in refusal(tmp_path / "org" / "model")
+
+
 @pytest.mark.parametrize("package", ["transformers", "sentencepiece", "tiktoken"])
 def test_without_the_extra_its_installation_is_told(
     tmp_path: Path, package: str, monkeypatch: pytest.MonkeyPatch

@@ -36,7 +36,7 @@ const ask = async (path, body, signal) => {
 const askForKey = () => {
   $("keys").hidden = false;
   warn(key ? "The gateway does not accept this key." : "");
-  if (!key) say("This gateway asks for a key.");
+  say(key ? "" : "This gateway asks for a key.");
   $("key").focus();
 };
 
@@ -48,6 +48,7 @@ const loadModels = async () => {
   try {
     const { data } = await (await ask("v1/models")).json();
     const before = $("model").value;
+    if (!$("keys").hidden) $("draft").focus();
     $("keys").hidden = true;
     $("forget").hidden = !key;
     $("model").replaceChildren(...data.map(({ id }) => make("option", { textContent: id, selected: id === before })));

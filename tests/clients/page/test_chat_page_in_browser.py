@@ -289,7 +289,10 @@ def test_keys(browser: Browser, serve: Serve, scripted_triton: ScriptedServer) -
         page.fill("#key", given)
         page.press("Enter")
         page.says(said, where)
+        if given == "wrong":
+            assert page.text("#status") == ""
     assert page.text("#alert") == ""
+    assert page.value("document.activeElement.id") == "draft"
     page.send("Hello")
     page.says(COMPLETE)
     page.click('button:has-text("Copy as curl")')
@@ -369,10 +372,11 @@ def test_it_is_accessible(browser: Browser, page_gateway: GatewayProcess, scheme
 def test_by_keyboard_alone(page: Page, scripted_triton: ScriptedServer) -> None:
     scripted_triton.play(turn(text="Heard.<|im_end|>"))
     order = []
-    for _ in range(6):
-        page.press("Tab")
+    for key in ("Escape", *["Shift+Tab"] * 4, *["Tab"] * 5):
+        page.press(key)
         order.append(page.value("document.activeElement.id || document.activeElement.className"))
-    assert order == ["skip", "model", "fresh", "turns", "draft", "send"]
+    assert order[:5] == ["draft", "turns", "fresh", "model", "skip"]  # who opens the page can type at once
+    assert order[5:] == ["model", "fresh", "turns", "draft", "send"]
     page.press("Shift+Tab")
     page.call("keyboard.type", "Hi")
     page.press("Enter")

@@ -197,6 +197,17 @@ async def test_tokenizer_and_template(model: Path) -> None:
     assert "chat template" in what[5]
 
 
+async def test_a_template_that_fails_at_each_message(model: Path) -> None:
+    (model / "fails.jinja").write_text("{% for m in messages %}{{ m.rol.x }}{% endfor %}")
+    text = """\
+        models:
+          - {name: a, triton: {url: 'h:1'}, max_seq_len: 64, tokenizer: tiny, template: fails.jinja}
+        """
+    [(where, found)] = await findings(model, text)
+    assert (where, found.severity) == ("2", Severity.WARNING)
+    assert "'dict object' has no attribute 'rol'" in found.what
+
+
 @pytest.mark.parametrize("content", [None, b"no model"])
 async def test_a_tokenizer_is_refused_in_the_words_of_the_server(model: Path, content: bytes | None) -> None:
     folder = model / "native"

@@ -48,6 +48,12 @@ def test_a_right_file(folder: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "Nothing is wrong.\n", "")
 
 
+def test_without_a_target_and_a_file_the_targets_are_told(tmp_path: Path) -> None:
+    done = check(tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: there is no gateway.yaml here: name a settings file, ")
+
+
 def test_mistakes_are_plain_lines_and_exit_status_1(folder: Path) -> None:
     with (folder / "gateway.yaml").open("a") as file:
         file.write("  max_stp: 3\nserver: {port: x}\n")

@@ -91,6 +91,7 @@ def test_what_is_no_server() -> None:
     done = check(url)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-1].startswith(f"error: {url} cannot be reached (")
+    assert done.stderr.endswith("): give the URL of a running server\n")
     done = check("gateway.yaml")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: --conformance takes the URL of a server: http://... or https://...\n"

@@ -165,12 +165,21 @@ def test_a_wrong_template_or_family_is_said_before_anything_starts(
     assert "Traceback" not in done.stderr
 
 
-def test_a_broken_template_is_said_before_anything_starts(environ: dict[str, str], model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("{% for message in messages %}{{ message.content }", "The chat template does not compile: "),
+        ("{{ messages[0].rol.x }}", "It cannot render a message of a user: UndefinedError: "),
+    ],
+)
+def test_a_broken_template_is_said_before_anything_starts(
+    environ: dict[str, str], model: Path, tmp_path: Path, source: str, said: str
+) -> None:
     broken = tmp_path / "broken.jinja"
-    broken.write_text("{% for message in messages %}{{ message.content }")
+    broken.write_text(source)
     done = run(environ, "up", "--model", str(model), "--port", str(free_port()), "--template", str(broken))
     assert done.returncode == 1
-    assert f"error: --template: {broken}: The chat template does not compile: " in done.stderr
+    assert f"error: --template: {broken}: {said}" in done.stderr
     assert "Traceback" not in done.stderr
     assert "Triton" not in done.stderr
 
