@@ -125,6 +125,8 @@ def _answer(finding: Any) -> BadRequestError:
         return _unknown_branch(kind, param, given, finding["msg"])
     if kind == "too_long":
         return _too_long(param, finding["ctx"])
+    if kind == "too_short" and finding["ctx"]["actual_length"] == 0:
+        return BadRequestError(f"Invalid value for '{param}': it is empty.", param=param, code=_RANGE[kind])
     if kind in _RANGE:
         code = _RANGE[kind]
         if any(isinstance(bound, float) for bound in finding.get("ctx", {}).values()):

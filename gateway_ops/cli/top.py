@@ -15,6 +15,7 @@ from rich.text import Text
 
 from gateway_ops.cli.console import fail
 from gateway_ops.cli.top_display import view
+from gateway_ops.watching.activity import SLOW_S
 
 if TYPE_CHECKING:
     from gateway_ops.watching.watched_gateway import WatchedGateway
@@ -27,6 +28,9 @@ def top(
         str, typer.Argument(help="Base URL of a gateway, or of its internal port.")
     ] = "http://127.0.0.1:9000",
     interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two scrapes.")] = 2.0,
+    slow: Annotated[
+        float, typer.Option(min=0.01, max=300, help="Seconds to the first token beyond which answers are told as slow.")
+    ] = SLOW_S,
     api_key: Annotated[
         str | None, typer.Option(help="Bearer key of the gateway.", envvar="GATEWAY_API_KEY", show_envvar=True)
     ] = None,
@@ -42,7 +46,7 @@ def top(
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _UNLIMITED
     try:
-        watched = WatchedGateway(url, api_key)
+        watched = WatchedGateway(url, api_key, slow)
         if console.is_terminal and not (once or as_json):
             _watch(watched, console, interval)
             return

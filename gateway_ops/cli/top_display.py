@@ -50,6 +50,8 @@ def _parts(base: str, found: dict[str, Any], width: int) -> Iterator[RenderableT
     for model in found["models"]:
         for words in _troubles(model):
             yield Text(f" {model['model']}: {words}", "red")
+        if model["slow"] and model["slow"]["count"]:
+            yield Text(f" {model['model']}: {_slow(model['slow'])}", "yellow")
     endpoints = [(model["model"], each) for model in found["models"] for each in model["endpoints"]]
     if endpoints:
         yield Text("")
@@ -113,6 +115,10 @@ def _troubles(model: dict[str, Any]) -> Iterator[str]:
         yield f"refused {', '.join(refused)}"
     if model["engine_failures"]:
         yield f"the engine failed {', '.join(_counted(model['engine_failures']))}"
+
+
+def _slow(slow: dict[str, float]) -> str:
+    return f"{slow['count']:,} of {slow['of']:,} first tokens came after more than {slow['later_than_s']:g} s"
 
 
 def _heard(triton: dict[str, Any]) -> str:

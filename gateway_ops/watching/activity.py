@@ -8,6 +8,7 @@ from typing import Any
 from gateway_ops.watching.scrapes import Interval
 
 _FIRST_TOKEN = "gateway_time_to_first_token_seconds"  # noqa: S105 - a metric
+SLOW_S = 2.5  # to the first token; a bound of the histogram's buckets
 _NEXT_TOKEN = "gateway_inter_token_seconds"  # noqa: S105 - a metric
 _REFUSED = 400
 _ENGINE = {
@@ -23,19 +24,20 @@ _SLIM = (
 Listed = Mapping[str, Mapping[str, Any]]
 
 
-def activity(interval: Interval, listed: Listed | None) -> dict[str, Any]:
+def activity(interval: Interval, listed: Listed | None, slow_s: float = SLOW_S) -> dict[str, Any]:
     """Summarise; null is what the gateway does not tell.
 
     Args:
         interval: two scrapes of ``/metrics``.
         listed: what ``/v1/models`` says under ``gateway``, by model; None where it could not be read.
+        slow_s: seconds to the first token beyond which an answer is slow.
     """
     now = interval.now
     names = now.names("gateway_model_ready", "model")
     return {
         "seconds": round(interval.seconds, 3),
         "total": _total(interval),
-        "models": [_model(interval, name, (listed or {}).get(name, {})) for name in names],
+        "models": [_model(interval, name, (listed or {}).get(name, {}), slow_s) for name in names],
         "tritons": list(_tritons(interval)),
         "missing": list(_missing(interval, listed)),
     }
@@ -67,7 +69,7 @@ def _generations(interval: Interval) -> float | None:
     return sum(count for model, count in grown.items() if model) / interval.seconds
 
 
-def _model(interval: Interval, model: str, said: Mapping[str, Any]) -> dict[str, Any]:
+def _model(interval: Interval, model: str, said: Mapping[str, Any], slow_s: float) -> dict[str, Any]:
     now = interval.now
     running = now.value("gateway_generations_running", model=model)
     stalls = [labels["state"] for labels, value in now.matching("gateway_engine_stall", model=model) if value]
@@ -85,6 +87,7 @@ def _model(interval: Interval, model: str, said: Mapping[str, Any]) -> dict[str,
         "prompt_tokens_per_s": _rounded(interval.rate("gateway_prompt_tokens_total", model=model)),
         "first_token_s": _times(interval, _FIRST_TOKEN, model),
         "next_token_s": _times(interval, _NEXT_TOKEN, model),
+        "slow": _slow(interval, model, slow_s),
         "refused": _statuses(interval, model=model),
         "queue_refused": _counts(interval.grown("gateway_queue_refusals_total", "reason", model=model)),
         "engine_failures": _counts(interval.grown("gateway_engine_failures_total", "kind", model=model)),
@@ -97,6 +100,12 @@ def _times(interval: Interval, name: str, model: str) -> dict[str, float | None]
     return {
         f"p{share}": _rounded(interval.quantile(share / 100, name, model=model), 4) for share in (50, 99)
     }  # of what was observed meanwhile
+
+
+def _slow(interval: Interval, model: str, seconds: float) -> dict[str, float] | None:
+    """Answers whose first token came late; the bound is one of the histogram's."""
+    found = interval.above(seconds, _FIRST_TOKEN, model=model)
+    return None if found is None else dict(zip(("count", "of", "later_than_s"), found, strict=True))
 
 
 def _endpoints(interval: Interval, model: str) -> Iterator[dict[str, Any]]:

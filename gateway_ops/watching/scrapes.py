@@ -90,13 +90,30 @@ class Interval:
             return None
         return sum(self.grown(name, "", **labels).values()) / self.seconds
 
+    def above(self, value: float, name: str, **labels: str) -> tuple[int, int, float] | None:
+        """Count what a histogram was given meanwhile beyond a value; None where nothing was.
+
+        Returns:
+            How many were above, of how many, and the bound above which they were counted: the value, or the next one
+            of the histogram's buckets, or its last.
+        """
+        *bounds, (_, everything) = self._buckets(name, **labels) or [(math.inf, 0.0)]
+        if not everything or not bounds:
+            return None
+        bound, below = next(((bound, count) for bound, count in bounds if bound >= value), bounds[-1])
+        return round(everything - below), round(everything), bound
+
+    def _buckets(self, name: str, **labels: str) -> list[tuple[float, float]]:
+        """Upper bounds of a histogram's buckets with the growth of their counts, which include the lower ones."""
+        grown = self.grown(f"{name}_bucket", "le", **labels)
+        return sorted((float(bound), count) for bound, count in grown.items())
+
     def quantile(self, share: float, name: str, **labels: str) -> float | None:
         """An estimate of a quantile of what a histogram was given meanwhile, as PromQL's ``histogram_quantile``.
 
         Between the bounds of a bucket it is interpolated; above the last bound it is that bound.
         """
-        grown = self.grown(f"{name}_bucket", "le", **labels)
-        buckets = sorted((float(bound), count) for bound, count in grown.items())
+        buckets = self._buckets(name, **labels)
         wanted = share * buckets[-1][1] if buckets else 0.0
         if not wanted:
             return None

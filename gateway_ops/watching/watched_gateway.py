@@ -8,7 +8,7 @@ from typing import Any
 from gateway_ops.chatting.chat_server import ChatServer
 from gateway_ops.chatting.harmless import harmless
 from gateway_ops.chatting.streamed_answer import ChatError
-from gateway_ops.watching.activity import Listed, activity, listed_by_name
+from gateway_ops.watching.activity import SLOW_S, Listed, activity, listed_by_name
 from gateway_ops.watching.scrapes import Interval, Scrape
 
 _TIMEOUT_S = 10.0
@@ -23,12 +23,14 @@ class WatchedGateway:
     Args:
         url: the base URL, with or without ``/v1``.
         api_key: a bearer key; None for none.
+        slow_s: as of ``activity``.
 
     Raises:
         ChatError: it cannot be scraped, or is no gateway.
     """
 
-    def __init__(self, url: str, api_key: str | None) -> None:
+    def __init__(self, url: str, api_key: str | None, slow_s: float = SLOW_S) -> None:
+        self._slow_s = slow_s
         self._server = ChatServer(url, api_key, _TIMEOUT_S)
         self.base = self._server.http.base
         self._last = self._scrape()
@@ -41,7 +43,7 @@ class WatchedGateway:
         """
         interval = Interval(self._last, self._scrape())
         self._last = interval.now
-        return activity(interval, self._listed())
+        return activity(interval, self._listed(), self._slow_s)
 
     def _scrape(self) -> Scrape:
         page = harmless(self._server.fetch("/metrics").text)  # labels are shown

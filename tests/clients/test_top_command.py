@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from gateway_ops.cli.top_display import view
 from gateway_ops.watching.activity import activity
 from gateway_ops.watching.scrapes import Interval, Scrape
 from tests.ports import free_port
@@ -233,6 +236,12 @@ def test_rates_and_times_are_of_the_interval() -> None:
     assert (model["requests_per_s"], model["completion_tokens_per_s"]) == (5.0, 200.0)
     assert model["first_token_s"] == {"p50": 0.1, "p99": 0.492}  # of ten: five below 0.1, five below 0.5
     assert model["endpoints"] == [{"endpoint": "a:1", "state": "out", "running": 3}]
+    assert model["slow"] == {"count": 0, "of": 10, "later_than_s": 0.5}
+    (model,) = activity(Interval(before, now), {}, 0.09)["models"]
+    assert model["slow"] == {"count": 5, "of": 10, "later_than_s": 0.1}
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(view("http://a", activity(Interval(before, now), {}, 0.09), 100))
+    assert " m: 5 of 10 first tokens came after more than 0.1 s" in console.export_text()
     found = activity(Interval(before, now), {})
     assert found["total"]["requests_per_s"] == 5.0
     assert found["tritons"][0]["engines"] == {"tensorrt_llm": {"kv_cache_blocks": {"used": 12.0}}}
