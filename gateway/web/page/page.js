@@ -417,13 +417,14 @@ class Reply {
     }
   }
 
-  end() {
+  // ending: the words for an end that the server did not give a reason for.
+  end(ending) {
     this.times.end = this.now();
     this.box.removeAttribute("aria-busy");
     this.choices.forEach((choice) => choice.end());
     const first = this.choices[0];
     if (!first) return this.box.remove();
-    return this.box.append(make("p", { className: "figures", textContent: figures(this.usage, this.times, first.finish) }),
+    return this.box.append(make("p", { className: "figures", textContent: figures(this.usage, this.times, first.finish ?? ending) }),
       requestButtons(this.body, this.raw));
   }
 }
@@ -456,7 +457,7 @@ const answer = async (messages) => {
   }
   const end = following();
   busy(null);
-  reply.end();
+  reply.end(stopper.signal.aborted ? "you" : "");
   if (mine !== chat) return true; // the conversation was put away
   const first = reply.choices[0];
   if (problem && !stopper.signal.aborted) {

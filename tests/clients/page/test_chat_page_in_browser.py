@@ -94,6 +94,7 @@ def test_stop(page: Page, scripted_triton: ScriptedServer, page_gateway: Gateway
     assert page.value("document.querySelector('#send').disabled")
     page.click("#stop")
     page.says("Stopped.")
+    page.says("ended by: you", ".figures")
     assert page.value("document.activeElement.id") == "draft"
     deadline = time.monotonic() + 10
     while page_gateway.metric("gateway_requests_cancelled_total") == before:
