@@ -151,6 +151,11 @@ class ServedModel:
         return self._parts.choice if self._parts else None
 
     @property
+    def template_renders(self) -> bool | None:
+        """Whether its chat template shows at least a message of a user; None before it is known."""
+        return self._parts.template(tools=False).fault is None if self._parts else None
+
+    @property
     def capabilities(self) -> Capabilities:
         """How each request parameter is served, as of the last discovery; empty before the first."""
         return self._capabilities

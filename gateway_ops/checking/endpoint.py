@@ -104,6 +104,10 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
             reason = reasons.get(name) or gateway.get("reason") or "Not ready"
             findings.append(Finding(Severity.ERROR, f"{base} {name}", sentence(reason)))
         findings += doubt_findings(f"{base} {name}", gateway.get("family"), gateway.get("family_doubts") or {})
+        if gateway.get("template_renders") is False:
+            what = "Its chat template cannot render a message of a user."
+            fix = "Chats are refused until it can; the gateway's log says why."
+            findings.append(Finding(Severity.WARNING, f"{base} {name}", what, fix))
         losses = dict.fromkeys(gateway.get("losses") or (), "") | (gateway.get("cures") or {})
         findings += loss_findings(f"{base} {name}", losses)
         models[name] = Described(

@@ -30,6 +30,13 @@ async def test_losses_of_a_model_are_findings(folder: Path, caplog: pytest.LogCa
     assert said == [f"model {MODEL} loses something of its answers: {LOSS} (Set it); log-probs are refused"]
 
 
+async def test_a_template_that_fails_is_a_finding(tmp_path: Path) -> None:
+    folder = write_tokenizer(tmp_path / "model", "{{ messages[0].rol.x }}")
+    async with gateway(folder, served=True, features=TOKENS, max_seq_len=4096) as running:
+        findings, _ = await describe_gateway(str(running.client.base_url), None)
+    assert "Its chat template cannot render a message of a user." in [found.what for found in findings]
+
+
 async def test_a_doubtful_family_is_a_finding(tmp_path: Path) -> None:
     folder = write_tokenizer(
         tmp_path / "model", "{{ tools }}{% for message in messages %}{{ message.content }}{% endfor %}"

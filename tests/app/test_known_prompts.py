@@ -113,8 +113,9 @@ async def test_a_template_that_fails_at_each_message_says_so_and_why(
 ) -> None:
     folder = write_tokenizer(tmp_path / "model", "{{ messages[0].rol.x }}")
     with caplog.at_level("WARNING"):
-        async with gateway(folder, **ROOM):
-            pass
+        async with gateway(folder, **ROOM) as running:
+            told = (await running.client.get(f"/v1/models/{MODEL}")).json()["gateway"]
+            assert told["template_renders"] is False
     (said,) = (record for record in caplog.records if getattr(record, "event", "") == "template_fails")
     assert "'dict object' has no attribute 'rol'" in getattr(said, "detail", "")
 

@@ -36,6 +36,7 @@ class ModelService(TypedDict):
     family: str | None
     family_reason: str | None
     family_doubts: dict[str, str] | None
+    template_renders: bool | None
     escape_special_tokens: bool
     max_stops: int
     streams: StreamForm | None

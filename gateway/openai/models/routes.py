@@ -105,6 +105,7 @@ def model_object(model: ServedModel, name: str, split: Mapping[str, float] | Non
             "family": model.family_choice.family.name if model.family_choice else None,
             "family_reason": model.family_choice.reason if model.family_choice else None,
             "family_doubts": dict(model.family_choice.doubts) if model.family_choice else None,
+            "template_renders": model.template_renders,
             "escape_special_tokens": model.settings.escape_special_tokens,
             "max_stops": model.settings.max_stops,
             "streams": features.streams if features else None,
