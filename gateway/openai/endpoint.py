@@ -31,7 +31,7 @@ from gateway.serving.generation_group import GenerationGroup, Ready
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
-from gateway.web.access_log import RequestRecord, note_session
+from gateway.web.access_log import RequestRecord, record_of
 from gateway.web.client_connection import ClientDisconnectedError, while_connected
 from gateway.web.sse import COMMENT, EventStream
 
@@ -359,7 +359,7 @@ async def begin(
         EngineError: UNAVAILABLE while the engine is away.
         OpenAIError: 404 for an unknown model; see ``read_request`` for others.
     """
-    record = note_session(request.scope)
+    record = record_of(request.scope)
 
     def take(body: Body) -> Begun[Fields, Planned]:
         begun = checked(endpoint, endpoint.parse(body), record, registry, metrics)
