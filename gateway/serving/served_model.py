@@ -252,7 +252,7 @@ class ServedModel:
         if self.token_cache is None:
             return None
         parts = self._parts or self.parts
-        return parts.tokenizer.recall(self.token_cache, caller().id.encode(), (salt or "").encode())
+        return Recall(self.token_cache, parts.tokenizer.fingerprint, caller().id.encode(), (salt or "").encode())
 
     async def build_prompt(
         self,
