@@ -157,9 +157,9 @@ async def read_request(request: Request, parse: Callable[[Body], Parsed]) -> Par
                     counted = _bodies.grow(counted, size)
         if not pieces:
             raise BadRequestError("The request body is empty; a JSON object is expected.")
-        body = as_body(pieces)
         if size <= _LARGE_BODY:
-            return parse(body)
+            return parse(b"".join(pieces))
+        body = as_body(pieces)
         return await in_turn(request, size, lambda: parse(body))
     finally:
         if counted:
