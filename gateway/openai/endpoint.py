@@ -24,7 +24,7 @@ from gateway.openai.errors import CLIENT_GONE, Names, OpenAIError, from_engine
 from gateway.openai.parameters.check import Ignored
 from gateway.openai.request_body import Body, read_request
 from gateway.records import dataclass
-from gateway.relay.interface import Forward, StreamOutput, Write
+from gateway.relay.interface import Forward, StreamOutput, Write, copied
 from gateway.relay.text_events import one_line
 from gateway.serving.generation import Generation, Ready
 from gateway.serving.generation_group import Generations, together
@@ -193,8 +193,8 @@ async def stream(
                     begun = True
                     yield finished(waiting + more) or COMMENT
                     waiting, more, quiet_since = b"", b"", time.monotonic()
-                    if forward is None and (write := output.writer()) is not None:
-                        forward = events.forward(write)
+                    if forward is None and (write := output.write) is not None:
+                        forward = events.forward(write if output.copy is None else copied(write, output.copy))
             usage = answer.note(record, group, ended=True)
             last, more = waiting + more, b""
             if answer.kept and last:  # what has been generated does not wait for what only the end waits for
