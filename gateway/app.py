@@ -231,7 +231,7 @@ def create_app(
     app.state.departure = Departure()
     _add_routes(app, settings, registry, metrics, share, state, runs, relayed)
     _add_middleware(app, settings, guard)
-    app.add_middleware(AccessLogMiddleware, metrics=metrics, hold=registry.request, telemetry=telemetry)
+    app.add_middleware(AccessLogMiddleware, metrics=metrics, running=registry.running, telemetry=telemetry)
     if settings.server.metrics_shown == "slim" and not _names(settings):
         # Around all of it, with what Starlette and FastAPI put before the first middleware.
         app.middleware_stack = ScrapesMiddleware(app.build_middleware_stack(), app.state.slim_page, metrics)

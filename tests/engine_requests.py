@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from gateway.generation import GenerationRequest, Prompt, SamplingParams, engine_seed
+from gateway.generation import GenerationRequest, Prompt, SamplingParams
+from gateway.serving.engine_requests import engine_seed
 
 _PARAMS = {field.name for field in dataclasses.fields(SamplingParams)} - {
     field.name for field in dataclasses.fields(GenerationRequest)

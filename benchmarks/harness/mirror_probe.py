@@ -20,7 +20,7 @@ import uvloop
 from gateway.config import ModelSettings
 from gateway.mirroring.copies import Copies
 from gateway.mirroring.link import Link
-from gateway.relay.interface import StreamOutput
+from gateway.relay.interface import StreamOutput, copied
 
 _MODEL = ModelSettings.model_validate({"name": "m", "triton": {"url": "a:1"}, "mirror": {"to": "b", "share": 1.0}})
 _EVENT = (
@@ -42,15 +42,17 @@ while link.recv(1 << 20):
 """
 
 
+def _write(_: bytes) -> None:
+    """Write to nobody."""
+
+
 async def _answer(copies: Copies | None, tokens: int) -> None:
     """One streamed answer: its first and last events by the generator, the others by the relay."""
     output = StreamOutput()
 
     async def events() -> AsyncGenerator[bytes, None]:
         yield _EVENT
-        output.write = lambda _: None
-        write = output.writer()
-        assert write is not None
+        write = _write if output.copy is None else copied(_write, output.copy)
         for _ in range(tokens):
             write(bytes(bytearray(_EVENT)))  # a new object each, as the relay makes it
         output.ending = True

@@ -15,7 +15,7 @@ from typing_extensions import NotRequired, TypedDict
 from gateway.openai.errors import OpenAIError, shape_errors
 from gateway.openai.router import answers, failure
 from gateway.web.access_log import record_of
-from gateway.web.routing import header
+from gateway.web.routing import HEADERS, headers_of
 
 OVERLOADED: Final = 529
 """Anthropic's status for a server that cannot take the request now, in place of 503."""
@@ -135,12 +135,8 @@ class AnthropicMiddleware:
 
 def wants_anthropic(scope: Scope) -> bool:
     """Whether the errors of a request have Anthropic's shape."""
-    return bool(_PATH.match(scope["path"])) or is_anthropic(scope)
-
-
-def is_anthropic(scope: Scope) -> bool:
-    """Whether a request has the header of Anthropic's clients."""
-    return bool(header(scope, b"anthropic-version"))
+    headers = scope.get(HEADERS) or headers_of(scope)
+    return bool(headers.get(b"anthropic-version") or _PATH.match(scope["path"]))
 
 
 def anthropic_answers(

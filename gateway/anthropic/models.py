@@ -12,11 +12,12 @@ from starlette.routing import Match
 from starlette.types import Scope
 from typing_extensions import TypedDict
 
-from gateway.anthropic.errors import anthropic_answers, is_anthropic
+from gateway.anthropic.errors import anthropic_answers
 from gateway.openai.endpoint import find_model, models_of_caller
 from gateway.openai.router import api_router, parameter
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
+from gateway.web.routing import headers_of
 
 _VERSION: Final = {
     "parameters": [parameter("anthropic-version", "header", "Any: asks for models as Anthropic's API lists them.")]
@@ -48,7 +49,8 @@ class _AnthropicRoute(APIRoute):
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """See the base."""
         found, child = super().matches(scope)
-        return (found, child) if found is Match.FULL and is_anthropic(scope) else (Match.NONE, {})
+        asks = found is Match.FULL and headers_of(scope).get(b"anthropic-version")
+        return (found, child) if asks else (Match.NONE, {})
 
 
 def anthropic_models_router(registry: Registry) -> APIRouter:

@@ -18,7 +18,7 @@ from gateway.generation.engine import (
     StreamForm,
 )
 from gateway.generation.request import GenerationRequest, Prompt
-from gateway.generation.sampling_params import Guide, GuideKind, SamplingParams, engine_seed
+from gateway.generation.sampling_params import Guide, GuideKind, SamplingParams
 from gateway.generation.stop import StopMatcher
 from gateway.generation.token_counts import Predicted, Usage
 from gateway.generation.token_logprobs import PromptTokenLogprob, TokenLogprob, prompt_entries
@@ -47,6 +47,5 @@ __all__ = [
     "StreamForm",
     "TokenLogprob",
     "Usage",
-    "engine_seed",
     "prompt_entries",
 ]

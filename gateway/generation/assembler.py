@@ -31,6 +31,7 @@ from gateway.generation.token_logprobs import (
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
 
 _NO_DRAFT = Predicted(0, 0)
+_UNSEARCHED = StopMatcher(())  # of all answers whose text is not searched, so nothing changes it
 _REPLACEMENT = "\ufffd"  # in place of bytes that are no text
 
 
@@ -146,13 +147,13 @@ class SequenceAssembler:
         self._end_ids = frozenset(request.end_ids)
         self._stop_ids = frozenset(params.stop_token_ids) - self._end_ids
         self._reader = reader
-        self._stops: Search = StopMatcher(params.stop) if reader is None else reader
         self._queue = EntryQueue() if params.logprobs else None
         self._keep = params.return_token_ids
         watched = params.stop or params.logprobs or params.stop_token_ids or params.min_tokens or request.draft
         # Neither stop strings nor log-probs, and not ended: one question for each token.
         bare = not (watched or params.return_token_ids)
         self._takes_tokens = self._plain = bare and reader is None
+        self._stops: Search = (_UNSEARCHED if self._plain else StopMatcher(params.stop)) if reader is None else reader
         self._take_token = reader.take_token if bare and reader is not None else None
         ends = params.stop or params.stop_token_ids or params.min_tokens or params.return_token_ids or request.draft
         self._takes_entries = params.logprobs and not ends and reader is None
@@ -188,21 +189,22 @@ class SequenceAssembler:
         """
         if chunk.prompt_tokens is not None and self._prompt_tokens is None:
             self._prompt_tokens = chunk.prompt_tokens
-        if self._extras and (chunk.final or chunk.prompt_logprobs is not None):
-            self._take_extras(chunk)
-        if chunk.ids and not self.stopped:
-            self._check(chunk.ids)
-        if chunk.text is not None and not chunk.ids:
+        if chunk.cached_tokens is not None and self._extras:
+            self._cached_tokens = chunk.cached_tokens
+        if chunk.prompt_logprobs is not None and self._extras:
+            self._take_prompt_logprobs(chunk, chunk.prompt_logprobs)
+        if self._takes_tokens and len(chunk.ids) == 1 and (text := self.feed_token(chunk.ids[0])) is not None:
+            piece = Piece(text) if text else None
+        elif chunk.text is not None and not chunk.ids:
             piece = self._feed_text(chunk, chunk.text)
         elif self.stopped:
             self.surplus_tokens += len(chunk.ids)
             return None
         elif not chunk.ids:
             piece = None
-        elif self._plain:
-            piece = self._feed_plain(chunk.ids)
         else:
-            piece = self._feed_watched(chunk)
+            self._check(chunk.ids)
+            piece = self._feed_plain(chunk.ids) if self._plain else self._feed_watched(chunk)
         if chunk.finish_reason is not None or chunk.failure is not None:
             self._engine_finish, self.failure = chunk.finish_reason, chunk.failure
         return piece
@@ -288,7 +290,8 @@ class SequenceAssembler:
         if self._sums is not None:
             return self._sums
         prompt = len(self._request.prompt.ids) if self._prompt_tokens is None else self._prompt_tokens
-        completion, estimated = self._count_so_far()
+        textual = self._textual
+        completion, estimated = (self._completion, False) if textual is None else self._count_text(textual)
         predicted = self._compare_with_draft() if self._request.draft else _NO_DRAFT
         usage = Usage(prompt, completion, self._cached_tokens, predicted, estimated)
         if self._finished:
@@ -329,11 +332,9 @@ class SequenceAssembler:
         finally:
             del failure
 
-    def _take_extras(self, chunk: EngineChunk) -> None:
-        if chunk.cached_tokens is not None:
-            self._cached_tokens = chunk.cached_tokens
-        if chunk.prompt_logprobs is not None and self.prompt_logprobs is None:
-            self.prompt_logprobs = chunk.prompt_logprobs
+    def _take_prompt_logprobs(self, chunk: EngineChunk, logprobs: Sequence[float]) -> None:
+        if self.prompt_logprobs is None:
+            self.prompt_logprobs = logprobs
             self.prompt_top_logprobs = chunk.prompt_top_logprobs or ()
             self._prompt_ranks = chunk.prompt_ranks or ()
 
@@ -482,11 +483,10 @@ class SequenceAssembler:
             return TokenLogprob(text, text.encode(), finite(chunk.logprobs[offset]), (), index)
         return make_entry(self._tokenizer, self._detokenizer, index, chunk.logprobs[offset], top)
 
-    def _count_so_far(self) -> Counted:
-        if self._textual is None:
-            return Counted(self._completion, False)
+    def _count_text(self, textual: TextCounter) -> Counted:
+        """Count the tokens so far of an answer that came as text."""
         ended = self._finished or self.stopped
-        counted = self._textual.completion_tokens(self._stops) if ended else self._textual.so_far()
+        counted = textual.completion_tokens(self._stops) if ended else textual.so_far()
         if not counted.estimated:
             return counted
         # What the engine itself has cut has as many tokens as were asked for, and no answer has more.
@@ -500,7 +500,8 @@ class SequenceAssembler:
         untold = self._engine_finish == "untold"
         if self._engine_finish is not None and not untold:
             return "stop" if self._engine_finish == "stop" else "length"
-        completion, estimated = self._count_so_far()
+        textual = self._textual
+        completion, estimated = (self._completion, False) if textual is None else self._count_text(textual)
         short = completion < self._most
         self.finish_estimated = estimated or (untold and short)
         return "stop" if short else "length"

@@ -47,6 +47,22 @@ class Aim:
         return Aim(self.ids, self.affinity, anyway=True)
 
 
+class RouteNotes(Protocol):
+    """What is told of the request on a route that is one of several."""
+
+    def began(self) -> None:
+        """The request is sent."""
+        ...
+
+    def responded(self) -> None:
+        """The first response came."""
+        ...
+
+    def ended(self, error: EngineError | None) -> None:
+        """The request has ended; ``error``: with which failure of the engine, None by itself or by a cancel."""
+        ...
+
+
 class Route(Protocol):
     """The way of one request to one engine.
 
@@ -62,16 +78,9 @@ class Route(Protocol):
     address: str
     lose: Callable[[EngineError], None] | None
 
-    def began(self) -> None:
-        """The request is sent."""
-        ...
-
-    def responded(self) -> None:
-        """The first response came."""
-        ...
-
-    def ended(self, error: EngineError | None) -> None:
-        """The request has ended; ``error``: with which failure of the engine, None by itself or by a cancel."""
+    @property
+    def notes(self) -> RouteNotes | None:
+        """Told how the request goes; None: nobody wants to know."""
         ...
 
     async def elsewhere(self, error: EngineError) -> Route | None:
@@ -108,12 +117,12 @@ class Way(NamedTuple):
 
     Attributes:
         find: chooses its route, perhaps after a wait; may raise ``EngineError``.
-        fit: makes of the route's engine the one that is asked, with what this answer adds to requests.
+        fit: makes of the route's engine the one that is asked, with what an answer adds to requests; None: nothing.
         enter: waits for its turn; may raise ``EngineError``. None where all may run.
     """
 
     find: Callable[[], Awaitable[Route]]
-    fit: Callable[[Route], Engine]
+    fit: Callable[[Route], Engine] | None = None
     enter: Callable[[], Awaitable[Admitted]] | None = None
 
 
@@ -126,20 +135,12 @@ class OnlyRoute:
     """
 
     address = ""
+    notes = None
 
     def __init__(self, engine: Engine, progress: ProgressWatch) -> None:
         self.engine = engine
         self.progress = progress
         self.lose: Callable[[EngineError], None] | None = None
-
-    def began(self) -> None:
-        """Nothing to note."""
-
-    def responded(self) -> None:
-        """Nothing to note."""
-
-    def ended(self, error: EngineError | None) -> None:
-        """Nothing to note."""
 
     async def elsewhere(self, error: EngineError) -> Route | None:  # noqa: ARG002 - of the protocol
         """There is no other."""

@@ -20,18 +20,18 @@ from gateway.access.caller import caller
 from gateway.config import TimeoutSettings
 from gateway.generation import EngineError, Piece, PromptTokenLogprob, Usage
 from gateway.mirroring.copies import Copies, Copy
-from gateway.openai.errors import CLIENT_GONE, OpenAIError, from_engine
+from gateway.openai.errors import CLIENT_GONE, Names, OpenAIError, from_engine
 from gateway.openai.parameters.check import Ignored
 from gateway.openai.request_body import Body, read_request
 from gateway.records import dataclass
-from gateway.relay.interface import Forward, StreamOutput, Write
+from gateway.relay.interface import Forward, StreamOutput, Write, copied
 from gateway.relay.text_events import one_line
-from gateway.serving.generation import Generation
-from gateway.serving.generation_group import GenerationGroup, Ready
+from gateway.serving.generation import Generation, Ready
+from gateway.serving.generation_group import Generations, together
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
-from gateway.web.access_log import RequestRecord, note_session
+from gateway.web.access_log import RequestRecord, record_of
 from gateway.web.client_connection import ClientDisconnectedError, while_connected
 from gateway.web.sse import COMMENT, EventStream
 
@@ -45,7 +45,7 @@ class Events(Protocol):
         """The events before the first text; they are sent together with it."""
         ...
 
-    def take(self, ready: Ready, group: GenerationGroup) -> bytes:
+    def take(self, ready: Ready, group: Generations) -> bytes:
         """The events of all that became ready.
 
         Raises:
@@ -75,14 +75,14 @@ class Answer(ABC):
 
     Attributes:
         generations: those of the first prompt first.
-        names: the request's names of parameters that errors of the engine call otherwise.
+        names: tells the request's names of parameters that errors of the engine call otherwise.
         padded: whether the events of its stream are padded.
         kept: whether its end is written somewhere before the client is told of it.
     """
 
     __slots__ = ("_noted", "generations", "kept", "names", "padded")
 
-    def __init__(self, generations: Sequence[Generation], names: Mapping[str, str], *, padded: bool = False) -> None:
+    def __init__(self, generations: Sequence[Generation], names: Names, *, padded: bool = False) -> None:
         """Take generations that have not begun."""
         self.generations = generations
         self.names = names
@@ -95,7 +95,7 @@ class Answer(ABC):
         """Collect pieces of a choice for the whole answer."""
 
     @abstractmethod
-    async def body(self, group: GenerationGroup) -> bytes:
+    async def body(self, group: Generations) -> bytes:
         """The body of the whole answer.
 
         Raises:
@@ -119,17 +119,17 @@ class Answer(ABC):
     def leave(self) -> None:  # noqa: B027 - as above
         """Write that the client of a streamed answer has left, if it is ``kept``; without effect after its end."""
 
-    def usage(self, group: GenerationGroup) -> Usage:
+    def usage(self, group: Generations) -> Usage:
         """Token counts so far."""
         return group.usage()
 
-    def note(self, record: RequestRecord, group: GenerationGroup, *, ended: bool) -> Usage:
+    def note(self, record: RequestRecord, group: Generations, *, ended: bool) -> Usage:
         """Write into the record of the access log what became of the generations, once; returns the token counts."""
         if self._noted is not None:
             return self._noted
         usage = self._noted = self.usage(group)
         record.ttft_s = group.ttft_s
-        record.endpoint = group.address
+        record.endpoint = group.address or None
         record.prompt_tokens = usage.prompt_tokens
         record.completion_tokens = usage.completion_tokens
         record.finish_reason = ",".join(dict.fromkeys(self.finish_reasons())) if ended else None
@@ -146,11 +146,11 @@ async def whole(answer: Answer, record: RequestRecord) -> bytes:
         return await _whole(answer, record)
     except EngineError as error:
         error.__traceback__ = None  # its frames lead to the generation, which keeps the error
-        raise from_engine(error, answer.names) from None
+        raise from_engine(error, answer.names()) from None
 
 
 async def _whole(answer: Answer, record: RequestRecord) -> bytes:
-    async with GenerationGroup(answer.generations) as group:
+    async with together(answer.generations) as group:
         ended = False
         try:
             while (ready := await group.ready()) is not None:
@@ -173,30 +173,30 @@ async def stream(
         OpenAIError: when a generation fails before the first bytes. Afterwards its error is the last event.
     """
     finished = obfuscated if answer.padded else bytes
-    async with GenerationGroup(answer.generations) as group:
-        begun = False
+    async with together(answer.generations) as group:
+        begun, waiting, more = False, b"", b""
         try:
             timeout = timeouts.headers_s
             while not await group.wait_for_response(timeout):
                 begun, timeout = True, timeouts.keepalive_s
                 yield COMMENT
             waiting = events.opening()
-            begun = begun or bool(waiting)
-            quiet_since = time.monotonic()
+            begun, quiet_since = begun or bool(waiting), time.monotonic()
             forward: Forward | None = None
             while True:
                 # Nothing may overtake the opening, which goes with the first text.
-                more = events.take(await group.ready(timeouts.keepalive_s, None if waiting else forward) or [], group)
+                more += events.take(await group.ready(timeouts.keepalive_s, None if waiting else forward) or [], group)
                 if group.done:
                     break
-                # A call that is held back makes no event of its tokens, however many they are.
-                if waiting or more or time.monotonic() - quiet_since >= timeouts.keepalive_s:
+                # What the engine has ended leaves with its end. A call that is held back makes no event of its tokens.
+                if not group.complete and (waiting or more or time.monotonic() - quiet_since >= timeouts.keepalive_s):
                     begun = True
                     yield finished(waiting + more) or COMMENT
-                    waiting, quiet_since = b"", time.monotonic()
-                    if forward is None and (write := output.writer()) is not None:
-                        forward = events.forward(write)
-            usage, last = answer.note(record, group, ended=True), waiting + more
+                    waiting, more, quiet_since = b"", b"", time.monotonic()
+                    if forward is None and (write := output.write) is not None:
+                        forward = events.forward(write if output.copy is None else copied(write, output.copy))
+            usage = answer.note(record, group, ended=True)
+            last, more = waiting + more, b""
             if answer.kept and last:  # what has been generated does not wait for what only the end waits for
                 yield finished(last)
                 last = b""
@@ -205,16 +205,16 @@ async def stream(
             output.ending = True
             yield finished(last)
         except (EngineError, OpenAIError) as error:
-            failure = from_engine(error, answer.names) if isinstance(error, EngineError) else error
+            failure = from_engine(error, answer.names()) if isinstance(error, EngineError) else error
             error.__traceback__ = None  # its frames lead to the generation, which keeps the error
-            if not begun:
+            if not (begun or more):
                 try:
                     raise failure from None
                 finally:
                     del failure  # or it would hold this frame, and this frame it
             record.error = failure.code or failure.type
             answer.note(record, group, ended=False)
-            last = events.error(failure)
+            last = (finished(waiting + more) if more else b"") + events.error(failure)
             await answer.keep(None)
             yield last
         finally:
@@ -286,8 +286,8 @@ class Plan(Protocol):
     """The answer that a request wants, as far as it is known before the prompt is."""
 
     @property
-    def names(self) -> Mapping[str, str]:
-        """The request's names of parameters that errors of the engine call otherwise."""
+    def names(self) -> Names:
+        """Tells the request's names of parameters that errors of the engine call otherwise."""
         ...
 
     @property
@@ -359,7 +359,7 @@ async def begin(
         EngineError: UNAVAILABLE while the engine is away.
         OpenAIError: 404 for an unknown model; see ``read_request`` for others.
     """
-    record = note_session(request.scope)
+    record = record_of(request.scope)
 
     def take(body: Body) -> Begun[Fields, Planned]:
         begun = checked(endpoint, endpoint.parse(body), record, registry, metrics)
@@ -386,7 +386,8 @@ def checked(
     model = find_model(registry, asked.model, record.session or record.annotations.get("prompt_cache_key"))
     record.model = model.name
     asked, ignored = endpoint.check(asked, model)
-    asked.model = model.name
+    if asked.model != model.name:
+        asked.model = model.name
     if ignored.counted:
         metrics.count_ignored(model.name, ignored.counted)
     plan = endpoint.plan(asked, model)
@@ -410,7 +411,7 @@ async def prepared(
     try:
         return await while_connected(request.scope, request.receive, preparing)
     except EngineError as error:
-        raise from_engine(error, begun.plan.names) from None
+        raise from_engine(error, begun.plan.names()) from None
 
 
 async def serve(

@@ -122,6 +122,10 @@ _BY_KIND: Mapping[ErrorKind, tuple[int, str, str | None, Mapping[str, str] | Non
 }
 
 
+Names = Callable[[], Mapping[str, str]]
+"""Tells a request's names of parameters that errors of the engine call otherwise; most requests have no error."""
+
+
 def from_engine(error: EngineError, names: Mapping[str, str]) -> OpenAIError:
     """The answer to an engine's failure; the backend's own words go to the log only.
 

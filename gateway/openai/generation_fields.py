@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
@@ -281,19 +280,21 @@ class SamplingFields(BaseModel):
         Args:
             defaults: of the model, for fields that the request leaves out.
         """
-        names, pick = _same_names(type(self))
-        values = dict(zip(names, pick(vars(self)), strict=True))
-        for name in defaults.given.keys() - self.model_fields_set:
-            values[name] = defaults.given[name]
-        if values["temperature"] < GREEDY_BELOW or values["top_p"] == 0:
+        fields = vars(self)
+        values: dict[str, Any] = dict(defaults.given)
+        for name in _SAME_NAMES & self.model_fields_set:  # what is not given is the same in both
+            values[name] = fields[name]
+        if values.get("temperature", 1.0) < GREEDY_BELOW or values.get("top_p") == 0:
             values |= {"temperature": 0.0, "top_p": 1.0}
-        values["top_k"] = max(values["top_k"], 0)
+        values["top_k"] = max(values.get("top_k", 0), 0)
         for name in _LISTS:
-            values[name] = tuple(values[name])
+            if name in values:
+                values[name] = tuple(values[name])
         if self.logit_bias:
             values["logit_bias"] = {int(token): _absolute(bias) for token, bias in self.logit_bias.items()}
         values["stop"] = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        values["include_stop_str_in_output"] |= self.no_stop_trim
+        if self.no_stop_trim:
+            values["include_stop_str_in_output"] = True
         if self.use_beam_search:
             values["beam_width"] = self.best_of or 1
         return SamplingParams(**values | {"n": self.candidates} | self.own_params())
@@ -314,19 +315,13 @@ class SamplingFields(BaseModel):
             self.truncate_prompt_tokens, self.truncation_side, params.max_tokens or 1, params.max_tokens_name
         )
 
-    @functools.cached_property
+    @property
     def candidates(self) -> int:
         """Generations to start: more than ``n`` where the best of them are chosen."""
         return self.n if self.use_beam_search else max(self.n, self.best_of or 1)
 
 
-@functools.cache
-def _same_names(kind: type[SamplingFields]) -> tuple[Sequence[str], Callable[[Mapping[str, Any]], Sequence[Any]]]:
-    """The fields of a request that its parameters have under the same names, and what takes their values out."""
-    names = [field.name for field in dataclasses.fields(SamplingParams) if field.name in kind.model_fields]
-    return names, operator.itemgetter(*names)
-
-
+_SAME_NAMES = frozenset(field.name for field in dataclasses.fields(SamplingParams))
 _LISTS = ("bad_words", "stop_token_ids")
 
 
@@ -509,30 +504,39 @@ def check_shared(request: GenerationFields) -> None:
     if options is not None and options.continuous_usage_stats and not options.include_usage:
         param = "stream_options.continuous_usage_stats"
         raise BadRequestError(f"'{param}' is only allowed when 'stream_options.include_usage' is true.", param, invalid)
-    if request.best_of is not None and request.best_of < request.n:
-        raise BadRequestError(f"'best_of' must be at least 'n', which is {request.n}.", "best_of", invalid)
-    if request.stream and request.candidates > request.n:
-        raise BadRequestError(
-            "'best_of' cannot be streamed: the best is known at the end. Set 'stream' to false.", "best_of", invalid
-        )
-    if request.stream and request.prompt_logprobs is not None:
-        raise BadRequestError(
-            "'prompt_logprobs' is not available in a stream. Set 'stream' to false.", "prompt_logprobs", invalid
-        )
-    if request.prompt_logprobs == -1:
-        message = (
-            "'prompt_logprobs' of -1 asks for the whole vocabulary, which no engine here gives; ask for 20 at most."
-        )
-        raise BadRequestError(message, "prompt_logprobs", "unsupported_parameter")
+    if request.best_of is not None:
+        _check_best_of(request, request.best_of)
+    if request.prompt_logprobs is not None:
+        _check_prompt_logprobs(request)
     if request.truncate_prompt_tokens == 0:
         raise BadRequestError(
             "'truncate_prompt_tokens' must leave a token; -1 keeps what fits.", "truncate_prompt_tokens", invalid
         )
     if request.max_tokens is not None and request.min_tokens > request.max_tokens:
         raise BadRequestError("'min_tokens' must be at most 'max_tokens'.", "min_tokens", invalid)
-    _check_beams(request)
+    if request.use_beam_search or request.length_penalty != 1:
+        _check_beams(request)
     if request.forms or request.structured_outputs is not None:
         _check_forms(request)
+
+
+def _check_best_of(request: GenerationFields, candidates: int) -> None:
+    if candidates < request.n:
+        raise BadRequestError(f"'best_of' must be at least 'n', which is {request.n}.", "best_of", "invalid_value")
+    if request.stream and request.candidates > request.n:
+        message = "'best_of' cannot be streamed: the best is known at the end. Set 'stream' to false."
+        raise BadRequestError(message, "best_of", "invalid_value")
+
+
+def _check_prompt_logprobs(request: GenerationFields) -> None:
+    if request.stream:
+        message = "'prompt_logprobs' is not available in a stream. Set 'stream' to false."
+        raise BadRequestError(message, "prompt_logprobs", "invalid_value")
+    if request.prompt_logprobs == -1:
+        message = (
+            "'prompt_logprobs' of -1 asks for the whole vocabulary, which no engine here gives; ask for 20 at most."
+        )
+        raise BadRequestError(message, "prompt_logprobs", "unsupported_parameter")
 
 
 def _check_forms(request: GenerationFields) -> None:
@@ -553,11 +557,9 @@ def _check_forms(request: GenerationFields) -> None:
 def _check_beams(request: GenerationFields) -> None:
     invalid = "invalid_value"
     if not request.use_beam_search:
-        if request.length_penalty != 1:
-            raise BadRequestError(
-                "'length_penalty' is only allowed when 'use_beam_search' is true.", "length_penalty", invalid
-            )
-        return
+        raise BadRequestError(
+            "'length_penalty' is only allowed when 'use_beam_search' is true.", "length_penalty", invalid
+        )
     if request.stream:
         message = "'use_beam_search' cannot be streamed: the best beam is known at the end. Set 'stream' to false."
         raise BadRequestError(message, "use_beam_search", invalid)

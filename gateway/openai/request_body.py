@@ -159,8 +159,10 @@ async def read_request(request: Request, parse: Callable[[Body], Parsed]) -> Par
                     counted = _bodies.grow(counted, size)
         if not pieces:
             raise BadRequestError("The request body is empty; a JSON object is expected.")
+        if size <= _LARGE_BODY:
+            return parse(b"".join(pieces))
         body = as_body(pieces)
-        if size <= _LARGE_BODY or (isinstance(body, bytes) and mostly_text.is_short(body)):
+        if isinstance(body, bytes) and mostly_text.is_short(body):
             return parse(body)
         return await in_turn(request, size, lambda: parse(body))
     finally:

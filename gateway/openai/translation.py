@@ -184,7 +184,7 @@ def translated_plan(request: TranslatedRequest, model: ServedModel) -> ChatPlan:
         plan = chat_plan(request.chat, model)
     return dataclasses.replace(
         plan,
-        names=translation.names(plan.names),
+        names=lambda: translation.names(plan.names()),
         structure=dataclasses.replace(plan.structure, field=translation.path(plan.structure.field)),
         warnings=[translation.path(path) for path in plan.warnings],
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ _NONCHARACTERS = tuple(map(chr, range(0xFDD0, 0xFDF0)))
 # Only data that holds every noncharacter gets this far.
 _PRIVATE = range(0xF0000, 0xFFFFE)
 _PIECE = 65536  # characters
+_PLAIN = {2}  # lengths of messages that have a role and a content
+_CONTENT = operator.methodcaller("get", "content")
 
 
 def is_marker(character: str) -> bool:
@@ -73,12 +76,19 @@ class ControlEscaper:
         self._longest = len(longest_first[0]) if longest_first else 0
         self._prefix = commonprefix(longest_first)  # noqa: RUF071 - of characters; found ten times as fast as a pattern
 
-    def occurs_in(self, data: Any) -> bool:
-        """Whether any string in nested lists and mappings holds a control token's text."""
+    def occurs_in(self, messages: Sequence[Mapping[str, Any]], *data: Any) -> bool:
+        """Whether any string holds a control token's text.
+
+        Args:
+            messages: of a conversation; their keys and roles are none of the user's.
+            data: further ones, nested lists and mappings.
+        """
         pattern, prefix = self._pattern, self._prefix
         if pattern is None:
             return False
-        for text in _strings(data):
+        contents = [*map(_CONTENT, messages)]
+        plain = not any(data) and set(map(len, messages)) == _PLAIN and set(map(type, contents)) == {str}
+        for text in contents if plain else _strings((messages, *data)):
             if prefix not in text:
                 continue
             if pattern.search(text) if len(text) <= _PIECE else self._search(pattern, text, 0):

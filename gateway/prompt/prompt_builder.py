@@ -81,7 +81,7 @@ class PromptBuilder:
             end = unused_marker(data, template.source)
             data["messages"] = [*messages[:-1], {**messages[-1], "content": _ending(messages[-1]["content"], end)}]
         marker = ""
-        if self._escaper.occurs_in(list(data.values())):
+        if self._escaper.occurs_in(*data.values()):
             marker = unused_marker(data, template.source)
             data = {key: self._escaper.mark(value, marker) for key, value in data.items()}
         rendered = template.render(**data, add_generation_prompt=add_generation_prompt)

@@ -69,14 +69,12 @@ class StreamOutput:
     ending: bool = False
     copy: Callable[[bytes], None] | None = None
 
-    def writer(self) -> Write | None:
-        """The function that writes, and has what it writes copied where somebody wants it."""
-        write, copy = self.write, self.copy
-        if write is None or copy is None:
-            return write
 
-        def both(events: bytes) -> Drain | None:
-            copy(events)
-            return write(events)
+def copied(write: Write, copy: Callable[[bytes], None]) -> Write:
+    """Make a function that writes, and gives what it writes to ``copy``."""
 
-        return both
+    def both(events: bytes) -> Drain | None:
+        copy(events)
+        return write(events)
+
+    return both

@@ -29,7 +29,9 @@ def text_events(before: bytes, after: bytes, write: Write, other: Callable[[Piec
         write: takes events on one line each (``one_line``).
         other: makes the event of a piece that has more than its text; None where only texts are shown.
     """
-    before, after, dumps = one_line(before), one_line(after), orjson.dumps
+    if not (before.isascii() and after.isascii()):
+        before, after = one_line(before), one_line(after)
+    dumps = orjson.dumps
 
     def event(piece: Piece | str) -> bytes:
         if isinstance(piece, str):

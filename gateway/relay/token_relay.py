@@ -23,6 +23,8 @@ class TokenRelay:
         resumed: ``time.perf_counter()`` when the engine was last heard without tokens, or read again after a wait for
             the client; 0.0 before.
         shown: ``time.perf_counter()`` when the client was last sent text by the relay; 0.0 before.
+        pause_s: seconds; a longer silence of the engine before tokens is told.
+        paused: is told of it.
 
     Args:
         feed: makes text of a token, None where the token is not to be taken (``SequenceAssembler.feed_token``).
@@ -34,11 +36,11 @@ class TokenRelay:
         "_feed",
         "_feed_chunk",
         "_observe",
-        "_pause_s",
-        "_paused",
         "drain",
         "forward",
         "last",
+        "pause_s",
+        "paused",
         "resumed",
         "shown",
     )
@@ -57,18 +59,8 @@ class TokenRelay:
         self._feed = feed
         self._feed_chunk = feed_chunk
         self._observe = observe
-        self._pause_s = math.inf
-        self._paused: Callable[[float], None] | None = None
-
-    def tell(self, pause_s: float, paused: Callable[[float], None]) -> None:
-        """Note the silences of the engine that answers from now on.
-
-        Args:
-            pause_s: seconds; a longer silence before tokens is noted.
-            paused: notes it.
-        """
-        self._pause_s = pause_s
-        self._paused = paused
+        self.pause_s = math.inf
+        self.paused: Callable[[float], None] | None = None
 
     def take(self, tokens: Sequence[int] | EngineChunk) -> int:
         """Send tokens that came alone to the client; returns how many were taken, from the first on.
@@ -93,8 +85,8 @@ class TokenRelay:
             now = time.perf_counter()
             gap = now - self.last
             self._observe(gap / taken, taken)
-            if gap > self._pause_s and self._paused is not None:
-                self._paused(min(gap, now - self.resumed))
+            if gap > self.pause_s and self.paused is not None:
+                self.paused(min(gap, now - self.resumed))
             self.last = now
         if texts:
             drain = forward(texts)
@@ -110,8 +102,8 @@ class TokenRelay:
         now = time.perf_counter()
         gap = now - self.last
         self._observe(gap, 1)
-        if gap > self._pause_s and self._paused is not None:
-            self._paused(min(gap, now - self.resumed))
+        if gap > self.pause_s and self.paused is not None:
+            self.paused(min(gap, now - self.resumed))
         self.shown = self.last = now
         self.drain = forward((piece,))
         return 1

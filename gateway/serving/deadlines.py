@@ -16,9 +16,12 @@ class Waiter:
 
     Args:
         relay: text that it shows in the meantime ends the silence, too.
+
+    Attributes:
+        on_wake: called whenever the task is woken; None: nobody else wants to know.
     """
 
-    __slots__ = ("_future", "_patience_s", "_relay", "_since", "_timer")
+    __slots__ = ("_future", "_patience_s", "_relay", "_since", "_timer", "on_wake")
 
     def __init__(self, relay: TokenRelay) -> None:
         self._relay = relay
@@ -26,6 +29,7 @@ class Waiter:
         self._future: asyncio.Future[bool] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._patience_s = math.inf
+        self.on_wake: Callable[[], None] | None = None
 
     def wait(self, patience_s: float | None) -> asyncio.Future[bool]:
         """Begin to wait for ``wake``.
@@ -49,9 +53,12 @@ class Waiter:
         return future
 
     def wake(self) -> None:
-        """Wake the waiting task, if any."""
+        """Wake the waiting task, if any. What comes until it runs must not overtake what it has to do."""
+        self._relay.forward = None
         if self._future is not None and not self._future.done():
             self._future.set_result(True)
+        if self.on_wake is not None:
+            self.on_wake()
 
     def stop(self) -> None:
         """Stop the timer: nothing will be waited for any more."""

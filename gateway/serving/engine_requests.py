@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import threading
 from collections.abc import Sequence
 
@@ -15,7 +16,6 @@ from gateway.generation import (
     Prompt,
     PromptTooLongError,
     SamplingParams,
-    engine_seed,
 )
 from gateway.generation.request import PromptTable
 from gateway.ids import new_id
@@ -60,6 +60,7 @@ def engine_requests(
     end_ids = () if params.ignore_eos else tuple(dict.fromkeys(parts.end_ids + params.end_ids))
     as_usual = end_ids == parts.end_ids and not features.hides_special_tokens
     seed = engine_seed(params.seed)
+    drafts = params.num_draft_tokens is None and settings.speculative.num_draft_tokens
     first = GenerationRequest(
         id=f"{request_id}-{new_id()}",
         prompt=prompt,
@@ -74,7 +75,7 @@ def engine_requests(
         prompt_table=table,
         draft=predicted,
         draft_limit=sent_length(len(predicted), max_tokens, features) if predicted else 0,
-        num_draft_tokens=draft_length(params, settings),
+        num_draft_tokens=draft_length(params, settings) if params.num_draft_tokens or drafts else 0,
         use_draft_logits=settings.speculative.use_draft_logits,
     )
     if params.n == 1:
@@ -83,6 +84,23 @@ def engine_requests(
         dataclasses.replace(first, id=f"{request_id}-{new_id()}", seed=(seed + index) % _SEEDS)
         for index in range(1, params.n)
     ]
+
+
+def engine_seed(seed: int | None) -> int:
+    """Map a user's seed to the engine's unsigned 64 bits.
+
+    Args:
+        seed: any integer from -2**63 to 2**64 - 1; negative ones map by two's complement, so that different seeds stay
+            different. None draws a random one below 2**63.
+
+    Raises:
+        ValueError: outside that range.
+    """
+    if seed is None:
+        return random.getrandbits(63)
+    if not -_SEEDS // 2 <= seed < _SEEDS:
+        raise ValueError(f"The seed {seed} does not fit in 64 bits.")
+    return seed % _SEEDS
 
 
 def _word_ids(words: Sequence[str], parts: ModelParts) -> tuple[tuple[int, ...], ...]:
@@ -193,7 +211,7 @@ def sent_length(size: int, max_tokens: int, features: EngineFeatures) -> int:
 
 
 def draft_length(params: SamplingParams, settings: ModelSettings) -> int:
-    """Tokens that the draft model guesses at a time, 0 for none.
+    """Tokens that the draft model guesses at a time, where there may be any; 0 for none.
 
     The operator's number holds for requests that say nothing and that go with it.
 
@@ -201,8 +219,6 @@ def draft_length(params: SamplingParams, settings: ModelSettings) -> int:
         BadRequestError: the request wants a draft model and something that goes with none.
     """
     wanted = params.num_draft_tokens
-    if wanted == 0 or (wanted is None and not settings.speculative.num_draft_tokens):
-        return 0
     obstacle = _obstacle(params)
     if obstacle is None:
         return settings.speculative.num_draft_tokens or 0 if wanted is None else wanted

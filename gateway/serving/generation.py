@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from types import TracebackType
 
 from gateway.generation import (
-    Engine,
     EngineChunk,
     EngineError,
     ErrorKind,
@@ -19,7 +18,7 @@ from gateway.generation import (
     Usage,
 )
 from gateway.generation.route import Admitted, Route, Way
-from gateway.relay.interface import Forward, can_relay
+from gateway.relay.interface import Forward
 from gateway.relay.token_relay import TokenRelay
 from gateway.serving.deadlines import Deadlines, DeadlineTimer, Waiter
 from gateway.telemetry.metrics import ModelMetrics
@@ -30,9 +29,14 @@ _log = logging.getLogger(__name__)
 _MOST_READY = 1024  # pieces that may wait for a slow client before the engine is no longer read
 _CLEANUP_S = 2.0  # an answer waits no longer than this for the engine to acknowledge a cancel
 
+Ready = list[tuple[int, list[Piece], bool]]
+"""By choice of an answer: its index, new pieces, and whether it is complete with them."""
+
 
 class Generation:
     """An asynchronous context manager around one request to an engine; leaving it early cancels the request.
+
+    By itself it is all generations of an answer; see ``generation_group.Generations``.
 
     Attributes:
         request: what the engine is asked for.
@@ -41,10 +45,10 @@ class Generation:
         waited_s: seconds that it waited for its turn among others of its model.
         address: of the endpoint that it went to last, where there are several; else empty.
         assembler: what has become of the tokens so far: ``finish_reason`` and ``usage``.
-        on_change: called whenever something is ready, besides waking the waiting task; for readers of several
-            generations.
-        usage: at its end, if the engine has responded.
+        complete: whether the engine has ended, and all of the answer is there.
+        done: whether everything of it was returned by ``ready``.
         on_end: called with the usage at its end, if the engine has responded.
+        running: has it in it from its beginning to its end; None: nobody keeps it.
         max_parallel: how many generations of one answer may run at a time.
     """
 
@@ -78,9 +82,10 @@ class Generation:
         self.responded = False
         self.address = ""
         self.waited_s = 0.0
-        self.on_change: Callable[[], None] | None = None
+        self.complete = False
+        self.done = False
         self.on_end: Callable[[Usage], None] | None = None
-        self.usage: Usage | None = None
+        self.running: set[Generation] | None = None
         self.max_parallel = max_parallel
         self._way = way
         self._route: Route | None = None  # from its beginning on
@@ -93,7 +98,6 @@ class Generation:
         self._queued = False
         self._ready: list[Piece] = []
         self._finished = False
-        self._complete = False
         self._given_up = False
         self._error: EngineError | None = None
         # The model's metric, not one of its own: memory that each token of any stream touches stays in the cache.
@@ -102,6 +106,7 @@ class Generation:
         self._call: EngineCall | None = None  # of the trace, while a request is in flight
         self._said: list[str] | None = [] if self._trace is not None and self._trace.content else None
         self._may_relay = relay and self._said is None
+        self._usage: Usage | None = None  # at its end
         self._waiter = Waiter(self._relay)
         self._cancel_request: Callable[[], None] | None = None
         self._holding = False
@@ -124,6 +129,8 @@ class Generation:
             heard=self._last_heard,
             expire=self._expire,
         )
+        if self.running is not None:
+            self.running.add(self)
         self._metrics.in_flight.add(1)
         self._task = asyncio.create_task(self._read())
 
@@ -134,7 +141,12 @@ class Generation:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await cancel_all((self,))
+        if not self._finished or not self._task.done():
+            await cancel_all((self,))
+
+    def notify(self, ready: Callable[[], None]) -> None:
+        """Call ``ready`` whenever something is, besides waking the waiting task; for readers of several generations."""
+        self._waiter.on_wake = ready
 
     def abort(self, error: EngineError) -> None:
         """End it with an error, as if its engine had failed; without effect before it begins and after its end."""
@@ -155,8 +167,10 @@ class Generation:
                 break
         return self.responded
 
-    async def pieces(self, timeout: float | None = None, forward: Forward | None = None) -> list[Piece] | None:
+    async def ready(self, timeout: float | None = None, forward: Forward | None = None) -> Ready | None:
         """Wait for text; returns all that is ready, nothing after ``timeout`` seconds of silence, None at the end.
+
+        What completes the answer, without pieces, comes by itself.
 
         Args:
             timeout: seconds of silence after which to return; None waits for ever.
@@ -168,9 +182,12 @@ class Generation:
         """
         while not self._ready:
             if self._finished:
-                if self._error is not None or not self._complete:
+                if self._error is not None or not self.complete:
                     await self._check_outcome()
-                return None
+                if self.done:
+                    return None
+                self.done = True
+                return [(0, [], True)]
             # Only while this waits: the caller is not writing then, so that no event overtakes another.
             self._relay.forward = forward if self._may_relay else None
             try:
@@ -178,18 +195,22 @@ class Generation:
                     return []
             finally:
                 self._relay.forward = None
-        return self._take_ready()
+        return [(0, self._take_ready(), False)]
 
     async def poll(self) -> list[Piece] | None:
-        """All that is ready now, as ``pieces`` would return it, without waiting for the engine.
+        """The pieces that are ready now, None at the end, without waiting for the engine.
 
         Raises:
-            EngineError: as ``pieces``.
+            EngineError: as ``ready``.
         """
         if self._finished and not self._ready:
             await self._check_outcome()
             return None
         return self._take_ready()
+
+    def usage(self) -> Usage:
+        """Token counts so far."""
+        return self._usage or self.assembler.usage
 
     def heard(self) -> float | None:
         """``time.perf_counter()`` at the latest response; see ``gateway.generation.progress.Watched``."""
@@ -205,7 +226,7 @@ class Generation:
         """Raise unless the answer is complete: a part must not be taken for the whole."""
         if self._error is not None:
             raise self._error
-        if not self._complete:
+        if not self.complete:
             await asyncio.wait((self._task,))
             defect = None if self._task.cancelled() else self._task.exception()
             asked = self.request.id.rpartition("-")[0]  # the HTTP request's own id
@@ -217,13 +238,6 @@ class Generation:
                 f"The engine's answer could not be read; the gateway's log has the cause under the request id {asked}.",
             )
             raise self._error
-
-    def _wake(self) -> None:
-        """Wake the answering task, which has something to do; what comes until it runs must not overtake that."""
-        self._relay.forward = None
-        self._waiter.wake()
-        if self.on_change is not None:
-            self.on_change()
 
     def _expire(self, message: str, unanswered: bool) -> None:
         self._given_up = unanswered
@@ -241,6 +255,8 @@ class Generation:
         if self._finished:
             return
         self._finished = True
+        if self.running is not None:
+            self.running.discard(self)
         if self._timer is not None:
             self._timer.stop()
             self._timer = None  # which holds this
@@ -251,17 +267,17 @@ class Generation:
         metrics.inter_token.flush()
         metrics.in_flight.add(-1)
         if self.responded:
-            usage = self.usage = self.assembler.usage
+            usage = self._usage = self.assembler.usage
             metrics.prompt_tokens.add(usage.prompt_tokens)
             metrics.completion_tokens.add(usage.completion_tokens)
             if self.assembler.surplus_tokens:
                 metrics.surplus_tokens.add(self.assembler.surplus_tokens)
             if self.on_end is not None:
                 self.on_end(usage)
-            if self._complete and usage.predicted is not None and any(usage.predicted):
+            if self.complete and usage.predicted is not None and any(usage.predicted):
                 metrics.accepted_tokens.inc(usage.predicted.accepted)
                 metrics.rejected_tokens.inc(usage.predicted.rejected)
-        self._wake()
+        self._waiter.wake()
 
     async def _read(self) -> None:
         """Read an engine to the end of the answer. Runs as a task of its own, the only one that touches the engine."""
@@ -291,13 +307,13 @@ class Generation:
             if not self._finished:
                 self._finish()
             if admitted is not None:
-                usage = self.usage
+                usage = self._usage
                 admitted.leave(0 if usage is None else usage.prompt_tokens + usage.completion_tokens)
 
     async def _follow(self, route: Route) -> EngineError | None:
         """Read the engine of one route to the end of the answer; returns its failure, if it failed."""
         self._take_route(route)
-        relay, chunks = self._relay, self._chunks(self._way.fit(route))
+        relay, chunks = self._relay, self._chunks(route)
         failure: EngineError | None = None
         try:
             async for chunk in chunks:
@@ -312,9 +328,7 @@ class Generation:
                 if len(self._ready) >= _MOST_READY:
                     self._room = asyncio.Event()
                     await self._hold(self._room.wait())
-            if not self._finished:
-                unended = EngineError(ErrorKind.INTERNAL, "The engine ended its answer without a final response.")
-                failure = self._lost or unended
+            failure = None if self._finished else self._lost or _unended()
         except EngineError as error:
             failure = self._lost or error
         except asyncio.CancelledError:
@@ -322,7 +336,8 @@ class Generation:
                 raise
             failure = self._lost
         finally:
-            self._note_failure(failure)
+            if not self._finished:
+                self._note_failure(failure)
             await chunks.aclose()
         return failure
 
@@ -337,10 +352,11 @@ class Generation:
         self._route, self._lost = route, None
         self.address = route.address
         route.lose = self._lose
-        self._relay.tell(route.progress.pause_s, route.progress.paused)
+        self._relay.pause_s, self._relay.paused = route.progress.pause_s, route.progress.paused
         if self._trace is not None:
             self._call = self._trace.call(self.request, self._metrics.model, route.address)
-        route.began()
+        if route.notes is not None:
+            route.notes.began()
         route.progress.began(self)
 
     def _leave_route(self, error: EngineError | None) -> None:
@@ -351,16 +367,17 @@ class Generation:
         if route is not None:
             route.lose = None
             route.progress.ended(self, given_up=self._given_up)
-            route.ended(error)
+            if route.notes is not None:
+                route.notes.ended(error)
 
     def _end_call(self, error: EngineError | None) -> None:
         """Tell the trace how the request ended; once for each."""
         call, self._call = self._call, None
         if call is not None:
-            failure = None if self._complete else "cancelled" if error is None else error.kind.value
+            failure = None if self.complete else "cancelled" if error is None else error.kind.value
             call.ended(
                 self.assembler.usage if self.responded else None,
-                self.assembler.finish_reason if self._complete else None,
+                self.assembler.finish_reason if self.complete else None,
                 failure,
                 "".join(self._said) if self._said is not None else None,
             )
@@ -371,12 +388,16 @@ class Generation:
             self._lost = error
             self._stop_reading()
 
-    def _chunks(self, engine: Engine) -> AsyncGenerator[EngineChunk, None]:
+    def _chunks(self, route: Route) -> AsyncGenerator[EngineChunk, None]:
+        engine = route.engine if self._way.fit is None else self._way.fit(route)
         request = self.request if self._call is None else self._call.carried(self.request)
-        if can_relay(engine):
-            take = self._relay.take if self._may_relay else None
-            return engine.generate_relayed(request, take, self._take_cancel)
-        return engine.generate(request)
+        relayed = getattr(engine, "generate_relayed", None)  # as ``can_relay`` asks
+        if relayed is None:
+            return engine.generate(request)
+        chunks: AsyncGenerator[EngineChunk, None] = relayed(
+            request, self._relay.take if self._may_relay else None, self._take_cancel
+        )
+        return chunks
 
     async def _hold(self, room: Awaitable[object]) -> None:
         """Leave the engine unread until there is room; what it has sent meanwhile is not late."""
@@ -419,10 +440,8 @@ class Generation:
         piece = self.assembler.feed(chunk)
         ended = self.assembler.stopped or chunk.final
         if piece is not None:
-            if self._said is not None:
-                self._said.append(piece.text)
-            if self._keep_ids:
-                piece = self._with_ids(piece)
+            if self._keep_ids or self._said is not None:
+                piece = self._kept(piece)
             if self._relay.forward is not None and not ended:
                 self._relay.show(piece)
                 return
@@ -432,27 +451,28 @@ class Generation:
         if not self.responded:  # what the engine gives up before it has said anything is an error with its true status
             self.responded = piece is not None or self.assembler.failure is None
             if self.responded and self._route is not None:
-                self._route.responded()
+                if self._route.notes is not None:
+                    self._route.notes.responded()
                 if self._call is not None:
                     self._call.responded(self.ttft_s)
         if ended:
             self._take_end()
         else:
-            self._wake()
+            self._waiter.wake()
 
     def _take_end(self) -> None:
         piece = self.assembler.finish()
-        if self._keep_ids and (piece is not None or len(self.assembler.token_ids) > self._ids_given):
-            piece = self._with_ids(piece or Piece(""))
-        if piece is not None:
-            self._ready.append(piece)
-            if self._said is not None:
-                self._said.append(piece.text)
-        self._complete = True
+        if piece is not None or (self._keep_ids and len(self.assembler.token_ids) > self._ids_given):
+            self._ready.append(self._kept(piece or Piece("")))
+        self.complete = True
         self._finish()
 
-    def _with_ids(self, piece: Piece) -> Piece:
-        """The piece with the ids that usage counts and no piece before it had."""
+    def _kept(self, piece: Piece) -> Piece:
+        """Note the text for the trace; returns the piece with the ids that usage counts and no piece before it had."""
+        if self._said is not None:
+            self._said.append(piece.text)
+        if not self._keep_ids:
+            return piece
         start, ids = self._ids_given, self.assembler.token_ids
         self._ids_given = max(start, len(ids))
         return Piece(piece.text, piece.logprobs, ids[start:])
@@ -474,6 +494,10 @@ class Generation:
             if route is not None and gap > route.progress.pause_s:
                 route.progress.paused(min(gap, now - self._relay.resumed))
         self._relay.last = now
+
+
+def _unended() -> EngineError:
+    return EngineError(ErrorKind.INTERNAL, "The engine ended its answer without a final response.")
 
 
 async def cancel_all(generations: Sequence[Generation]) -> None:

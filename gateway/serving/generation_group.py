@@ -3,47 +3,97 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import Protocol
 
-from gateway.generation import EngineError, Piece, Predicted, Usage
+from gateway.generation import EngineError, Predicted, Usage
 from gateway.relay.interface import Forward
-from gateway.serving.generation import Generation, cancel_all
-
-Ready = list[tuple[int, list[Piece], bool]]
-"""By choice: its index, new pieces, and whether it is complete with them."""
+from gateway.serving.generation import Generation, Ready, cancel_all
 
 
-class GenerationGroup:
-    """An asynchronous context manager around the generations of one answer; leaving it early cancels all of them.
-
-    A single generation costs no more than by itself. Of several, ``max_parallel`` run at a time, so that one answer
-    does not fill the engine's queue; the next is started when one was taken to its end. Each waits with a bounded
-    number of pieces until they are taken; the failure of one is the failure of all.
+class Generations(Protocol):
+    """All generations of one answer, an asynchronous context manager; leaving it early cancels them.
 
     Attributes:
-        generations: one for each choice, in order.
+        complete: whether the engine has ended, and all of the answer is there; of several generations never.
         done: whether everything of every choice was returned.
     """
 
+    complete: bool
+    done: bool
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Seconds from the request's arrival to the first token of any choice."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """The endpoints that answer, where there are several to choose from, else empty."""
+        ...
+
+    async def __aenter__(self) -> Generations: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def wait_for_response(self, timeout: float | None = None) -> bool:
+        """Wait for the first response of any generation, at most ``timeout`` seconds; returns whether it came.
+
+        Raises:
+            EngineError: when a generation failed before any responded, or a deadline passed.
+        """
+        ...
+
+    async def ready(self, timeout: float | None = None, forward: Forward | None = None) -> Ready | None:
+        """Wait for text; returns all that is ready, nothing after ``timeout`` seconds of silence, None at the end.
+
+        Args:
+            timeout: seconds of silence after which to return; None waits for ever.
+            forward: of a single generation, takes pieces in the meantime; see ``Generation.ready``.
+
+        Raises:
+            EngineError: when a generation failed or a deadline passed; of that generation all pieces were returned.
+        """
+        ...
+
+    def usage(self) -> Usage:
+        """Token counts so far over all choices."""
+        ...
+
+
+def together(generations: Sequence[Generation]) -> Generations:
+    """The generations of one answer, not started, at least one: a single one is run by itself."""
+    return generations[0] if len(generations) == 1 else GenerationGroup(generations)
+
+
+class GenerationGroup:
+    """Several generations of one answer; see ``Generations``.
+
+    ``max_parallel`` run at a time, so that one answer does not fill the engine's queue; the next is started when one
+    was taken to its end. Each waits with a bounded number of pieces until they are taken; the failure of one is the
+    failure of all.
+
+    Attributes:
+        generations: one for each choice, in order.
+        complete: see ``Generations``.
+        done: see ``Generations``.
+    """
+
     def __init__(self, generations: Sequence[Generation]) -> None:
-        """Take generations that were not started; at least one."""
+        """Take generations that were not started."""
         self.generations = tuple(generations)
-        self.done = False
-        self._single = self.generations[0] if len(self.generations) == 1 else None
+        self.complete = self.done = False
         self._changed = asyncio.Event()
         self._open = set(range(len(self.generations)))
         self._running: set[int] = set()
         self._started = 0
 
     async def __aenter__(self) -> GenerationGroup:
-        if self._single is not None:
-            self._single.start()
-            self._started = 1
-            return self
         for generation in self.generations:
-            generation.on_change = self._changed.set
+            generation.notify(self._changed.set)
         self._start_next()
         return self
 
@@ -62,15 +112,8 @@ class GenerationGroup:
     ) -> None:
         await cancel_all(self.generations[: self._started])
 
-    def wait_for_response(self, timeout: float | None = None) -> Coroutine[Any, Any, bool]:
-        """Wait for the first response of any generation, at most ``timeout`` seconds; returns whether it came.
-
-        Raises:
-            EngineError: when a generation failed before any responded, or a deadline passed.
-        """
-        return self._wait_for_any(timeout) if self._single is None else self._single.wait_for_response(timeout)
-
-    async def _wait_for_any(self, timeout: float | None) -> bool:
+    async def wait_for_response(self, timeout: float | None = None) -> bool:
+        """See ``Generations``."""
         while True:
             self._changed.clear()
             started = self.generations[: self._started]
@@ -82,25 +125,8 @@ class GenerationGroup:
                 return False
 
     async def ready(self, timeout: float | None = None, forward: Forward | None = None) -> Ready | None:
-        """Wait for text; returns all that is ready, nothing after ``timeout`` seconds of silence, None at the end.
-
-        Args:
-            timeout: seconds of silence after which to return; None waits for ever.
-            forward: of a single generation, takes pieces in the meantime; see ``Generation.pieces``.
-
-        Raises:
-            EngineError: when a generation failed or a deadline passed; of that generation all pieces were returned.
-        """
-        if self._single is None or not self._open:
-            return await self._ready_of_several(timeout)
-        pieces = await self._single.pieces(timeout, forward)
-        if pieces is None:
-            self._open.clear()
-            self.done = True
-            return [(0, [], True)]
-        return [(0, pieces, False)] if pieces else []
-
-    async def _ready_of_several(self, timeout: float | None) -> Ready | None:
+        """See ``Generations``."""
+        del forward  # of several, each event is for one of them
         while self._open:
             self._changed.clear()
             found: Ready = []
@@ -135,17 +161,13 @@ class GenerationGroup:
 
     @property
     def ttft_s(self) -> float | None:
-        """Seconds from the request's arrival to the first token of any choice."""
-        if self._single is not None:
-            return self._single.ttft_s
+        """See ``Generations``."""
         return min((each.ttft_s for each in self.generations if each.ttft_s is not None), default=None)
 
     @property
-    def address(self) -> str | None:
-        """The endpoints that answer, where there are several to choose from, else None."""
-        if self._single is not None:
-            return self._single.address or None
-        return ",".join(sorted({each.address for each in self.generations})).strip(",") or None
+    def address(self) -> str:
+        """See ``Generations``."""
+        return ",".join(sorted({each.address for each in self.generations})).strip(",")
 
     def usage(self) -> Usage:
         """Token counts so far over all choices; each prompt counts once, however many choices share it.
@@ -153,8 +175,6 @@ class GenerationGroup:
         ``cached_tokens`` are those of the first choice of each prompt, None where an engine told none; ``predicted``
         counts what each choice took over of the same prediction.
         """
-        if self._single is not None:
-            return self._single.usage or self._single.assembler.usage
         usages = [each.assembler.usage for each in self.generations]
         # The first generation of each prompt tells what the prompt cost.
         of_prompts = {

@@ -8,9 +8,7 @@ import hashlib
 import logging
 import random
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import TracebackType
 
 from gateway.config import ModelSettings, Settings
 from gateway.generation import EngineError
@@ -25,25 +23,6 @@ from gateway.tokens.token_cache import TokenCache
 
 _log = logging.getLogger(__name__)
 _READY_POLL_S = 0.05
-
-
-class _Held:
-    """A context that is among ``held`` while it runs; not a generator's, which costs four times as much."""
-
-    __slots__ = ("_ended", "_held")
-
-    def __init__(self, held: set[asyncio.Future[None]]) -> None:
-        self._held = held
-        self._ended = asyncio.get_running_loop().create_future()
-
-    def __enter__(self) -> None:
-        self._held.add(self._ended)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._held.discard(self._ended)
-        self._ended.set_result(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +56,7 @@ class Registry:
 
     Attributes:
         copies: of requests, for the mirrors of models; None: nobody takes them.
+        running: a future of each request that runs, done at its end: models that it may use are not closed before.
     """
 
     def __init__(
@@ -112,7 +92,7 @@ class Registry:
         }
         self._names = _names(self._entries)
         self._splits: Mapping[str, Mapping[str, float]] = settings.splits
-        self._requests: set[asyncio.Future[None]] = set()
+        self.running: set[asyncio.Future[None]] = set()
         self._retiring: dict[asyncio.Task[None], list[ServedModel]] = {}
 
     def __iter__(self) -> Iterator[ServedModel]:
@@ -157,10 +137,6 @@ class Registry:
     def readiness(self) -> dict[str, str | None]:
         """For each model why it is not ready, None when it is."""
         return {model.name: model.unready() for model in self}
-
-    def request(self) -> AbstractContextManager[None]:
-        """Hold all models that are served now: what a replacement retires is not closed before this ends."""
-        return _Held(self._requests)
 
     async def start(self) -> None:
         """Start all models side by side.
@@ -258,7 +234,7 @@ class Registry:
 
     async def _retire(self, models: list[ServedModel]) -> None:
         """Close models when nothing that runs now can still use them; at the latest when no answer may run on."""
-        running = set(self._requests)
+        running = set(self.running)
         if running:
             await asyncio.wait(running, timeout=self._timeouts.total_s)
         for model in models:

@@ -112,13 +112,14 @@ class ServedModel:
         self.backend = backend
         self.created = int(time.time())
         self.metrics = metrics.for_model(settings.name)
-        self.admission = Admission(settings.name, settings.admission, shares or Shares(), self._engine_limit)
+        told = self._engine_limit if settings.triton.metrics_url is not None else None
+        self.admission = Admission(settings.name, settings.admission, shares or Shares(), told)
         self.admission.refused = self._count_refusal
         self._key = key
         self._timeouts = timeouts
         self._relay = relay
         self._deadlines = Deadlines(timeouts.first_token_s, timeouts.total_s, timeouts.between_tokens_s)
-        self._of_one_response = dataclasses.replace(self._deadlines, first_token_s=timeouts.total_s)
+        self._deadlines_of: Mapping[bool, Deadlines] = {}  # whether it is streamed -> of an answer, once discovered
         self._parts: ModelParts | None = None
         self.reasons = False
         self._features: EngineFeatures | None = None
@@ -128,7 +129,7 @@ class ServedModel:
         self._adapters: dict[str, LoraState] = {}  # by the endpoint that holds it
         self._states: weakref.WeakKeyDictionary[ProgressWatch, State] = weakref.WeakKeyDictionary()
         self._discovered_once = asyncio.Event()
-        self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
+        self._running: set[Generation] = set()
 
     @property
     def features(self) -> EngineFeatures | None:
@@ -257,7 +258,7 @@ class ServedModel:
         if self.token_cache is None:
             return None
         parts = self._parts or self.parts
-        return parts.tokenizer.recall(self.token_cache, caller().id.encode(), (salt or "").encode())
+        return Recall(self.token_cache, parts.tokenizer.fingerprint, caller().id.encode(), (salt or "").encode())
 
     async def build_prompt(
         self,
@@ -370,8 +371,8 @@ class ServedModel:
         )  # fmt: skip
         granted = permit()
         spending = None if granted is None else await granted.reserve(requests, asked=asked)
-        one_response = features.one_response(stream=params.stream)
         find = functools.partial(self.backend.find, Aim(prompt.ids, affinity))
+        fitted = self.settings.lora is not None or budget is not None
         generations = []
         for request, reader in zip_longest(requests, readers):
             tokens = len(prompt.ids) + request.max_tokens
@@ -380,27 +381,27 @@ class ServedModel:
             generation = Generation(
                 Way(
                     find,
-                    functools.partial(self._fit_engine, budget, reader),
+                    functools.partial(self._fit_engine, budget, reader) if fitted else None,
                     enter if trace is None else functools.partial(_queue, trace, enter),
                 ),
                 request,
                 SequenceAssembler(request, parts.tokenizer, reader),
-                deadlines=self._of_one_response if one_response else self._deadlines,
+                deadlines=self._deadlines_of[params.stream],
                 metrics=self.metrics,
                 arrived=arrived,
                 max_parallel=self.settings.max_parallel_generations,
                 relay=self._relay,
             )
+            generation.running = self._running
             if spending is not None:
                 generation.on_end = spending.ended
             generations.append(generation)
-        self._generations.update(generations)
         return generations
 
     def _engine_limit(self) -> int | None:
         """How many generations the engines run at a time, as their metrics tell."""
         triton = self.settings.triton
-        if triton.metrics_url is None or self._features is None:
+        if self._features is None:
             return None
         endpoints = [each.address for each in self.backend.endpoints if each.state != "away"]
         return self._limit_of_engines(endpoints or [triton.url or ""], self._features.model)
@@ -449,7 +450,7 @@ class ServedModel:
 
     def abort(self, error: EngineError) -> None:
         """End all its running generations with an error."""
-        for generation in list(self._generations):
+        for generation in list(self._running):
             generation.abort(error)
 
     def _discovered(self, features: EngineFeatures) -> None:
@@ -472,6 +473,10 @@ class ServedModel:
             raise ValueError(unserved)
         self._problem = None
         self._features = features
+        whole = dataclasses.replace(self._deadlines, first_token_s=self._timeouts.total_s)
+        self._deadlines_of = {
+            stream: whole if features.one_response(stream=stream) else self._deadlines for stream in (False, True)
+        }
         self._capabilities = capabilities(features, self._parts, self.settings)
         self._losses = {**features.losses, **text_losses(self._parts, features)}
         self._tell(features, self._parts)

@@ -49,9 +49,10 @@ def log_facts(logger: logging.Logger, level: int, message: str, facts: Mapping[s
         logger: that has it.
         level: of the record.
         message: of the record, as it is.
-        facts: fields of the record; none has the name of one that every record has.
+        facts: fields of the record, without those that are None; none has the name of one that every record has.
     """
     if logger.isEnabledFor(level):
+        facts = {name: value for name, value in facts.items() if value is not None}
         record = logging.LogRecord(logger.name, level, "", 0, message, None, None)
         record.__dict__.update(facts)
         record.__dict__[_FACTS] = facts

@@ -44,10 +44,16 @@ class IncrementalDetokenizer:
     one whole (an invalid byte turns all of the run into U+FFFD), so such a run is held until another token ends it.
     """
 
-    __slots__ = ("_stream", "push")
+    __slots__ = ("_stream", "flush", "foresee", "push")
 
     push: Callable[[int], str]
     """Take the next id; returns the text that became complete, empty while a character is unfinished."""
+
+    flush: Callable[[], str]
+    """End the sequence, once; returns the text that was held, an unfinished character as U+FFFD."""
+
+    foresee: Callable[[int], str | None]
+    """Tell what ``push`` would return for an id, where that is all that it adds and is known."""
 
     def __init__(
         self, tokenizer: Tokenizer, skip_special_tokens: bool = True, visible: frozenset[int] = frozenset()
@@ -71,19 +77,11 @@ class IncrementalDetokenizer:
             stream = _WindowStream(tokenizer, hidden)
         self._stream = stream
         self.push = stream.push  # bound once: this is called for every generated token
-
-    def flush(self) -> str:
-        """End the sequence, once; returns the text that was held, an unfinished character as U+FFFD."""
-        return self._stream.flush()
+        self.flush, self.foresee = stream.flush, stream.foresee
 
     def contribution(self, index: int) -> bytes:
         """The bytes that the token would add if its id were pushed now; none for a token that is skipped."""
         return self._stream.contribution(index)
-
-    @property
-    def foresee(self) -> Callable[[int], str | None]:
-        """A function that tells what ``push`` would return for an id, where that is all that it adds and is known."""
-        return self._stream.foresee
 
     @property
     def characters(self) -> int:

@@ -183,6 +183,13 @@ class Segments:
             UnicodeEncodeError: it holds a lone surrogate.
         """
         recall = how.recall
+        if 0 < len(text) < self._least:  # no part of it can be known
+            how.begin(len(text))
+            how.check(count)
+            (packed,) = self._packed([(0, "", text, None)], how, count)
+            if (count := count + len(packed) // ID_BYTES) > how.most:
+                how.check(count)
+            return packed
         pieces, missing, unknown = self._look_up(text, how)
         count += sum(map(len, pieces)) // ID_BYTES
         while missing:

@@ -15,9 +15,8 @@ import tokenizers
 from gateway.tokens.conversion import convert, unreadable
 from gateway.tokens.folder import TOKENIZER_FILE, FolderMetadata, TokenizerError, read_folder
 from gateway.tokens.literal import literal_copies
-from gateway.tokens.segments import Recall, Segments, Tokenizing, Unbounded, count_beyond, obstacle
+from gateway.tokens.segments import Segments, Tokenizing, Unbounded, count_beyond, obstacle
 from gateway.tokens.token_bytes import ByteLevelDecoder, Decoder, byte_level_bytes, byte_token, classify, spelled_bytes
-from gateway.tokens.token_cache import TokenCache
 from gateway.tokens.token_ids import ID_BYTES, TokenIds, pack
 
 _FRAMED = ("a", "", " Hello  world\n", "\u00e9\u4f60\U0001f600")
@@ -157,10 +156,6 @@ class Tokenizer:
     def fingerprint(self) -> bytes:
         """What tells this tokenizer from others."""
         return hashlib.sha256(self._backend.to_str().encode()).digest()
-
-    def recall(self, cache: TokenCache, *scope: bytes) -> Recall:
-        """Give the parts of texts that those of one scope have had tokenized by this tokenizer."""
-        return Recall(cache, self.fingerprint, *scope)
 
     def encode_known(self, text: str, how: Tokenizing | None = None, count: int = 0) -> TokenIds:
         """Ids as of ``encode``; parts that are known are looked up, and the others are tokenized, some at a time.

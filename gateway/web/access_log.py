@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, MutableMapping
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.ids import new_id
 from gateway.telemetry.logs import log_facts, work_for
 from gateway.telemetry.metrics import Metrics, Tally
 from gateway.telemetry.traces import RequestTrace, Telemetry, tracing
-from gateway.web.routing import HEADERS, header, headers_of
+from gateway.web.routing import HEADERS, headers_of
 
 ACCESS_LOG: Final = logging.getLogger("gateway.access")
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _LONGEST_SESSION = 256
 # Asked every few seconds: debug only. A model that is not ready is logged once, by its backend.
 _SESSION_HEADERS = frozenset((b"session-id", b"x-session-affinity", b"x-session-id"))  # Codex', OpenCode's, others'
+_UNTRACED = contextlib.nullcontext()
 _QUIET = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})
 
 
@@ -64,27 +64,21 @@ class RequestRecord:
 
 
 def record_of(scope: MutableMapping[str, Any]) -> RequestRecord:
-    """The record of the request with this ASGI scope, made when it has none."""
+    """The record of the request with this ASGI scope, made of its headers when it has none."""
     state = scope.setdefault("state", {})
     record = state.get("record")
     if record is None:
-        record = state["record"] = RequestRecord()
+        record = state["record"] = RequestRecord(request_id_of(scope))
+        if not _SESSION_HEADERS.isdisjoint(scope[HEADERS]):
+            value = next(value for key, value in scope["headers"] if key in _SESSION_HEADERS)
+            record.session = value[:_LONGEST_SESSION].decode("latin-1")
     return record  # type: ignore[no-any-return]
 
 
-def request_id_of(scope: Scope) -> str:
+def request_id_of(scope: MutableMapping[str, Any]) -> str:
     """The id of a request: the client's own where it is a safe one, else a new one."""
-    given = header(scope, b"x-request-id")
-    return given.decode("ascii") if _SAFE_ID.fullmatch(given) else new_id()
-
-
-def note_session(scope: Scope) -> RequestRecord:
-    """The record of a request, in which the conversation is noted that its headers name."""
-    record = record_of(scope)
-    if not _SESSION_HEADERS.isdisjoint(scope.get(HEADERS) or headers_of(scope)):
-        value = next(value for key, value in scope["headers"] if key in _SESSION_HEADERS)
-        record.session = value[:_LONGEST_SESSION].decode("latin-1")
-    return record
+    given = headers_of(scope).get(b"x-request-id")
+    return given.decode("ascii") if given is not None and _SAFE_ID.fullmatch(given) else new_id()
 
 
 class AccessLogMiddleware:
@@ -99,7 +93,7 @@ class AccessLogMiddleware:
         app: ASGIApp,
         *,
         metrics: Metrics,
-        hold: Callable[[], AbstractContextManager[None]],
+        running: set[asyncio.Future[None]],
         telemetry: Telemetry | None = None,
     ) -> None:
         """Wrap ``app``.
@@ -107,12 +101,12 @@ class AccessLogMiddleware:
         Args:
             app: the application inside.
             metrics: where requests are counted.
-            hold: makes a context in which each request runs to its end.
+            running: has a future of each request that runs, which is done at its end.
             telemetry: where traces go; None: nowhere.
         """
         self._app = app
         self._metrics = metrics
-        self._hold = hold
+        self._running = running
         self._telemetry = telemetry
         self._counts: dict[tuple[str, ...], Callable[[float], None]] = {}  # by labels: looking those up takes long
 
@@ -122,27 +116,30 @@ class AccessLogMiddleware:
             await self._app(scope, receive, send)
             return
         record = record_of(scope)
-        record.request_id = request_id_of(scope)
         work_for(record.request_id)
         telemetry = None if scope["path"] in _QUIET else self._telemetry
         trace = None if telemetry is None else telemetry.begin(scope)
         status = 500  # what the server answers when the application raises before it answered
         logged = False
 
-        async def watched_send(message: Message) -> None:
+        def watched_send(message: Message) -> Awaitable[None]:
             nonlocal status, logged
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = record.request_id
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", record.request_id.encode())]
             elif not message.get("more_body", False) and not logged:
                 logged = True  # before the last byte: a client that has the whole answer finds it logged and counted
                 self._write(scope, record, status, trace)
-            await send(message)
+            return send(message)
 
+        ended = asyncio.get_running_loop().create_future()
+        self._running.add(ended)
         try:
-            with self._hold(), contextlib.nullcontext() if trace is None else tracing(trace):
+            with _UNTRACED if trace is None else tracing(trace):
                 await self._app(scope, receive, watched_send)
         finally:
+            self._running.discard(ended)
+            ended.set_result(None)
             if not logged:
                 self._write(scope, record, status, trace)
 
@@ -171,7 +168,7 @@ class AccessLogMiddleware:
             "annotations": record.annotations or None,
         }
         level = logging.DEBUG if scope["path"] in _QUIET and status in (200, 503) else logging.INFO
-        log_facts(ACCESS_LOG, level, "request", {key: value for key, value in fields.items() if value is not None})
+        log_facts(ACCESS_LOG, level, "request", fields)
 
 
 def log_background(record: RequestRecord, response_id: str, status: str) -> None:
@@ -189,8 +186,7 @@ def log_background(record: RequestRecord, response_id: str, status: str) -> None
         "status": status,
         **_facts(record),
     }
-    facts = {key: value for key, value in fields.items() if value is not None}
-    log_facts(ACCESS_LOG, logging.INFO, "background response", facts)
+    log_facts(ACCESS_LOG, logging.INFO, "background response", fields)
 
 
 def _facts(record: RequestRecord) -> dict[str, Any]:

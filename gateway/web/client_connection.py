@@ -116,7 +116,7 @@ async def while_connected(scope: Scope, receive: Receive, work: Coroutine[Any, A
         ClientDisconnectedError: when the client left first.
     """
     try:
-        with UntilDisconnected(scope, receive):
+        with UntilDisconnected(connection_of(scope), receive):
             return await work
     finally:
         work.close()  # which has no effect on one that has ended
@@ -126,8 +126,8 @@ class UntilDisconnected:
     """A context whose task is cancelled when the client disconnects, which it then leaves by an error of its own.
 
     Args:
-        scope: of the request.
-        receive: its ASGI channel, with the request body already read from it.
+        connection: of the client; None under another server than ours.
+        receive: the ASGI channel of the request, whose body was read from it.
 
     Raises:
         ClientDisconnectedError: when the client left first, also before the context was entered.
@@ -135,8 +135,8 @@ class UntilDisconnected:
 
     __slots__ = ("_connection", "_left", "_receive", "_task", "_watcher")
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
-        self._connection: ClientConnection | None = (scope.get("extensions") or {}).get(EXTENSION)
+    def __init__(self, connection: ClientConnection | None, receive: Receive) -> None:
+        self._connection = connection
         self._receive = receive
         self._task: asyncio.Task[Any] | None = None  # while the context is entered
         self._watcher: asyncio.Task[None] | None = None

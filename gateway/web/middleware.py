@@ -18,7 +18,7 @@ from gateway.access.limits import LimitedError, Standing
 from gateway.access.permit import Permit, grant
 from gateway.web.access_log import record_of
 from gateway.web.pages import DOCS_PATHS
-from gateway.web.routing import header
+from gateway.web.routing import HEADERS, header, headers_of
 
 # Docker Desktop leads containers to the loopback address of their host by this name.
 _OWN_NAMES = ("localhost", "127.0.0.1", "*.localhost", "host.docker.internal")
@@ -49,7 +49,7 @@ class AllowedHostsMiddleware:
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one connection."""
         if scope["type"] == "http":
-            name = _without_port(header(scope, b"host").decode("latin-1"))
+            name = _without_port((scope.get(HEADERS) or headers_of(scope)).get(b"host", b"").decode("latin-1"))
             known = not name or name in self._names or name.endswith(self._endings)
             if not known and not _is_address(name):
                 answer = self._refuse(
@@ -265,7 +265,7 @@ class BodyLimitMiddleware:
         """Serve one connection."""
         if scope["type"] != "http":
             return self._app(scope, receive, send)
-        declared = header(scope, b"content-length")
+        declared = (scope.get(HEADERS) or headers_of(scope)).get(b"content-length")
         if not declared:
             return self._watch(scope, receive, send)
         # The server has checked that it is a number, and ends the body there; one with more digits than any real body

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from typing import Any
 
 from fastapi import FastAPI
@@ -23,7 +23,8 @@ _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
 class DirectRoute(APIRoute):
     """For ``APIRouter(route_class=...)``: the API page shows it as any other, but nothing is injected or converted.
 
-    The endpoint's only parameter is the request, and it returns a response. The application answers its exceptions.
+    The endpoint's only parameter is the request, and it returns a response. Its exceptions are answered here, by the
+    application's handlers.
     """
 
     def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
@@ -31,8 +32,12 @@ class DirectRoute(APIRoute):
         super().__init__(path, endpoint, **options)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            response = await endpoint(Request(scope, receive, send))
-            await response(scope, receive, send)
+            request = Request(scope, receive, send)
+            try:
+                response = await endpoint(request)
+                await response(scope, receive, send)
+            except _answered(scope) as error:
+                await _answer(request, error, send)
 
         self.app = app
 
@@ -42,11 +47,27 @@ class DirectRoute(APIRoute):
         return handler
 
 
-def headers_of(scope: Scope) -> dict[bytes, bytes]:
-    """The headers of a request by their names in lower case, the first one of a name; not to be changed."""
+def _answered(scope: Scope) -> tuple[type[Exception], ...]:
+    """The exceptions that the application of a request answers; asked only where there is one."""
+    return tuple(kind for kind in scope["app"].exception_handlers if isinstance(kind, type))
+
+
+async def _answer(request: Request, error: Exception, send: Send) -> None:
+    """Answer an exception. Nothing of it stays in the frames that it has passed, which it holds."""
+    handlers = request.app.exception_handlers
+    handle = next(handlers[kind] for kind in type(error).__mro__ if kind in handlers)
+    response = await handle(request, error)
+    await response(request.scope, request.receive, send)
+
+
+def headers_of(scope: MutableMapping[str, Any]) -> dict[bytes, bytes]:
+    """The headers of a request by their names in lower case, the first one of a name; not to be changed.
+
+    What each request asks for looks into the scope itself first.
+    """
     headers: dict[bytes, bytes] | None = scope.get(HEADERS)
     if headers is None:
-        headers = scope[HEADERS] = dict(reversed(scope["headers"]))
+        headers = scope[HEADERS] = dict(reversed(scope.get("headers", ())))
     return headers
 
 
@@ -108,9 +129,8 @@ class Application(FastAPI):
     """
 
     def build_middleware_stack(self) -> ASGIApp:
-        """The middlewares that were added, around the handlers of exceptions, around the routes."""
+        """The middlewares that were added, around the routes."""
         app: ASGIApp = KnownPaths(self)
-        app = ExceptionMiddleware(app, handlers=self.exception_handlers)
         for cls, args, kwargs in reversed(self.user_middleware):
             app = cls(app, *args, **kwargs)
         return app
@@ -122,7 +142,8 @@ class KnownPaths:
     def __init__(self, owner: FastAPI) -> None:
         """Stand before the router of an application, to which no route is added after the first request."""
         self._router = owner.router
-        self._others = AsyncExitStackMiddleware(owner.router)  # FastAPI's own routes close there what they opened
+        # FastAPI's own routes have their exceptions answered there, and close what they opened.
+        self._others = ExceptionMiddleware(AsyncExitStackMiddleware(owner.router), handlers=owner.exception_handlers)
         self._routes: dict[tuple[str, str], DirectRoute] | None = None
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:

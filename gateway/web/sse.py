@@ -49,6 +49,7 @@ class EventStream(EventSourceResponse):
             output: shared with the generator of the events.
         """
         self._output = output or StreamOutput()
+        self._begun = False
         usual = not headers or headers == _USUAL
         if usual and self._usual_headers:  # all that ``_send`` needs; the base takes as long as the rest of a response
             self.body_iterator, self.status_code = events, 200
@@ -61,15 +62,37 @@ class EventStream(EventSourceResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the connection."""
-        record, connection = record_of(scope), connection_of(scope)
-        whole = scope.get("http_version") == "1.0"
+        record, connection, output = record_of(scope), connection_of(scope), self._output
         try:
-            with UntilDisconnected(scope, receive):
-                await (self._send_whole(send) if whole else self._send(connection, send))
+            with UntilDisconnected(connection, receive):
+                if scope.get("http_version") == "1.0":
+                    await self._send_whole(send)
+                    return
+                async with aclosing(self.body_iterator) as events:
+                    async for data in events:
+                        if not self._begun:
+                            await self._begin(connection, send)
+                        body = data if data.isascii() else one_line(data)
+                        # The last events go before the generator has cleaned up, which may take longer.
+                        await send({"type": "http.response.body", "body": body, "more_body": not output.ending})
+                        if output.ending:
+                            break
+                        if connection is not None:
+                            output.write = connection.write_chunk
+                if not output.ending:
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
         except ClientDisconnectedError:
             record.disconnected = True
-        if record.error is not None and connection is not None:
-            connection.close_soon()
+        finally:
+            if record.error is not None and connection is not None:
+                connection.close_soon()
+
+    async def _begin(self, connection: ClientConnection | None, send: Send) -> None:
+        """Send the head, together with what follows it at once."""
+        self._begun = True
+        if connection is not None:
+            connection.join_next_writes()
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
 
     async def _send_whole(self, send: Send) -> None:
         async with aclosing(self.body_iterator) as events:
@@ -77,21 +100,3 @@ class EventStream(EventSourceResponse):
         headers = [*self.raw_headers, (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
         await send({"type": "http.response.body", "body": body})
-
-    async def _send(self, connection: ClientConnection | None, send: Send) -> None:
-        output, begun = self._output, False
-        async with aclosing(self.body_iterator) as events:
-            async for data in events:
-                if not begun:
-                    begun = True
-                    if connection is not None:
-                        connection.join_next_writes()
-                    await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-                body = data if data.isascii() else one_line(data)
-                # The last events go before the generator has cleaned up, which may take longer.
-                await send({"type": "http.response.body", "body": body, "more_body": not output.ending})
-                if output.ending:
-                    return
-                if connection is not None:
-                    output.write = connection.write_chunk
-        await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -170,9 +170,12 @@ async def test_without_guidance_the_finished_answer_may_be_checked(
         for n in (1, 2):
             answer = await running.chat(stream=True, n=n, **form)
             assert answer.status_code == 200
-            last = json.loads(answer.text.strip().rpartition("data: ")[2])
+            *said, last = [json.loads(event.removeprefix("data: ")) for event in answer.text.strip().split("\n\n")]
             assert last["error"]["code"] == "invalid_model_output"
-            assert "[DONE]" not in answer.text
+            first = [chunk["choices"][0] for chunk in said if chunk["choices"][0]["index"] == 0]
+            assert (
+                "".join(choice["delta"].get("content") or "" for choice in first) == bad
+            )  # all of it before the error
 
 
 async def test_what_a_check_cannot_decide_is_refused(folder: Path) -> None:

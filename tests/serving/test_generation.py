@@ -13,7 +13,7 @@ import pytest
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, Prompt, SequenceAssembler
 from gateway.generation.progress import ProgressWatch
 from gateway.generation.route import OnlyRoute, Way
-from gateway.relay.interface import Began, Take
+from gateway.relay.interface import Began, Forward, Take
 from gateway.serving import generation as module
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.generation import Generation
@@ -54,9 +54,18 @@ class Setup:
         return self.metrics.registry.get_sample_value(name, {"model": "m", **labels})
 
 
+async def pieces_of(
+    generation: Generation, timeout: float | None = None, forward: Forward | None = None
+) -> list[Piece] | None:
+    """The pieces that are ready, none after the silence, None at the end."""
+    ready = await generation.ready(timeout, forward)
+    pieces = None if ready is None else [piece for _, pieces, _ in ready for piece in pieces]
+    return None if ready and not pieces else pieces
+
+
 async def text_of(generation: Generation) -> str:
     texts = []
-    while (pieces := await generation.pieces()) is not None:
+    while (pieces := await pieces_of(generation)) is not None:
         texts += [piece.text for piece in pieces]
     return "".join(texts)
 
@@ -70,13 +79,13 @@ async def test_all_that_is_ready_comes_at_once_and_none_at_the_end(folder: Path)
     )
     async with setup.start() as generation:
         assert await generation.wait_for_response()
-        first = await generation.pieces()
+        first = await pieces_of(generation)
         assert first is not None
         assert [piece.text for piece in first] == ["a", "b"]
-        assert await generation.pieces(timeout=0.01) == []
+        assert await pieces_of(generation, timeout=0.01) == []
         gate.set()
         assert await text_of(generation) == "c"
-        assert await generation.pieces() is None
+        assert await pieces_of(generation) is None
         assert generation.assembler.finish_reason == "stop"
     assert setup.value("gateway_completion_tokens_total") == 3
     assert setup.value("gateway_requests_in_flight") == 0
@@ -139,11 +148,11 @@ async def test_pieces_before_an_error_are_not_lost(folder: Path) -> None:
     )
     async with setup.start() as generation:
         assert await generation.wait_for_response()
-        pieces = await generation.pieces()
+        pieces = await pieces_of(generation)
         assert pieces is not None
         assert pieces[0].text == "a"
         with pytest.raises(EngineError, match="It failed"):
-            await generation.pieces()
+            await pieces_of(generation)
     assert setup.value("gateway_engine_failures_total", kind="internal") == 1
     assert setup.value("gateway_requests_cancelled_total") == 0
 
@@ -165,7 +174,7 @@ async def test_the_first_token_deadline_ends_with_the_first_response(folder: Pat
     setup = Setup(folder, lambda _: [EngineChunk(), gate, *chunks(ByteIds(folder).of("a"))], Deadlines(0.05, 60))
     async with setup.start() as generation:
         assert await generation.wait_for_response()
-        assert await generation.pieces(timeout=0.1) == []
+        assert await pieces_of(generation, timeout=0.1) == []
         gate.set()
         assert await text_of(generation) == "a"
 
@@ -219,7 +228,7 @@ async def test_a_defect_is_an_error_of_ours_and_its_cause_is_logged(
     async with setup.start() as generation:
         for _ in range(2):
             with pytest.raises(EngineError) as error:
-                await generation.pieces()
+                await pieces_of(generation)
             assert error.value.kind is ErrorKind.INTERNAL
     assert "ZeroDivisionError" in caplog.text
     assert setup.value("gateway_engine_failures_total", kind="internal") == 1
@@ -241,7 +250,7 @@ async def test_tokens_are_pushed_past_the_reading_task_in_order(folder: Path) ->
 
     async with setup.start() as generation:
         assert await generation.wait_for_response()
-        while (pieces := await generation.pieces(forward=forward)) is not None:
+        while (pieces := await pieces_of(generation, forward=forward)) is not None:
             shown.append([shown_by(piece) for piece in pieces])
         assert generation.assembler.usage.completion_tokens == 7
     assert "".join(text for texts in shown for text in texts) == "abcdéf"
@@ -279,11 +288,11 @@ async def test_nothing_is_pushed_to_a_client_without_room(folder: Path) -> None:
     setup = Setup(folder, lambda _: [])
     setup.engine = Engine(lambda _: [], TOKENS)
     async with setup.start() as generation:
-        first = await generation.pieces()
+        first = await pieces_of(generation)
         assert first is not None
         shown += first[0].text
         asyncio.get_running_loop().call_soon(forwarding.set)
-        while (pieces := await generation.pieces(forward=forward)) is not None:  # type: ignore[arg-type]
+        while (pieces := await pieces_of(generation, forward=forward)) is not None:  # type: ignore[arg-type]
             shown += "".join(piece.text for piece in pieces)
     assert refused == 1
     assert shown == "abcdef"
@@ -300,7 +309,7 @@ async def test_a_stop_string_is_looked_for_in_what_could_be_pushed(folder: Path)
         shown.extend(map(shown_by, pieces))
 
     async with setup.start() as generation:
-        while (pieces := await generation.pieces(forward=forward)) is not None:
+        while (pieces := await pieces_of(generation, forward=forward)) is not None:
             forward(pieces)
     assert "".join(shown) == "one "
 
@@ -333,12 +342,12 @@ async def test_a_request_that_waits_for_its_engine_is_cancelled_there(folder: Pa
     engine = setup.engine = CancellableEngine(lambda _: [], TOKENS)
     async with setup.start() as generation:
         assert await generation.wait_for_response()
-        assert await generation.pieces()
+        assert await pieces_of(generation)
         if how == "aborted":
             generation.abort(EngineError(ErrorKind.UNAVAILABLE, "closing"))
         if how != "left":
             with pytest.raises(EngineError) as error:
-                await generation.pieces()
+                await pieces_of(generation)
             assert error.value.kind is (ErrorKind.TIMEOUT if how == "late" else ErrorKind.UNAVAILABLE)
     await asyncio.wait_for(engine.left.wait(), 5)
     assert not engine.interrupted
@@ -389,9 +398,9 @@ async def test_an_engine_that_stalls_is_given_up_and_no_other_is(folder: Path, f
     gate = asyncio.Event()
     late = ScriptedEngine(lambda _: [gate, *chunks(ByteIds(folder).of("late"))], TOKENS)  # its first response is
     async with setup.start() as generation, setup.start(late) as other:
-        assert await generation.pieces()
+        assert await pieces_of(generation)
         with pytest.raises(EngineError) as error:
-            await generation.pieces(forward=(lambda _: None) if forwarded else None)
+            await pieces_of(generation, forward=(lambda _: None) if forwarded else None)
         assert error.value.kind is ErrorKind.TIMEOUT
         await asyncio.wait_for(engine.left.wait(), 5)
         assert not engine.interrupted
@@ -417,7 +426,7 @@ async def test_a_client_that_is_slow_is_no_engine_that_stalls(
         return lambda: asyncio.sleep(slow)
 
     async with setup.start() as generation:
-        while (pieces := await generation.pieces(forward=forward if how == "forwarded" else None)) is not None:
+        while (pieces := await pieces_of(generation, forward=forward if how == "forwarded" else None)) is not None:
             shown += "".join(piece.text for piece in pieces)
             await asyncio.sleep(slow)
     assert shown == "abcd"
@@ -446,7 +455,7 @@ async def test_a_gateway_that_was_held_up_does_not_blame_the_engine(folder: Path
     deadlines = Deadlines(first_token_s=60, total_s=60, between_tokens_s=0.2)
     setup = Setup(folder, lambda _: [EngineChunk([ids[0]]), gate, EngineChunk([ids[1]], final=True)], deadlines)
     async with setup.start() as generation:
-        assert await generation.pieces()
+        assert await pieces_of(generation)
         time.sleep(1)  # noqa: ASYNC251 - as whatever holds the event loop
         asyncio.get_running_loop().call_later(0.001, gate.set)  # what came in the meantime is read after the timers
         assert await text_of(generation) == "b"
@@ -464,8 +473,8 @@ async def test_leaving_while_a_client_has_no_room_ends_the_request(folder: Path)
         await asyncio.Event().wait()
 
     async with setup.start() as generation:
-        assert await generation.pieces()
-        reader = asyncio.create_task(generation.pieces(forward=lambda _: wait_for_room))
+        assert await pieces_of(generation)
+        reader = asyncio.create_task(pieces_of(generation, forward=lambda _: wait_for_room))
         await asyncio.sleep(0)  # let it wait
         gate.set()
         await asyncio.wait_for(waiting.wait(), 5)
@@ -485,10 +494,10 @@ async def test_the_watch_hears_each_response_and_is_told_of_long_gaps(folder: Pa
     engine = RelayingEngine(lambda _: script, TOKENS)
     before = time.perf_counter()
     async with setup.start(engine) as generation:
-        await generation.pieces()
+        await pieces_of(generation)
         assert before < progress.latest() < time.perf_counter()
         assert progress.limit_s == SILENCE_S
-        reader = asyncio.create_task(generation.pieces(forward=(lambda _: shown.set()) if forwarded else None))
+        reader = asyncio.create_task(pieces_of(generation, forward=(lambda _: shown.set()) if forwarded else None))
         asyncio.get_running_loop().call_later(GAP_S, gates[0].set)
         await (shown.wait() if forwarded else reader)
         assert engine.relayed == forwarded
@@ -514,8 +523,8 @@ async def test_the_watch_does_not_hear_an_engine_that_a_slow_client_keeps_from_b
         for _ in range(10):
             await asyncio.sleep(0)
         assert generation.heard() is None
-        await generation.pieces()
-        await generation.pieces()
+        await pieces_of(generation)
+        await pieces_of(generation)
 
 
 @pytest.mark.parametrize(

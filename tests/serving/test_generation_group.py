@@ -13,7 +13,7 @@ from gateway.generation import EngineChunk, EngineError, ErrorKind, Prompt, Sequ
 from gateway.generation.progress import ProgressWatch
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.generation import Generation
-from gateway.serving.generation_group import GenerationGroup
+from gateway.serving.generation_group import Generations, together
 from gateway.telemetry.metrics import Metrics
 from gateway.tokens import Tokenizer
 from tests.app.scripted import TOKENS, ByteIds, ScriptedEngine, Step, chunks
@@ -42,7 +42,8 @@ class Setup:
         self._deadlines = deadlines
         self._arrived = time.perf_counter() if arrived is None else arrived
         self.metrics = Metrics()
-        self.choices = GenerationGroup([self._generation(index, keep_ids=keep_ids) for index in range(len(scripts))])
+        self.generations = [self._generation(index, keep_ids=keep_ids) for index in range(len(scripts))]
+        self.choices = together(self.generations)
 
     def _generation(self, index: int, *, keep_ids: bool) -> Generation:
         request = generation_request(
@@ -59,7 +60,7 @@ class Setup:
         )
 
 
-async def texts_of(choices: GenerationGroup, count: int) -> tuple[list[str], list[int]]:
+async def texts_of(choices: Generations, count: int) -> tuple[list[str], list[int]]:
     """The text of each choice, and the order in which they ended."""
     texts, ended = [""] * count, []
     while (ready := await choices.ready()) is not None:
@@ -84,7 +85,7 @@ async def test_each_choice_has_its_own_text_and_end(folder: Path, count: int) ->
     usage = choices.usage()
     assert (usage.prompt_tokens, usage.completion_tokens) == (3, sum(map(len, words)))
     assert usage.cached_tokens == 2
-    assert [each.assembler.finish_reason for each in choices.generations] == ["stop"] * count
+    assert [each.assembler.finish_reason for each in setup.generations] == ["stop"] * count
 
 
 async def test_pieces_come_as_they_are_ready(folder: Path) -> None:

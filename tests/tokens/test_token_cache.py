@@ -142,7 +142,7 @@ def test_a_later_turn_has_the_ids_of_the_whole_and_costs_what_is_new(make: type[
     cache = TokenCache(SIZE)
     for turn in range(1, 6):
         text = conversation(turn).replace(CONTROL[2], "</s>") if make is mistral_v3 else conversation(turn)
-        recall = tokenizer.recall(cache, b"somebody")
+        recall = Recall(cache, tokenizer.fingerprint, b"somebody")
         ids = tokenizer.encode_known(text, Unbounded(recall))
         assert ids == tokenizer.encode(text)
         per_turn = len(ids) / turn
@@ -152,12 +152,12 @@ def test_a_later_turn_has_the_ids_of_the_whole_and_costs_what_is_new(make: type[
 def test_scopes_and_tokenizers_find_nothing_of_each_other() -> None:
     cache = TokenCache(SIZE)
     text = conversation(2)
-    byte_level().encode_known(text, Unbounded(byte_level().recall(cache, b"alice", b"")))
+    byte_level().encode_known(text, Unbounded(Recall(cache, byte_level().fingerprint, b"alice", b"")))
     for other in (
-        byte_level().recall(cache, b"bob", b""),
-        byte_level().recall(cache, b"alice", b"salt"),
-        byte_level().recall(cache, b"", b"alice"),
-        mistral_v3().recall(cache, b"alice", b""),
+        Recall(cache, byte_level().fingerprint, b"bob", b""),
+        Recall(cache, byte_level().fingerprint, b"alice", b"salt"),
+        Recall(cache, byte_level().fingerprint, b"", b"alice"),
+        Recall(cache, mistral_v3().fingerprint, b"alice", b""),
         Recall(TokenCache(SIZE), byte_level().fingerprint, b"alice", b""),
     ):
         byte_level().encode_known(text, Unbounded(other))
@@ -168,7 +168,7 @@ def test_text_of_control_tokens_is_kept_apart_from_them() -> None:
     cache, tokenizer = TokenCache(SIZE), byte_level()
     text = conversation(1)
     for _ in range(2):
-        recall = tokenizer.recall(cache, b"")
+        recall = Recall(cache, tokenizer.fingerprint, b"")
         assert tokenizer.literal_known(text, Unbounded(recall)) == tokenizer.encode_literal(text)
         assert tokenizer.encode_known(text, Unbounded(recall)) == tokenizer.encode(text)
     assert recall.found > 0

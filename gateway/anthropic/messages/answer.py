@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -18,11 +18,12 @@ from gateway.generation import Piece, Usage
 from gateway.ids import new_id
 from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.chat.serving import Prepared
-from gateway.openai.errors import OpenAIError
+from gateway.openai.errors import Names, OpenAIError
 from gateway.openai.usage import ReasonedUsage
 from gateway.relay.interface import Forward, Write
 from gateway.relay.text_events import made_events, text_events
-from gateway.serving.generation_group import GenerationGroup, Ready
+from gateway.serving.generation import Ready
+from gateway.serving.generation_group import Generations
 
 Event = dict[str, Any]
 _DELTAS = {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input_json_delta"}
@@ -131,13 +132,13 @@ class MessagesAnswer(ChatAnswer):
 
     __slots__ = ("_id", "_request_id", "_tools", "content")
 
-    def __init__(self, turn: Turn, prepared: Prepared, names: Mapping[str, str], request_id: str) -> None:
+    def __init__(self, turn: Turn, prepared: Prepared, names: Names, request_id: str) -> None:
         """Take a generation that has not begun.
 
         Args:
             turn: the request.
             prepared: for its chat request.
-            names: the request's names of parameters that errors of the engine call otherwise.
+            names: tells the request's names of parameters that errors of the engine call otherwise.
             request_id: of the HTTP request.
         """
         super().__init__(
@@ -175,7 +176,7 @@ class MessagesAnswer(ChatAnswer):
         """The reason why the whole answer is not what was asked for."""
         return self.failure(0, "".join(block["text"] for block in self.content.blocks if block["type"] == "text"))
 
-    async def body(self, group: GenerationGroup) -> bytes:
+    async def body(self, group: Generations) -> bytes:
         """The message."""
         failure = self.unfit()
         if failure is not None:
@@ -257,7 +258,7 @@ class MessagesEvents:
             events += self._answer.content.open_text()
         return _written(events)
 
-    def take(self, ready: Ready, group: GenerationGroup) -> bytes:
+    def take(self, ready: Ready, group: Generations) -> bytes:
         """The events of all that became ready.
 
         Raises:

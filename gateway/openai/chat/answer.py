@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -18,14 +19,14 @@ from gateway.ids import new_id
 from gateway.openai.chat.choice import Extras, ParsedChoice
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.endpoint import DONE, Answer, best, error_event, prompt_logprobs_list
-from gateway.openai.errors import OpenAIError
+from gateway.openai.errors import Names, OpenAIError
 from gateway.openai.guidance import Structure
 from gateway.openai.usage import ReasonedUsage, at_beginning, usage_object
 from gateway.records import dataclass
 from gateway.relay.interface import Forward, Write
 from gateway.relay.text_events import made_events, text_events
-from gateway.serving.generation import Generation
-from gateway.serving.generation_group import GenerationGroup, Ready
+from gateway.serving.generation import Generation, Ready
+from gateway.serving.generation_group import Generations
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ def _failed(message: str) -> OpenAIError:
     )
 
 
+_ENGINE_REASON = operator.attrgetter("assembler.finish_reason")
 _MOST_NAMED = 16384  # tokens, of some 300 bytes each
 
 
@@ -138,7 +140,7 @@ class ChatAnswer(Answer):
         self,
         request: ChatCompletionRequest,
         generations: Sequence[Generation],
-        names: Mapping[str, str],
+        names: Names,
         *,
         parsed: Sequence[ParsedChoice] = (),
         calls: bool = False,
@@ -175,10 +177,10 @@ class ChatAnswer(Answer):
     def finish_reasons(self) -> list[str]:
         """See the base."""
         if not self.parsed:
-            return [each.assembler.finish_reason for each in self.generations]
+            return [*map(_ENGINE_REASON, self.generations)]
         return [self.finish_reason(index) for index in range(len(self.generations))]
 
-    def usage(self, group: GenerationGroup) -> Usage:
+    def usage(self, group: Generations) -> Usage:
         """Token counts so far, with those of the reasoning where there may be any."""
         usage = group.usage()
         if not self.parsed:
@@ -208,7 +210,7 @@ class ChatAnswer(Answer):
             return self.expectations.failure(text, ())
         return self.expectations.failure(self.parsed[index].content or "", self.parsed[index].calls)
 
-    async def body(self, group: GenerationGroup) -> bytes:
+    async def body(self, group: Generations) -> bytes:
         """The ``chat.completion`` object."""
         request = self.request
         shown = best([_mean(self._logprobs[index]) for index in range(len(self.generations))], request.n)
@@ -218,7 +220,7 @@ class ChatAnswer(Answer):
             if failure is not None:
                 raise failure
         body = {
-            "id": completion_id(),
+            "id": f"chatcmpl-{new_id()}",
             "object": "chat.completion",
             "created": self._created,
             "model": request.model,
@@ -257,11 +259,6 @@ class ChatAnswer(Answer):
         if assembler.finish_estimated:
             choice["finish_reason_estimated"] = True
         return choice | {"token_ids": assembler.token_ids} if request.return_token_ids else choice
-
-
-def completion_id() -> str:
-    """A new id of an answer."""
-    return f"chatcmpl-{new_id()}"
 
 
 def _mean(entries: Sequence[TokenLogprob]) -> float:
@@ -362,43 +359,28 @@ class ChunkWriter:
             events += self._after
         return events
 
-    def delta(self, index: int, delta: Mapping[str, Any], extras: Extras, usage: Usage | None = None) -> bytes:
-        """A chunk with whatever ``delta`` has, and the log-prob entries and ids that came by it."""
-        return self._chunk(index, delta, None, extras, usage)
-
-    def last(
-        self,
-        index: int,
-        finish_reason: str,
-        stop_reason: str | int | None = None,
-        extras: Extras | None = None,
-        usage: Usage | None = None,
-        *,
-        estimated: bool = False,
-    ) -> bytes:
-        """The last chunk of a choice that may have entries and ids left.
-
-        Args:
-            index: of the choice.
-            finish_reason: why it ended.
-            stop_reason: the stop string or id that ended it, as in vLLM.
-            extras: what is left.
-            usage: so far, where it is wanted.
-            estimated: whether nothing tells for certain why it ended.
-        """
-        return self._chunk(index, {}, finish_reason, extras or Extras(), usage, stop_reason, estimated=estimated)
-
-    def _chunk(
+    def chunk(
         self,
         index: int,
         delta: Mapping[str, Any],
-        finish_reason: str | None,
         extras: Extras,
-        usage: Usage | None,
+        usage: Usage | None = None,
+        finish_reason: str | None = None,
         stop_reason: str | int | None = None,
         *,
         estimated: bool = False,
     ) -> bytes:
+        """A chunk with whatever ``delta`` has, and the log-prob entries and ids that came by it or are left.
+
+        Args:
+            index: of the choice.
+            delta: of the choice; empty in its last chunk.
+            extras: entries and ids.
+            usage: so far, where it is wanted.
+            finish_reason: why the choice has ended; None while it goes on.
+            stop_reason: the stop string or id that ended it, as in vLLM.
+            estimated: whether nothing tells for certain why it ended.
+        """
         choice: dict[str, Any] = {
             "index": index,
             "delta": delta,
@@ -436,7 +418,7 @@ class ChatEvents:
         options = request.stream_options
         self._answer = answer
         self._writer = ChunkWriter(
-            completion_id(),
+            f"chatcmpl-{new_id()}",
             int(time.time()),
             request.model,
             include_usage=options is not None and options.include_usage,
@@ -461,7 +443,7 @@ class ChatEvents:
                 events += writer.piece(index, Piece(request.echoed), usage)
         return events
 
-    def take(self, ready: Ready, group: GenerationGroup) -> bytes:
+    def take(self, ready: Ready, group: Generations) -> bytes:
         """The chunks of all that became ready.
 
         Raises:
@@ -483,9 +465,10 @@ class ChatEvents:
             if complete:
                 if self._answer.expectations is not None:
                     self._check(index)
-                assembler = group.generations[index].assembler
+                assembler = self._answer.generations[index].assembler
                 reasons = self._answer.finish_reason(index), assembler.stop_reason
-                parts.append(writer.last(index, *reasons, extras, usage, estimated=assembler.finish_estimated))
+                estimated = assembler.finish_estimated
+                parts.append(writer.chunk(index, {}, extras or Extras(), usage, *reasons, estimated=estimated))
         return b"".join(parts)
 
     def forward(self, write: Write) -> Forward | None:
@@ -520,7 +503,7 @@ class ChatEvents:
                 choice.waiting.ids += piece.ids
         if complete:
             self._answer.close(index)
-        return [self._writer.delta(index, delta, choice.extras(), usage) for delta in choice.take(complete=complete)]
+        return [self._writer.chunk(index, delta, choice.extras(), usage) for delta in choice.take(complete=complete)]
 
     def _check(self, index: int) -> None:
         failure = self._answer.failure(index, "" if self._texts is None else "".join(self._texts[index]))

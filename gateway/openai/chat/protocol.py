@@ -319,7 +319,7 @@ class ChatCompletionRequest(GenerationFields):
     def own_params(self) -> dict[str, Any]:
         """See the base."""
         own: dict[str, Any] = {
-            "logprobs": self.logprobs or self.candidates > self.n,
+            "logprobs": self.logprobs or (self.best_of is not None and self.candidates > self.n),
             "top_logprobs": self.top_logprobs or 0,
             "prediction": None if self.prediction is None else self.prediction.text,
         }
@@ -432,12 +432,8 @@ def _without_nulls(data: dict[str, Any]) -> dict[str, Any]:
 def _check(request: ChatCompletionRequest) -> None:
     """Refuse combinations of fields that contradict each other."""
     invalid = "invalid_value"
-    limits = (request.max_tokens, request.max_completion_tokens)
-    if None not in limits and limits[0] != limits[1]:
-        message = "'max_tokens' and 'max_completion_tokens' mean the same limit but differ; send one of them."
-        raise BadRequestError(message, "max_tokens", invalid)
-    if request.max_completion_tokens is not None and request.min_tokens > request.max_completion_tokens:
-        raise BadRequestError("'min_tokens' must be at most 'max_completion_tokens'.", "min_tokens", invalid)
+    if request.max_completion_tokens is not None:
+        _check_limit(request, request.max_completion_tokens)
     if request.top_logprobs and not request.logprobs:
         raise BadRequestError("'top_logprobs' is only allowed when 'logprobs' is true.", "top_logprobs", invalid)
     if request.continue_final_message:
@@ -445,12 +441,13 @@ def _check(request: ChatCompletionRequest) -> None:
             message = "'continue_final_message' and 'add_generation_prompt' exclude each other; send one of them."
             raise BadRequestError(message, "continue_final_message", invalid)
         check_continuation(request.messages[-1])
-    if request.prediction is not None and request.use_beam_search:
+    if request.use_beam_search and request.prediction is not None:
         message = "'prediction' and 'use_beam_search' exclude each other: a prediction is one sequence."
         raise BadRequestError(message, "prediction", invalid)
     if request.echo:
         _check_echo(request)
-    _check_budget(request)
+    if request.thinking_token_budget not in (None, -1):
+        _check_budget(request)
     if request.tools or request.functions or request.tool_choice is not None or request.function_call is not None:
         _check_tools(request)
     check_history(request.messages)
@@ -459,10 +456,19 @@ def _check(request: ChatCompletionRequest) -> None:
     check_shared(request)
 
 
+def _check_limit(request: ChatCompletionRequest, most: int) -> None:
+    """The limit has an older name."""
+    if request.max_tokens not in (None, most):
+        message = "'max_tokens' and 'max_completion_tokens' mean the same limit but differ; send one of them."
+        raise BadRequestError(message, "max_tokens", "invalid_value")
+    if request.min_tokens > most:
+        raise BadRequestError("'min_tokens' must be at most 'max_completion_tokens'.", "min_tokens", "invalid_value")
+
+
 def _check_budget(request: ChatCompletionRequest) -> None:
     """The reasoning is ended in the middle of one sequence, and the prompt grows by it."""
     other = "prompt_logprobs" if request.prompt_logprobs is not None else "use_beam_search"
-    if request.thinking_token_budget not in (None, -1) and (other == "prompt_logprobs" or request.use_beam_search):
+    if other == "prompt_logprobs" or request.use_beam_search:
         message = f"'thinking_token_budget' and '{other}' exclude each other."
         raise BadRequestError(message, "thinking_token_budget", "invalid_value")
 

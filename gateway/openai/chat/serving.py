@@ -20,6 +20,7 @@ from gateway.openai.chat.answer import ChatAnswer, Expectations
 from gateway.openai.chat.choice import ParsedChoice, Style
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.tools import FunctionDefinition, Offered, tools_for_template
+from gateway.openai.errors import Names
 from gateway.openai.guidance import Structure, structure
 from gateway.openai.parameters.check import (
     NOTHING_IGNORED,
@@ -51,7 +52,7 @@ class ChatPlan:
 
     Attributes:
         source: of its prompt.
-        names: the request's names of parameters that errors of the engine call otherwise.
+        names: tells the request's names of parameters that errors of the engine call otherwise.
         turn: for the family; None for plain text of a model that does not reason.
         structure: of the content.
         offered: the tools and the choice among them.
@@ -60,7 +61,7 @@ class ChatPlan:
     """
 
     source: ChatPrompt
-    names: Mapping[str, str]
+    names: Names
     turn: ToolPlan | None = None
     structure: Structure = field(default_factory=Structure)
     offered: Offered = field(default_factory=Offered)
@@ -97,7 +98,7 @@ def chat_plan(request: ChatCompletionRequest, model: ServedModel) -> ChatPlan:
     """
     forms = request.forms
     if not (request.tools or request.functions or forms or model.reasons):
-        return ChatPlan(request.prompt(), request.names(None))
+        return ChatPlan(request.prompt(), functools.partial(request.names, None))
     offers = request.offered
     features = model.backend.features
     wanted = forms[0] if forms else None
@@ -125,7 +126,8 @@ def chat_plan(request: ChatCompletionRequest, model: ServedModel) -> ChatPlan:
         _log.info("schemas outside of OpenAI's strict subset", extra=about)
     shown = tools_for_template(offers.functions if choice == "required" else [each for each, _ in offers.callable])
     guided_by = form.path if form.path and choice != "required" else "functions" if offers.old else "tools"
-    return ChatPlan(request.prompt(shown), request.names(guided_by), turn, form, offers, shown, warnings)
+    names = functools.partial(request.names, guided_by)
+    return ChatPlan(request.prompt(shown), names, turn, form, offers, shown, warnings)
 
 
 def _check_required(offers: Offered, features: EngineFeatures, *, validate: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import anyio.to_thread
@@ -15,11 +15,12 @@ from gateway.ids import new_id
 from gateway.openai.completions.choice import CompletionChoice, Row
 from gateway.openai.completions.protocol import CompletionRequest
 from gateway.openai.endpoint import DONE, Answer, best, error_event
-from gateway.openai.errors import OpenAIError
+from gateway.openai.errors import Names, OpenAIError
 from gateway.openai.usage import at_beginning, usage_object
 from gateway.relay.interface import Forward, Write
 from gateway.relay.text_events import text_events
-from gateway.serving.generation_group import GenerationGroup, Ready
+from gateway.serving.generation import Ready
+from gateway.serving.generation_group import Generations
 
 _MANY_ROWS = 1024  # of prompts: writing more than these would hold up other requests' tokens
 
@@ -34,9 +35,7 @@ class CompletionAnswer(Answer):
 
     __slots__ = ("_created", "_rows", "_texts", "choices", "request")
 
-    def __init__(
-        self, request: CompletionRequest, choices: Sequence[CompletionChoice], names: Mapping[str, str]
-    ) -> None:
+    def __init__(self, request: CompletionRequest, choices: Sequence[CompletionChoice], names: Names) -> None:
         """Take choices whose generations have not begun."""
         super().__init__([choice.running for choice in choices], names, padded=request.obfuscated)
         self.request = request
@@ -52,7 +51,7 @@ class CompletionAnswer(Answer):
         self._texts[index].append(text)
         self._rows[index] += rows
 
-    def usage(self, group: GenerationGroup) -> Usage:
+    def usage(self, group: Generations) -> Usage:
         """Token counts so far; the one token that the engine generates for none is not counted."""
         usage = group.usage()
         nothing = self.request.max_tokens == 0
@@ -62,7 +61,7 @@ class CompletionAnswer(Answer):
         """See the base."""
         return [choice.finish_reason for choice in self.choices]
 
-    async def body(self, group: GenerationGroup) -> bytes:
+    async def body(self, group: Generations) -> bytes:
         """The ``text_completion`` object."""
         usage = self.usage(group)
         return await anyio.to_thread.run_sync(self._body, usage) if self._is_long() else self._body(usage)
@@ -203,7 +202,7 @@ class CompletionEvents:
         """None: each choice opens with its first text, when the log-probs of the prompt are there."""
         return b""
 
-    def take(self, ready: Ready, group: GenerationGroup) -> bytes:
+    def take(self, ready: Ready, group: Generations) -> bytes:
         """The chunks of all that became ready.
 
         Raises:

@@ -13,6 +13,7 @@ from gateway.generation import Capability
 from gateway.openai.completions.answer import CompletionAnswer
 from gateway.openai.completions.choice import CompletionChoice, PreparedPrompt, Shown
 from gateway.openai.completions.protocol import CompletionRequest
+from gateway.openai.errors import Names
 from gateway.openai.guidance import Structure, structure
 from gateway.openai.parameters.check import (
     NOTHING_IGNORED,
@@ -33,12 +34,12 @@ class CompletionPlan:
     """The answer that a request wants.
 
     Attributes:
-        names: the request's names of parameters that errors of the engine call otherwise.
+        names: tells the request's names of parameters that errors of the engine call otherwise.
         structure: of the text.
         warnings: paths at which schemas leave OpenAI's strict subset though ``strict`` was asked for.
     """
 
-    names: Mapping[str, str]
+    names: Names
     structure: Structure
     warnings: Sequence[str] = ()
 
@@ -52,7 +53,8 @@ def completion_plan(request: CompletionRequest, model: ServedModel) -> Completio
     """
     wanted = request.forms[0] if request.forms else None
     form = structure(wanted, model.backend.features, validate=False)
-    return CompletionPlan(request.names(wanted.path if wanted else None), form, wanted.deviations() if wanted else ())
+    names = functools.partial(request.names, wanted.path if wanted else None)
+    return CompletionPlan(names, form, wanted.deviations() if wanted else ())
 
 
 def check_completion(request: CompletionRequest, model: ServedModel) -> tuple[CompletionRequest, Ignored]:

@@ -18,7 +18,7 @@ from gateway.families import Event as ParserEvent
 from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.chat.serving import Prepared
-from gateway.openai.errors import OpenAIError
+from gateway.openai.errors import Names, OpenAIError
 from gateway.openai.kept_items import ItemLines
 from gateway.openai.responses.output import Event, OutputItems
 from gateway.openai.responses.stored import (
@@ -34,7 +34,8 @@ from gateway.openai.responses.translate import Turn
 from gateway.openai.usage import ReasonedUsage
 from gateway.relay.interface import Forward, Write
 from gateway.relay.text_events import made_events, numbered_text_events
-from gateway.serving.generation_group import GenerationGroup, Ready
+from gateway.serving.generation import Ready
+from gateway.serving.generation_group import Generations
 
 
 class ResponsesAnswer(ChatAnswer):
@@ -49,13 +50,13 @@ class ResponsesAnswer(ChatAnswer):
 
     __slots__ = ("_entries", "_sent", "_turn", "_written", "end", "id", "items", "told")
 
-    def __init__(self, turn: Turn, prepared: Prepared, names: Mapping[str, str], known: Mapping[str, Any]) -> None:
+    def __init__(self, turn: Turn, prepared: Prepared, names: Names, known: Mapping[str, Any]) -> None:
         """Take a generation that has not begun.
 
         Args:
             turn: the request.
             prepared: for its chat request.
-            names: the request's names of parameters that errors of the engine call otherwise.
+            names: tells the request's names of parameters that errors of the engine call otherwise.
             known: fields of the response that are known already, of which some are the client's.
         """
         super().__init__(
@@ -101,7 +102,7 @@ class ResponsesAnswer(ChatAnswer):
         """The reason why the whole answer is not what was asked for."""
         return self.failure(0, self.items.text)
 
-    async def body(self, group: GenerationGroup) -> bytes:
+    async def body(self, group: Generations) -> bytes:
         """The ``response`` object."""
         failure = self.unfit()
         if failure is not None:
@@ -321,7 +322,7 @@ class ResponsesEvents:
             self._unsent += self._written(self._answer.items.message())
         return self._unsent
 
-    def take(self, ready: Ready, group: GenerationGroup) -> bytes:
+    def take(self, ready: Ready, group: Generations) -> bytes:
         """The events of all that became ready.
 
         Raises:

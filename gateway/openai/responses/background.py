@@ -421,10 +421,13 @@ class Runs:
             await asyncio.wait(self._tasks, timeout=_ABORT_S)
 
     async def _go(self, run: Run, place: tuple[str, str]) -> None:
+        ended = asyncio.get_running_loop().create_future()
+        self._registry.running.add(ended)
         try:
-            with self._registry.request():
-                await run.go()
+            await run.go()
         finally:
+            self._registry.running.discard(ended)
+            ended.set_result(None)
             del self._runs[place]
             granted = permit()
             if granted is not None:

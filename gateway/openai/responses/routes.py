@@ -152,7 +152,7 @@ def _count(turn: Turn, plan: ChatPlan, model: ServedModel, left: threading.Event
         with turn.translation.renaming():
             prompt = prompts.build(plan.source, parts, model.settings, most=most, left=left, recall=model.recall())
     except EngineError as error:
-        raise from_engine(error, plan.names) from None
+        raise from_engine(error, plan.names()) from None
     return len(prompt.ids)
 
 

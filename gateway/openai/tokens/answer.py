@@ -156,7 +156,7 @@ async def render(answer: ChatAnswer, model: ServedModel) -> bytes:
     try:
         return write() if work is None else await work.run(write)
     except EngineError as error:
-        raise from_engine(error, answer.names) from None
+        raise from_engine(error, answer.names()) from None
 
 
 def _rendered(

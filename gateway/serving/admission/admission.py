@@ -108,7 +108,12 @@ class Ticket:
 
     def leave(self, used: int) -> None:
         """Note its end, and the tokens of its prompt and its answer."""
-        self.admission.leave(self, used)
+        self.line[SERVED] += _cost(used, self.demand.weight) - self.cost
+        self.line[RUNNING] -= 1
+        admission = self.admission
+        admission.own[RUNNING] -= 1
+        admission.own[ENDED] += 1
+        admission.dispatch()
 
     def __lt__(self, other: Ticket) -> bool:
         return self.rank < other.rank
@@ -121,10 +126,11 @@ class Admission:
         model: its name.
         settings: bounds on what runs and waits.
         shares: of all worker processes.
-        engine_limit: how many the engines run at a time, as they tell; None where they do not.
+        engine_limit: how many the engines run at a time, as they tell; None where they do not, or never.
 
     Attributes:
         refused: called with the reason whenever a request is refused: ``full`` or ``late``.
+        own: the line of the model by itself, of this process.
         successor: of the same model with other settings, whose limit holds for those that still wait here.
     """
 
@@ -133,7 +139,7 @@ class Admission:
         model: str,
         settings: AdmissionSettings,
         shares: Shares,
-        engine_limit: Callable[[], int | None] = lambda: None,
+        engine_limit: Callable[[], int | None] | None = None,
     ) -> None:
         self.refused: Callable[[str], None] = lambda _: None
         self.successor: Admission | None = None
@@ -142,7 +148,7 @@ class Admission:
         self._shares = shares
         self._engine_limit = engine_limit
         self._model = key_of(model)
-        self._own = shares.line(self._model)
+        self.own = shares.line(self._model)
         self._queues: dict[int, list[Ticket]] = {}  # heaps, by the caller's key
         self._waiting = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -155,16 +161,18 @@ class Admission:
         if self.successor is not None:
             return self.successor.limit
         given = self._settings.max_running
-        return self._engine_limit() if given is None else given or None
+        if given is None:
+            return None if self._engine_limit is None else self._engine_limit()
+        return given or None
 
     def totals(self) -> Totals:
         """What runs and waits now."""
-        running, waiting, _, _ = self._shares.standing(self._model, 0)
+        running, waiting, _, _ = self._shares.standing(self.own, self.own)
         return Totals(running, waiting, self.limit)
 
     def queue(self) -> tuple[int, int]:
         """What runs and waits now, without a limit on it."""
-        return self._shares.queue(self._model)
+        return self._shares.standing(self.own, self.own)[:2]
 
     async def enter(self, demand: Demand) -> Ticket:
         """Wait for the turn of a generation, which must leave at its end.
@@ -173,30 +181,21 @@ class Admission:
             EngineError: QUEUE_FULL when too many wait, or the wait was too long.
         """
         if self._leave is None:
-            self._leave = self._shares.listen(self._dispatch)
+            self._leave = self._shares.listen(self.dispatch)
         line = self._shares.line(self._model, key_of(self._name, demand.caller))
         first = min(max(demand.priority, -_FIRST), _FIRST - 1) + _FIRST
         ticket = Ticket(self, demand, line[CALLER], line, first << _CLOCK_BITS | int(self._shares.clock() * 1e6))
-        running, waiting, served, virtual = self._shares.standing(self._model, ticket.caller)
+        running, waiting, served, virtual = self._shares.standing(self.own, line)
         limit = self.limit
         if limit is None or (running < limit and not waiting):
             self._run(ticket, served, virtual)
             return ticket
         self._make_room(ticket, Totals(running, waiting, limit))
         self._queue(ticket)
-        self._dispatch()
+        self.dispatch()
         if not ticket.running:
             await self._turn(ticket)
         return ticket
-
-    def leave(self, ticket: Ticket, used: int) -> None:
-        """Note the end of a generation; see ``Ticket.leave``."""
-        demand, line = ticket.demand, ticket.line
-        line[SERVED] += _cost(used, demand.weight) - ticket.cost
-        line[RUNNING] -= 1
-        self._own[RUNNING] -= 1
-        self._own[ENDED] += 1
-        self._dispatch()
 
     def close(self) -> None:
         """End listening to other processes."""
@@ -217,7 +216,7 @@ class Admission:
             await turn
         except asyncio.CancelledError:
             if ticket.running:  # its turn came as it was given up
-                self.leave(ticket, 0)
+                ticket.leave(0)
             raise
         finally:
             ticket.turn = None
@@ -301,7 +300,7 @@ class Admission:
 
     def _count(self, ticket: Ticket, change: int) -> None:
         """Tell all processes how many wait here, and the rank of the caller's first."""
-        for line in (ticket.line, self._own):
+        for line in (ticket.line, self.own):
             line[WAITING] += change
             line[TOKENS] += change * ticket.demand.tokens
         queue = self._queues[ticket.caller]
@@ -316,13 +315,13 @@ class Admission:
         """Look at those that wait, again and again while there are any."""
         self._timer = None
         self._note_ends()
-        self._dispatch()
+        self.dispatch()
         if self._waiting:
             self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
 
-    def _dispatch(self) -> None:
+    def dispatch(self) -> None:
         """Let run what may, or wake the process whose request is next."""
-        while self._shares.standing(self._model, 0)[1]:  # mostly nobody waits
+        while self._shares.standing(self.own, self.own)[1]:  # mostly nobody waits
             self._shares.look()
             limit, virtual, running = self.limit, 0, 0
             served: dict[int, int] = {}
@@ -356,7 +355,7 @@ class Admission:
     def _run(self, ticket: Ticket, served: int, virtual: int) -> None:
         ticket.running = True
         begins = max(served, virtual)
-        line, own = ticket.line, self._own
+        line, own = ticket.line, self.own
         own[SERVED] = max(own[SERVED], begins)
         ticket.cost = _cost(ticket.demand.tokens, ticket.demand.weight)
         line[SERVED] += begins - served + ticket.cost

@@ -162,20 +162,19 @@ class Shares:
                 if cells[at] == model:
                     yield Entry(row, *cells[at + 1 : at + _FIELDS])
 
-    def queue(self, model: int) -> tuple[int, int]:
-        """How many requests of a model run and wait, in all processes; endpoint pickers ask 20 times a second."""
-        return self.standing(model, 0)[:2]
-
-    def standing(self, model: int, caller: int) -> tuple[int, int, int, int]:
+    def standing(self, own: Line, line: Line) -> tuple[int, int, int, int]:
         """The sums of ``entries`` that each request asks for.
+
+        Args:
+            own: of this process, for a model by itself.
+            line: of this process, for the model's caller; ``own`` for none.
 
         Returns:
             How many of the model run, how many wait, what the caller was served, and the most that a process was.
         """
+        model, caller = own[_MODEL], line[CALLER]
         if self._rows == 1:
-            own = self.line(model)
-            mine = self.line(model, caller)[SERVED] if caller else 0
-            return own[RUNNING], own[WAITING], mine, max(own[SERVED], 0)
+            return own[RUNNING], own[WAITING], line[SERVED] if caller else 0, max(own[SERVED], 0)
         running = waiting = served = virtual = 0
         for start in range(0, self._rows * _ROW, _ROW):
             if used := self._cells[start]:

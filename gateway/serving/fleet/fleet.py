@@ -346,18 +346,23 @@ class FleetRoute:
         self._responded = False
         self._retrying = bool(tried)
 
+    @property
+    def notes(self) -> FleetRoute:
+        """See ``Route``; no attribute, which would be a reference to itself."""
+        return self
+
     def began(self) -> None:
-        """The request is sent; see ``Route``."""
+        """The request is sent; see ``RouteNotes``."""
         self._endpoint.sent(self)
 
     def responded(self) -> None:
-        """The first response came; see ``Route``."""
+        """The first response came; see ``RouteNotes``."""
         self._responded = True
         self._endpoint.responded(self)
         self._settle()
 
     def ended(self, error: EngineError | None) -> None:
-        """The request has ended; see ``Route``."""
+        """The request has ended; see ``RouteNotes``."""
         self._settle()
         self._endpoint.ended(self, error, responded=self._responded)
 

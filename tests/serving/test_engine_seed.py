@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.generation import engine_seed
+from gateway.serving.engine_requests import engine_seed
 
 
 def test_seeds_map_by_twos_complement() -> None:
