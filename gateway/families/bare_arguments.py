@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -13,7 +12,7 @@ from gateway.families.json_scanner import is_json
 from gateway.families.literals import WORDS, python_json
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import Format, constant, either, free_text, json_format, nothing, sequence
-from gateway.families.text_source import SPACE, BrokenCallError, TextSource
+from gateway.families.text_source import SPACE, TextSource, need
 from gateway.families.tool_plan import Tool
 
 _DEEPEST = 16  # references and alternatives that are followed inside each other
@@ -39,8 +38,7 @@ class BareArguments:
             parameters: schema of the tool's arguments.
             line_end: text that the format writes between a value and its closing tag; it is no part of the value.
         """
-        self._source = source
-        self._call = call
+        self._source, self._call = source, call
         self._parameters = parameters
         self._line_end = line_end
         self._names: set[str] = set()
@@ -51,11 +49,7 @@ class BareArguments:
         call.arguments("{")
 
     def begin(self, name: str, *, text: bool | None = None) -> None:
-        """Begin an argument.
-
-        Args:
-            name: of the argument.
-            text: whether its value is a string, where the format tells; None: the schema does.
+        """Begin an argument; ``text``: whether its value is a string, where the format tells; None: the schema does.
 
         Raises:
             BrokenCallError: when it can be none: a second value of a name contradicts the first, and a name with space
@@ -63,8 +57,7 @@ class BareArguments:
         """
         declared = (self._parameters or {}).get("properties")
         known = isinstance(declared, Mapping) and name in declared
-        if name in self._names or not (known or (name and not re.search(r"\s", name))):
-            raise BrokenCallError
+        need(name not in self._names and (known or (name and not re.search(r"\s", name))))
         self._call.arguments(f"{', ' if self._names else ''}{dumps(name)}: ")
         self._names.add(name)
         self._name, self._held, self._told = name, "", text is not None
@@ -91,8 +84,7 @@ class BareArguments:
         text = "".join(self._pieces)
         self._source.examined += len(text)
         value = text.removesuffix(self._line_end)
-        told = value_json(value) if self._told else typed_json(self._parameters, self._name, value)
-        self._call.arguments(told)
+        self._call.arguments(value_json(value) if self._told else typed_json(self._parameters, self._name, value))
 
     def end(self) -> None:
         """End the arguments."""
@@ -100,12 +92,7 @@ class BareArguments:
 
 
 def is_text(parameters: Mapping[str, Any] | None, name: str) -> bool:
-    """Whether a tool's argument can only be a string, so that its text is that string even if it looks like a number.
-
-    Args:
-        parameters: schema of the tool's arguments.
-        name: of the argument.
-    """
+    """Whether a tool's argument can only be a string, so that its text is that string even if it looks like a number."""
     return argument_types(parameters, name) == {"string"}
 
 
@@ -120,11 +107,6 @@ def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> st
 
     A string that may be null is null only as ``null`` or ``None``; elsewhere Python's words are JSON's, lists and
     objects may be Python's, and a text that is neither is a string.
-
-    Args:
-        parameters: schema of the tool's arguments.
-        name: of the argument.
-        text: as the model wrote it.
     """
     bare = text.strip(SPACE)
     types = argument_types(parameters, name)
@@ -139,9 +121,13 @@ def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> st
 
 def argument_types(parameters: Mapping[str, Any] | None, name: str) -> set[str]:
     """The JSON types that a tool's schema names for an argument; empty where it does not say."""
-    properties = (parameters or {}).get("properties")
-    schema = properties.get(name) if isinstance(properties, Mapping) else None
-    return _types(schema, parameters or {}, _DEEPEST)
+    return _types(argument_schema(parameters or {}, name), parameters or {}, _DEEPEST)
+
+
+def argument_schema(parameters: Mapping[str, Any], name: str) -> Any:
+    """What stands as the schema of an argument; None where it is not declared."""
+    properties = parameters.get("properties")
+    return properties.get(name) if isinstance(properties, Mapping) else None
 
 
 def types_of(schema: Mapping[str, Any]) -> set[str]:
@@ -184,14 +170,13 @@ def row_format(
 ) -> Format | None:
     """The arguments of a tool in a row, as a piece of a structural tag; those that may be missing are last.
 
+    None where an argument cannot be held, may have another name, or where too many may all be missing.
+
     Args:
         tool: the tool.
         hold: makes the format of an argument, with its name; see ``held_arguments``.
         begin: text before the first.
         between: text between two.
-
-    Returns:
-        The format; None where an argument cannot be held, may have another name, or where too many may all be missing.
     """
     held = held_arguments(tool, hold)
     if held is None:
@@ -210,15 +195,10 @@ def row_format(
 def held_arguments(
     tool: Tool, hold: Callable[[str, Mapping[str, Any]], _Held | None]
 ) -> dict[str, tuple[_Held, bool]] | None:
-    """The arguments of a tool as pieces of a structural tag, in order.
+    """The arguments of a tool by name, in order: what ``hold`` made of each, and whether it may be missing.
 
-    Args:
-        tool: the tool.
-        hold: makes the pieces of an argument, of its name and its schema with all definitions; None: it cannot.
-
-    Returns:
-        By name what ``hold`` made, and whether the argument may be missing; None where one cannot be held, or may have
-        another name.
+    None where one cannot be held, or may have another name. ``hold`` makes the pieces of an argument, of its name and
+    its schema with all definitions; None: it cannot.
     """
     schema = arguments_schema(tool)
     properties = schema.get("properties")
@@ -240,9 +220,7 @@ def held_arguments(
 def bare_forms(value: Mapping[str, Any]) -> list[tuple[bool, Format]]:
     """The forms that an argument may have: whether that is a string, which stands bare, and its format, else JSON.
 
-    Returns:
-        The forms; none where bare text cannot be held to the schema: strings have limits, or may be something else
-        than null as well.
+    None where bare text cannot be held to the schema: strings have limits, or may be something else than null as well.
     """
     types = types_of(value)
     if "string" not in types:
@@ -254,13 +232,7 @@ def bare_forms(value: Mapping[str, Any]) -> list[tuple[bool, Format]]:
 
 
 def _text_formats(value: Any, root: Mapping[str, Any], depth: int) -> list[Format] | None:
-    """The strings that a schema of strings and null allows; None where bare text cannot be held to them.
-
-    Args:
-        value: the schema.
-        root: the schema that references are into.
-        depth: references and alternatives that are followed inside each other.
-    """
+    """The strings that a schema of strings and null allows; None where bare text cannot be held to them."""
     if not isinstance(value, Mapping) or depth == 0:
         return None
     limits = set(value) - NOTES
@@ -285,13 +257,5 @@ def definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _references(schema: Mapping[str, Any]) -> list[str]:
     """Where the references of a schema lead: the first part of each path."""
-    found: list[str] = []
-
-    def note(part: dict[str, Any]) -> dict[str, Any]:
-        reference = part.get("$ref")
-        if isinstance(reference, str):
-            found.append(reference.removeprefix("#/").split("/")[0])
-        return part
-
-    json.loads(json.dumps(schema), object_hook=note)
-    return found
+    # Quotes inside of strings are escaped, so that this is found as a key alone.
+    return re.findall(r'"\$ref": "(?:#/)?([^"/]*)', dumps(schema))

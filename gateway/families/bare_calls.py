@@ -22,7 +22,7 @@ from gateway.families.json_calls import JSON_CALL, NAME_CHARACTERS, dumps, read_
 from gateway.families.literals import LiteralReader
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, constant, either, json_format, sequence
-from gateway.families.text_source import BrokenCallError, Steps, TextSource
+from gateway.families.text_source import Steps, TextSource, need
 from gateway.families.tool_plan import Tool
 
 _LINES = ("\n{", "\n[")
@@ -103,7 +103,7 @@ class BareCalls(Grammar):
         yield from source.literal(closing)
         yield from source.space()
         if not (yield from source.more()):
-            self._complete(parser, calls)
+            _complete(parser, calls)
         elif calls[0].started:
             parser.emitter.content(parser.markers.removed(source.recorded()))
         else:
@@ -114,7 +114,7 @@ class BareCalls(Grammar):
         calls = [parser.begin_call()]
         yield from parser.source.space()
         if (yield from parser.attempt(calls[0], self._read_calls(parser, calls))):
-            self._complete(parser, calls)
+            _complete(parser, calls)
             yield from parser.source.space()
             yield from parser.source.choice(*self._ends)
 
@@ -158,10 +158,11 @@ class BareCalls(Grammar):
             return following == "{"
         return self.written == "lines" and "\n" in space and bool(following) and following in NAME_CHARACTERS
 
-    def _complete(self, parser: FamilyParser, calls: list[FormingCall]) -> None:
-        parser.source.recorded()
-        for call in calls:
-            call.complete()
+
+def _complete(parser: FamilyParser, calls: list[FormingCall]) -> None:
+    parser.source.recorded()
+    for call in calls:
+        call.complete()
 
 
 def _read_one(parser: FamilyParser, call: FormingCall) -> Steps[None]:
@@ -185,8 +186,7 @@ def _read_python_call(source: TextSource, call: FormingCall, *, guided: bool) ->
     ``guided``: whether ``_python_arguments`` holds the arguments, so that strings and collections are JSON's.
     """
     name = yield from read_name(source)
-    if not (yield from source.literal("(")):
-        raise BrokenCallError
+    need((yield from source.literal("(")))
     call.named(name)
     call.arguments("{")
     reader = LiteralReader(source, call.arguments)
@@ -194,8 +194,7 @@ def _read_python_call(source: TextSource, call: FormingCall, *, guided: bool) ->
 
     def argument(separator: str) -> Steps[None]:
         name = yield from source.run(NAME_CHARACTERS)
-        if not name or name in names:
-            raise BrokenCallError
+        need(name and name not in names)
         yield from source.expect("=")
         call.arguments(f"{separator}{dumps(name)}: ")
         names.add(name)

@@ -21,23 +21,15 @@ from gateway.families.json_calls import read_arguments, read_name
 from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat
-from gateway.families.text_source import BrokenCallError, Steps, TextSource
+from gateway.families.text_source import BrokenCallError, Steps, TextSource, need
 
 OPEN, _CLOSE, _SEPARATOR = "<|open|>", "<|close|>", "<|sep|>"
 _TOKENS = Markers(OPEN, _CLOSE, _SEPARATOR)
 _TAGS = re.compile(r"<\|(?:open|close)\|>.*?(?:<\|sep\|>|\Z)", re.DOTALL)
 
 
-class Tag(NamedTuple):
-    """A tag that has been read.
-
-    Attributes:
-        token: that begins it.
-        word: its name.
-        attributes: by their names.
-    """
-
-    token: str
+class _Tag(NamedTuple):
+    token: str  # that begins it
     word: str
     attributes: Mapping[str, str]
 
@@ -92,8 +84,7 @@ class ChannelCalls(Grammar):
             while inner[:2] == (OPEN, "argument"):
                 yield from _read_argument(source, arguments, inner.attributes)
                 inner = yield from _read_next_tag(source)
-            if inner[:2] != (_CLOSE, "call"):
-                raise BrokenCallError
+            need(inner[:2] == (_CLOSE, "call"))
             arguments.end()
         call.complete()
 
@@ -110,37 +101,29 @@ def _enter(parser: FamilyParser, *, thinking: bool) -> None:
     parser.say_prose = parser.emitter.reasoning if thinking else parser.emitter.content
 
 
-def _read_next_tag(source: TextSource) -> Steps[Tag]:
+def _read_next_tag(source: TextSource) -> Steps[_Tag]:
     """Read a tag, with the token that begins it."""
     yield from source.space()
-    token = yield from source.choice(*_TOKENS.texts)
-    if token is None:
-        raise BrokenCallError
-    return (yield from _read_tag(source, token))
+    return (yield from _read_tag(source, need((yield from source.choice(*_TOKENS.texts)))))
 
 
-def _read_tag(source: TextSource, token: str) -> Steps[Tag]:
+def _read_tag(source: TextSource, token: str) -> Steps[_Tag]:
     """Read a tag behind the token that begins it."""
     yield from source.space()
     word = yield from read_name(source)
     attributes: dict[str, str] = {}
     while not (yield from source.spaced(_SEPARATOR)):
-        key = yield from read_name(source)
-        if not key or not (yield from source.literal('="')):
-            raise BrokenCallError
+        key = need((yield from read_name(source)))
+        need((yield from source.literal('="')))
         value, end = yield from source.text_until('"', *_TOKENS.texts)
-        if end != '"':
-            raise BrokenCallError
+        need(end == '"')
         attributes[key] = value.replace("&quot;", '"').replace("&amp;", "&")
-    return Tag(token, word, attributes)
+    return _Tag(token, word, attributes)
 
 
 def _read_argument(source: TextSource, arguments: BareArguments, attributes: Mapping[str, str]) -> Steps[None]:
     """Read an argument behind its tag, up to and including the one that closes it."""
     arguments.begin(attributes.get("key", ""), text=attributes.get("type", "string") == "string")
-    if (yield from source.until(_TOKENS, arguments.more)) != _CLOSE:
-        raise BrokenCallError
+    need((yield from source.until(_TOKENS, arguments.more)) == _CLOSE)
     arguments.close()
-    closing = yield from _read_tag(source, _CLOSE)
-    if closing.word != "argument":
-        raise BrokenCallError
+    need((yield from _read_tag(source, _CLOSE)).word == "argument")

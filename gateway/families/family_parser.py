@@ -71,8 +71,7 @@ class Grammar:
     def skip(self, source: TextSource, marker: str) -> Steps[str]:  # noqa: ARG002 - for subclasses
         """Read what belongs to a marker that begins nothing where it stands; empty: to the end of a broken call.
 
-        Returns:
-            Text that was read and belongs to none.
+        Returns text that was read and belongs to none.
         """
         yield from ()
         return ""
@@ -91,12 +90,7 @@ class Grammar:
         raise NotImplementedError
 
     def without_format(self, raw: str, *, cut: bool) -> str:  # noqa: ARG002 - for subclasses
-        """The text of a broken call without what only belongs to the format and is no marker.
-
-        Args:
-            raw: the text.
-            cut: whether the token limit ended the answer.
-        """
+        """The text of a broken, perhaps ``cut`` call without what only belongs to the format and is no marker."""
         return raw
 
 
@@ -134,12 +128,10 @@ class FamilyParser:
     ) -> None:
         """Parse one answer with a grammar; ``eager``: whether calls are said while they form; see the attributes."""
         self._grammar = grammar
-        self.plan = plan
-        self.prompt = prompt
-        self.markers = markers
-        self.tags = tags
+        self.plan, self.prompt = plan, prompt
+        self.markers, self.tags = markers, tags
         self.opened = tags is not None and tags.opened_by(prompt)
-        self.thinking = self.opened or self._grammar.begins_thinking(prompt)
+        self.thinking = self.opened or grammar.begins_thinking(prompt)
         self.guided = guided
         self.source = TextSource()
         self.marker = ""
@@ -172,11 +164,7 @@ class FamilyParser:
         return self.emitter.take()
 
     def content_until(self, *wanted: str) -> Steps[str | None]:
-        """Read content up to one of the ``wanted`` texts; the family's other markers are dropped on the way.
-
-        Returns:
-            The text, None at the end.
-        """
+        """Read content up to one of the ``wanted`` texts, or the end; returns the text. Other markers are dropped."""
         markers = self.markers.also(*wanted)
         while (marker := (yield from self.source.until(markers, self.emitter.content))) is not None:
             if marker in wanted:
@@ -185,11 +173,7 @@ class FamilyParser:
         return marker
 
     def think(self, *, opened: bool) -> Steps[None]:
-        """Read the reasoning between the tags, if there is any; ``opened``: whether it has begun already.
-
-        A marker of ``tags.instead`` ends it; but behind one that opens a call only a call does, and other text is
-        reasoning.
-        """
+        """Read the reasoning between the tags, if there is any; ``opened``: whether it has begun already."""
         tags = self.tags
         if tags is None:
             return
@@ -218,18 +202,20 @@ class FamilyParser:
         return begun
 
     def _thoughts(self, tags: ThinkTags, ends: set[str]) -> Steps[str | None]:
-        """Read the reasoning up to one of its ends, or up to a call; returns the marker that ended it, if any."""
-        markers, opening = self.markers.also(*ends), self._grammar.opening
-        while (marker := (yield from self.source.until(markers, self.emitter.reasoning))) is not None:
-            if marker in ends or (marker in tags.instead and marker not in opening):
+        """Read the reasoning up to one of its ends, or up to a call; returns the marker that ended it, if any.
+
+        A marker of ``tags.instead`` ends it; but behind one that opens a call only a call does, and other text is
+        reasoning.
+        """
+        markers, opening, calls = self.markers.also(*ends), self._grammar.opening, self.emitter.calls
+        while self.emitter.calls == calls:
+            marker = yield from self.source.until(markers, self.emitter.reasoning)
+            if marker is None or marker in ends or (marker in tags.instead and marker not in opening):
                 return marker
             if marker in tags.instead:
-                self.marker = marker
-                self.say_prose, calls = self.emitter.reasoning, self.emitter.calls
+                self.marker, self.say_prose = marker, self.emitter.reasoning
                 yield from self._grammar.read_block(self)
                 self.say_prose = self.emitter.content
-                if self.emitter.calls > calls:
-                    return None
         return None
 
     def _begin_answer(self, tags: ThinkTags) -> Steps[None]:
@@ -243,9 +229,8 @@ class FamilyParser:
     def begin_call(self, begun: str = "", *, header: bool = False) -> FormingCall:
         """Begin a call, perhaps: the text that is read from now on can still become content, by ``broken``.
 
-        Args:
-            begun: text of the call that has been read already.
-            header: whether its text up to ``end_header`` is the format's; of a cut call that is shown nowhere.
+        ``begun``: text of the call that has been read already. ``header``: whether its text up to ``end_header`` is
+        the format's; of a cut call that is shown nowhere.
         """
         self.source.record(begun)
         self._header = None if header else 0
@@ -256,10 +241,7 @@ class FamilyParser:
         self._header = self.source.recorded_length
 
     def attempt(self, call: FormingCall, reading: Steps[None], before: str = "") -> Steps[bool]:
-        """Read a call that has begun; returns whether it is one. The text of one that is broken is content.
-
-        So is then the text ``before`` it.
-        """
+        """Read a call that has begun; returns whether it is one. Else its text is content, and that ``before`` it."""
         try:
             yield from reading
         except BrokenCallError:

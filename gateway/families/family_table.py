@@ -15,7 +15,7 @@ from gateway.families.channel_calls import ChannelCalls
 from gateway.families.family import Family
 from gateway.families.gemma_calls import GemmaCalls
 from gateway.families.harmony import HarmonyCalls, HarmonyFamily
-from gateway.families.json_calls import JsonCalls, MessageCalls
+from gateway.families.json_calls import JsonCalls
 from gateway.families.markers import ThinkTags
 from gateway.families.model_family import ModelFamily
 from gateway.families.named_calls import NamedCalls
@@ -28,7 +28,6 @@ _GRAMMARS = (
     GemmaCalls,
     HarmonyCalls,
     JsonCalls,
-    MessageCalls,
     NamedCalls,
     NestedTags,
     TaggedCalls,

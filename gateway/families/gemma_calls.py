@@ -17,7 +17,7 @@ from gateway.families.literals import MAX_DEPTH, LiteralReader
 from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, constant, either, sequence, tag
-from gateway.families.text_source import SPACE, BrokenCallError, Emit, Steps, TextSource
+from gateway.families.text_source import SPACE, Emit, Steps, TextSource, need
 from gateway.families.tool_plan import Tool
 
 _CALL = "call:"
@@ -100,19 +100,15 @@ class _Values(LiteralReader):
         self._quote = quote
 
     def row_of(self, closing: str, depth: int, typed: Mapping[str, Any] | None = None) -> Steps[None]:
-        """Read an object or a list behind its opening bracket.
+        """Read an object or a list behind its opening bracket; ``depth``: objects and lists here, this one among them.
 
-        Args:
-            closing: the bracket that closes it.
-            depth: objects and lists here, this one among them.
-            typed: the schema that tells the types of an object's values between quotes; None: they are strings.
+        ``typed``: the schema that tells the types of an object's values between quotes; None: they are strings.
         """
         keys: set[str] = set()
 
         def pair(separator: str) -> Steps[bool]:
             key = yield from self._key()
-            if not key or key in keys:
-                raise BrokenCallError
+            need(key and key not in keys)
             self.emit(f"{separator}{dumps(key)}: ")
             keys.add(key)
             yield from self.source.space()
@@ -122,8 +118,7 @@ class _Values(LiteralReader):
                 return (yield from self._quoted())
             text, end = yield from self.source.text_until(self._quote)
             self.source.examined += len(text)
-            if end is None:
-                raise BrokenCallError
+            need(end)
             self.emit(typed_json(typed, key, text))
             return True  # models forget the comma behind a quote
 
@@ -147,8 +142,7 @@ class _Values(LiteralReader):
     def _quoted(self) -> Steps[bool]:
         """Read a string behind its quote; it ends at the next one, whatever stands in it."""
         self.emit('"')
-        if (yield from self.source.until(markers_of(self._quote), self.text)) is None:
-            raise BrokenCallError
+        need((yield from self.source.until(markers_of(self._quote), self.text)))
         self.emit('"')
         return True
 

@@ -14,7 +14,7 @@ from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_scanner import is_json
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat
-from gateway.families.text_source import SPACE, BrokenCallError, Steps, TextSource
+from gateway.families.text_source import SPACE, Steps, TextSource, need, pieces_of
 
 NAME_CHARACTERS = string.ascii_letters + string.digits + "_-."
 """Characters of function names, namespaces included."""
@@ -42,12 +42,15 @@ class JsonCalls(Grammar):
         section: texts before the first and after the last of calls; empty: there are none.
         separator: the text between two calls.
         word: an ordinary word and the bracket of a list, which begins calls as well; text when no call follows.
+        header: where a call may stand in a message of its own, all between the text and the call: a marker, the role,
+            which is an ordinary word, a marker. An answer has one call then.
     """
 
     call: str = JSON_CALL
     section: tuple[str, str] = ("", "")
     separator: str = ", "
     word: str = ""
+    header: str = ""
 
     @cached_property
     def _keys(self) -> Mapping[str, str]:
@@ -57,77 +60,44 @@ class JsonCalls(Grammar):
         return keys if "name" in keys.values() else {}
 
     @property
-    def call_format(self) -> CallFormat:
-        """The format as a structural tag, in every form that begins a call."""
-        form = CallFormat(self.call, self.opens[0], self.section, self.separator)
-        words = [replace(form, trigger=self.word, section=(self.word, "]"))] if self.word else []
-        return replace(form, also=(*map(form.begun_by, self.opens[1:]), *words))
-
-    @property
-    def opening(self) -> Sequence[str]:
-        """The markers, and the word."""
-        return (*self.opens, self.word) if self.word else self.opens
-
-    def read_block(self, parser: FamilyParser) -> Steps[None]:
-        """Read the calls behind an opening marker."""
-        if parser.marker == self.word:
-            return (yield from read_call_list(parser, parser.begin_call(self.word), listed=True, keys=self._keys))
-        call = parser.begin_call()
-        yield from parser.source.space()
-        while (yield from parser.source.choice(*self.opens, *self.extra)):
-            yield from parser.source.space()
-        yield from read_call_list(parser, call, keys=self._keys)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MessageCalls(JsonCalls):
-    """Reads a JSON call in a message of its own, or behind a marker; an answer has one call.
-
-        Text.<|message_sep|>
-
-        function call<|role_sep|>
-        {"name": "f", "arguments": {"a": 1}}
-
-    Attributes:
-        header: all that stands between the text and the call: a marker, the role, which is an ordinary word, a marker.
-    """
-
-    header: str
-    whole: bool = True
-
-    @cached_property
-    def _pieces(self) -> Sequence[str]:
-        return [piece.strip() for piece in re.findall(r"<[^<>]*>|[^<]+", self.header) if piece.strip()]
+    def _header(self) -> Sequence[str]:
+        return pieces_of(self.header)
 
     @property
     def markers(self) -> Sequence[str]:
         """All that only belong to the format."""
-        return (*super().markers, *self._pieces[::2])
+        return (*super().markers, *self._header[::2])
 
     @property
     def opening(self) -> Sequence[str]:
-        """Those that a call may follow."""
-        return (*self.opens, self._pieces[0])
+        """The markers, that of the header, and the word."""
+        return (*self.opens, *self._header[:1], *filter(None, [self.word]))
 
     @property
     def call_format(self) -> CallFormat:
-        """The format as a structural tag, in both forms."""
-        form = replace(super().call_format, once=True)
-        return replace(form, also=(form.begun_by(self.header),))
+        """The format as a structural tag, in every form that begins a call."""
+        form = CallFormat(self.call, self.opens[0], self.section, self.separator, once=bool(self.header))
+        words = [replace(form, trigger=self.word, section=(self.word, "]"))] if self.word else []
+        return replace(form, also=(*map(form.begun_by, filter(None, [*self.opens[1:], self.header])), *words))
 
     def read_block(self, parser: FamilyParser) -> Steps[None]:
-        """Read the call behind an opening marker."""
-        source, call = parser.source, parser.begin_call(header=True)
-        for text in self._pieces[1:]:
+        """Read the calls behind an opening marker."""
+        source, keys = parser.source, self._keys
+        if parser.marker == self.word:
+            return (yield from read_call_list(parser, parser.begin_call(self.word), listed=True, keys=keys))
+        call = parser.begin_call(header=bool(self.header))
+        for text in self._header[1:]:
             yield from source.spaced(text)
         yield from source.space()
-        if (yield from source.peek()) == "{":
+        while not self.header and (yield from source.choice(*self.opens, *self.extra)):
+            yield from source.space()
+        if self.header and (yield from source.peek()) == "{":
             parser.end_header()
-        yield from read_call_list(parser, call, keys=self._keys)
+        yield from read_call_list(parser, call, keys=keys)
 
     def without_format(self, raw: str, *, cut: bool) -> str:  # noqa: ARG002 - of the base
-        """The text without the role, which is shown nowhere; see ``Grammar``."""
-        return raw.replace("".join(self._pieces[1:]), "")
+        """The text without the role of a header, which is shown nowhere; see ``Grammar``."""
+        return raw.replace("".join(self._header[1:]), "") if self.header else raw
 
 
 class GuidedCalls(Grammar):
@@ -156,13 +126,8 @@ def read_call_list(
 ) -> Steps[None]:
     """Read a JSON array of calls, or calls without an array; reports each call as it is complete.
 
-    The first that is broken ends the list: it is content, and so is the text behind it.
-
-    Args:
-        parser: at the array.
-        call: begun, for the first of them.
-        listed: whether the array's bracket has been read.
-        keys: as of ``read_json_call``.
+    The first, ``call``, has begun. The first that is broken ends the list: it is content, and so is the text behind it.
+    ``listed``: whether the array's bracket has been read. ``keys``: as of ``read_json_call``.
     """
     source = parser.source
     listed = listed or (yield from source.spaced("["))
@@ -176,9 +141,7 @@ def read_call_list(
         call = parser.begin_call()
 
 
-def read_json_call(
-    source: TextSource, call: FormingCall, *, keys: Mapping[str, str] = KEYS, opened: bool = False
-) -> Steps[None]:
+def read_json_call(source: TextSource, call: FormingCall, *, keys: Mapping[str, str] = KEYS) -> Steps[None]:
     """Read one object with a call's name and arguments, in any order; other keys are skipped.
 
     Arguments that are missing or null are ``{}``; a string that holds a JSON object is that object.
@@ -187,13 +150,11 @@ def read_json_call(
         source: at the object, or at whitespace before it.
         call: takes name and arguments as they are known. It is not completed: the text around the object may matter.
         keys: the parts of the call by their keys; none: the only key is the name, and has the arguments.
-        opened: whether the object's brace has been read.
 
     Raises:
         BrokenCallError: when it is no whole object with the name of a tool and an object of arguments.
     """
-    if not opened:
-        yield from source.expect("{")
+    yield from source.expect("{")
     seen: set[str] = set()
     more = True
     while more:
@@ -204,8 +165,7 @@ def read_json_call(
         yield from _read_field(source, call, keys.get(key, "") if keys else "call", key, seen)
         more = yield from source.spaced(",")
     yield from source.expect("}")
-    if "name" not in seen:
-        raise BrokenCallError
+    need("name" in seen)
     if "arguments" not in seen:
         call.arguments("{}")
 
@@ -214,8 +174,7 @@ def _read_field(source: TextSource, call: FormingCall, part: str, key: str, seen
     """Read the value of a key, which is a ``part`` of the call, all of it or none; notes the parts that were seen."""
     if not part:
         return (yield from source.json())
-    if part in seen:
-        raise BrokenCallError
+    need(part not in seen)
     seen.update(("call", "name", "arguments") if part == "call" else (part,))
     if part == "call":
         call.named(key)
@@ -230,8 +189,7 @@ def _read_field(source: TextSource, call: FormingCall, part: str, key: str, seen
 def read_json_string(source: TextSource) -> Steps[str]:
     """Read a JSON string; returns its value."""
     pieces: list[str] = []
-    if (yield from source.peek()) != '"':
-        raise BrokenCallError
+    need((yield from source.peek()) == '"')
     yield from source.json(pieces.append)
     text = "".join(pieces)
     source.examined += len(text)
@@ -246,22 +204,12 @@ def read_arguments(source: TextSource, call: FormingCall) -> Steps[None]:
         yield from source.json(call.arguments)
     elif first == '"':
         text = yield from read_json_string(source)
-        if not _is_object(source, text):
-            raise BrokenCallError
+        source.examined += len(text)
+        need(text.lstrip(SPACE).startswith("{") and is_json(text.strip(SPACE)))
         call.arguments(text)
-    elif (yield from source.literal("null")):
-        call.arguments("{}")
     else:
-        raise BrokenCallError
-
-
-def _is_object(source: TextSource, text: str) -> bool:
-    """Whether a text is one JSON object and nothing else; counted as examined."""
-    stripped = text.strip(SPACE)
-    if not (stripped.startswith("{") and stripped.endswith("}")):
-        return False
-    source.examined += len(text)
-    return is_json(stripped)
+        need((yield from source.literal("null")))
+        call.arguments("{}")
 
 
 def dumps(value: Any) -> str:

@@ -18,7 +18,7 @@ from gateway.families.json_calls import (
 )
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat
-from gateway.families.text_source import BrokenCallError, Steps, TextSource
+from gateway.families.text_source import Steps, TextSource, need
 
 _FENCE = "```"
 _BEGINNINGS = '{"n'  # of an object, of a string that holds one, and of null
@@ -93,8 +93,7 @@ class NamedCalls(Grammar):
         begun = yield from source.peek()
         if begun in {"{", '"'}:
             parser.end_header()
-        if not begun or begun not in _BEGINNINGS:
-            raise BrokenCallError
+        need(begun and begun in _BEGINNINGS)
         call.named(name)
         yield from read_arguments(source, call)
         call.complete()
@@ -108,8 +107,7 @@ class NamedCalls(Grammar):
         if self.id_marker and (yield from source.spaced(self.id_marker)):
             yield from source.space()
             call_id = yield from read_name(source)
-        if not (yield from source.spaced(self.separator)) and not self.bare:
-            raise BrokenCallError
+        need((yield from source.spaced(self.separator)) or self.bare)
         yield from source.space()
         following = yield from source.peek()
         if self.typed and following and following in NAME_CHARACTERS:

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
 from gateway.families.markers import Markers
-from gateway.families.text_source import SPACE, BrokenCallError
+from gateway.families.text_source import SPACE, need
 from gateway.families.tool_plan import ToolPlan
 
 
@@ -75,19 +75,15 @@ class Passing(NamedTuple):
 
 
 def merge(events: Sequence[Event]) -> list[Event]:
-    """Join events of the same kind and index that follow each other."""
+    """Join events of the same kind and index that follow each other; of calls that start, no two are of one index."""
     if len(events) < 2:
         return list(events)
-    groups = groupby(events, key=lambda event: (type(event), getattr(event, "index", 0)))
-    return [_joined(list(group)) for _, group in groups]
-
-
-def _joined(group: list[Any]) -> Event:
-    """One event in place of several; of calls that start, no two are of one index."""
-    if len(group) > 1:
-        return dataclasses.replace(group[0], text="".join([each.text for each in group]))  # type: ignore[no-any-return]
-    only: Event = group[0]
-    return only
+    alike = groupby(events, key=lambda event: (type(event), getattr(event, "index", 0)))
+    groups: list[list[Any]] = [list(group) for _, group in alike]
+    return [
+        group[0] if len(group) == 1 else dataclasses.replace(group[0], text="".join([each.text for each in group]))
+        for group in groups
+    ]
 
 
 class Emitter:
@@ -124,12 +120,10 @@ class Emitter:
             taker: of the texts: ``content`` or ``reasoning``; another one does something else with them.
             awaited: markers that end the state.
         """
-        if taker is not self.content and taker is not self.reasoning:
+        kind: type[Content | Reasoning] = Content if taker is self.content else Reasoning
+        channel = self._content if kind is Content else self._reasoning
+        if taker not in (self.content, self.reasoning) or not channel.settled:
             return None
-        channel = self._content if taker is self.content else self._reasoning
-        if not channel.settled:
-            return None
-        kind: type[Content | Reasoning] = Content if channel is self._content else Reasoning
         return Passing(kind, (awaited.first_or_space if channel.hold else awaited.first).search)
 
     def end_reasoning(self) -> None:
@@ -147,20 +141,15 @@ class Emitter:
         """End the answer: say the text that was held back."""
         self._content.finish()
 
-    def start(self, name: str, call_id: str | None) -> int | None:
-        """Say that a call begins; returns its index, or None when it is one more than the plan allows."""
+    def start(self, name: str, call_id: str | None) -> Callable[[str], None]:
+        """Say that a call begins; returns what takes its arguments, which drops those of one too many for the plan."""
         index = self.calls
         self.calls += 1
         if index and not self._parallel:
-            return None
+            return lambda _: None
         self._content.interrupt()
         self._events.append(CallStart(index, name, call_id))
-        return index
-
-    def more_arguments(self, index: int, text: str) -> None:
-        """Say more of a call's arguments."""
-        if text:
-            self._events.append(CallArguments(index, text))
+        return lambda text: self._events.append(CallArguments(index, text)) if text else None
 
 
 class FormingCall:
@@ -173,43 +162,31 @@ class FormingCall:
         id: the model's own id of it, which comes too late for a call that has been said.
     """
 
-    __slots__ = ("_emitter", "_held", "_index", "_name", "id", "started")
-
     def __init__(self, emitter: Emitter) -> None:
         self._emitter = emitter
         self._name = ""
         self._held: list[str] = []
-        self._index: int | None = None
+        self._take: Callable[[str], None] = self._held.append
         self.id: str | None = None
         self.started = False
 
     def named(self, name: str) -> None:
-        """Take the name.
-
-        Raises:
-            BrokenCallError: when there is no such tool.
-        """
-        if name not in self._emitter.names:
-            raise BrokenCallError
+        """Take the name; without such a tool the call is broken."""
+        need(name in self._emitter.names)
         self._name = name
         if self._emitter.eager:
             self.complete()
 
     def arguments(self, text: str) -> None:
         """Take more of the JSON text of the arguments."""
-        if not self.started:
-            self._held.append(text)
-        elif self._index is not None:
-            self._emitter.more_arguments(self._index, text)
+        self._take(text)
 
     def complete(self) -> None:
         """Say the call, which is whole and valid."""
-        if self.started:
-            return
-        self._index = self._emitter.start(self._name, self.id)
-        self.started = True
-        for text in self._held:
-            self.arguments(text)
+        if not self.started:
+            self.started = True
+            self._take = self._emitter.start(self._name, self.id)
+            self._take("".join(self._held))
 
 
 class _Channel:
@@ -260,4 +237,3 @@ class _Channel:
     def finish(self) -> None:
         if self._space and not self._interrupted:
             self._emit("".join(self._space))
-        self._space = []

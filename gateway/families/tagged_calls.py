@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 from gateway.families.bare_arguments import BareArguments, bare_forms, held_arguments
@@ -21,7 +21,7 @@ from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_argu
 from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, constant, either, free_text, nothing, sequence, tag
-from gateway.families.text_source import BrokenCallError, Steps, TextSource
+from gateway.families.text_source import BrokenCallError, Steps, TextSource, need, pieces_of
 from gateway.families.tool_plan import Tool
 
 _TRUE, _FALSE = 'true"', 'false"'
@@ -76,17 +76,17 @@ class TaggedCalls(Grammar):
     def markers(self) -> Sequence[str]:
         """The section's, and the tags where they are the format's own."""
         tags = (self._call[0], *self._argument, self.end) if self.own else ()
-        return [piece for text in (*self.section, *tags) for piece in _pieces(text) if piece.startswith("<")]
+        return [piece for text in (*self.section, *tags) for piece in pieces_of(text) if piece.startswith("<")]
 
     @property
     def opening(self) -> Sequence[str]:
         """The section's, and a call's."""
-        return (*_pieces(self.section[0]), _pieces(self._call[0])[0])
+        return (*pieces_of(self.section[0]), pieces_of(self._call[0])[0])
 
     @property
     def begins(self) -> Sequence[str]:
         """The first of the section, or of a call where there is none."""
-        return _pieces(self.section[0] or self._call[0])[:1]
+        return pieces_of(self.section[0] or self._call[0])[:1]
 
     @property
     def call_format(self) -> CallFormat | None:
@@ -109,7 +109,7 @@ class TaggedCalls(Grammar):
 
     def read_block(self, parser: FamilyParser) -> Steps[None]:
         """Read a section, or a call, which may come without one."""
-        source, first = parser.source, _pieces(self._call[0])[0]
+        source, first = parser.source, pieces_of(self._call[0])[0]
         begun, called, space = parser.marker == first, False, ""
         while True:
             if not begun:
@@ -129,7 +129,7 @@ class TaggedCalls(Grammar):
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read a call behind the first of the texts that begin it; see ``Grammar``."""
         source, named = parser.source, self._call[1].strip()
-        *between, last = _pieces(self._call[0])
+        *between, last = pieces_of(self._call[0])
         for piece in between[1:]:
             yield from source.spaced(piece)
         if between:
@@ -141,7 +141,7 @@ class TaggedCalls(Grammar):
         call.named(name)
         parser.end_header()
         marker = yield from self._read_arguments(parser, call, name, marker)
-        end, *more = _pieces(self.end)
+        end, *more = pieces_of(self.end)
         if marker == end:
             for piece in more:
                 yield from source.spaced(piece)
@@ -150,26 +150,19 @@ class TaggedCalls(Grammar):
     def _marker(self, source: TextSource) -> Steps[str]:
         """Read the text that begins an argument, or ends the call."""
         yield from source.space()
-        marker = yield from source.choice(self._argument[0], _pieces(self.end)[0], *_pieces(self.section[1]))
-        if marker is None:
-            raise BrokenCallError
-        return marker
+        return need((yield from source.choice(self._argument[0], pieces_of(self.end)[0], *pieces_of(self.section[1]))))
 
     def _read_arguments(self, parser: FamilyParser, call: FormingCall, name: str, marker: str) -> Steps[str]:
         """Read the arguments and the marker behind them, which is returned.
 
-        Args:
-            parser: at the arguments.
-            call: takes them.
-            name: of the function.
-            marker: the first marker, where it has been read; else empty.
+        ``marker``: the first one, where it has been read; else empty.
         """
         source = parser.source
         if self.or_json:
             yield from source.space()
             if (yield from source.peek()) == "{":
                 yield from read_arguments(source, call)
-                yield from source.expect(end := _pieces(self.end)[0])
+                yield from source.expect(end := pieces_of(self.end)[0])
                 return end
         arguments = BareArguments(source, call, parser.plan.parameters(name), line_end=self._line_end)
         marker = marker or (yield from self._marker(source))
@@ -183,12 +176,11 @@ class TaggedCalls(Grammar):
         """Read an argument behind ``key``."""
         source = parser.source
         text = None
-        first, *more = _pieces(self._argument[1])
+        first, *more = pieces_of(self._argument[1])
         bare = () if first.startswith("<") else ("<", "\n")
         ends = (first[0] if self.attribute else first, *(bare or (self._argument[0], *more)))
         name, end = yield from source.text_until(*ends)
-        if end != ends[0]:
-            raise BrokenCallError
+        need(end == ends[0])
         if self.attribute:
             more = [first[1:]]
             if (yield from source.literal(f' {self.attribute}="')):
@@ -208,28 +200,24 @@ class TaggedCalls(Grammar):
         source, end = parser.source, self._argument[2].strip()
         if self.cdata and (yield from source.literal(_CDATA)):
             yield from source.until(markers_of(_CDATA_END), arguments.more)
-            if not (yield from source.literal(end)):
-                raise BrokenCallError
+            need((yield from source.literal(end)))
             return
-        first, *more = _pieces(self._argument[1])
+        first, *more = pieces_of(self._argument[1])
         again, closed = (more[-1], "") if more else (self._argument[0], first if first.startswith("<") else first[0])
-        while (marker := (yield from source.until(markers_of(end, again), arguments.more))) == again:
+        while need((yield from source.until(markers_of(end, again), arguments.more))) == again:
             name = (yield from read_name(source)) if closed else ""
-            if not parser.guided and (not closed or (name and (yield from source.literal(closed)))):
-                raise BrokenCallError
+            need(parser.guided or (closed and not (name and (yield from source.literal(closed)))))
             arguments.more(again + name)
-        if marker is None:
-            raise BrokenCallError
 
     def without_format(self, raw: str, *, cut: bool) -> str:
         """The text without tags, where they are the format's own or the token limit has cut them; see ``Grammar``."""
         if cut:
-            tags = (_pieces(self._call[0])[-1], self._argument[0], self._argument[2].strip(), _pieces(self.end)[0])
+            tags = (pieces_of(self._call[0])[-1], self._argument[0], self._argument[2].strip(), pieces_of(self.end)[0])
             raw = markers_of(*tags).cut_off(raw)
         elif not self.own:
             return raw
         texts = (self._call[0], *self._argument[::2], self.end)
-        patterns = (r"\s*".join(map(re.escape, _pieces(text))) for text in texts)
+        patterns = (r"\s*".join(map(re.escape, pieces_of(text))) for text in texts)
         # With names and attributes.
         whole = (each if each.endswith(">") else each + r"[^<>\n]*(?:>|\Z)" for each in patterns)
         return re.sub("|".join(whole), "", raw)
@@ -261,12 +249,6 @@ class TaggedCalls(Grammar):
             else:
                 tags.append(tag(begin, form, value_end))
         return tags
-
-
-@cache
-def _pieces(text: str) -> tuple[str, ...]:
-    """The tags in a text, and what is between them, without whitespace."""
-    return tuple(piece.strip() for piece in re.findall(r"<[^<>]*>?|[^<]+", text) if piece.strip())
 
 
 def rest_of_tag(source: TextSource, begun: str = "") -> Steps[str]:

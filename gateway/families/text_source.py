@@ -29,8 +29,17 @@ class BrokenCallError(Exception):
     """The text is no call of a known tool from the character on that comes next."""
 
 
-def ignore(text: str) -> None:
-    """Drop the text."""
+@cache
+def pieces_of(text: str) -> tuple[str, ...]:
+    """The tags in a text, and what is between them, without whitespace."""
+    return tuple(piece.strip() for piece in re.findall(r"<[^<>]*>?|[^<]+", text) if piece.strip())
+
+
+def need(found: _T | None) -> _T:
+    """The same; raises ``BrokenCallError`` where it is None, False or empty."""
+    if not found:
+        raise BrokenCallError
+    return found
 
 
 class TextSource:
@@ -66,8 +75,7 @@ class TextSource:
 
     def end(self, *, cut: bool) -> None:
         """End the text: no more will come."""
-        self.ended = True
-        self.cut = cut
+        self.ended, self.cut = True, cut
 
     def record(self, begun: str = "") -> None:
         """Keep the text that is read from here on, and ``begun`` before it, for ``recorded``, in place of all else."""
@@ -139,14 +147,9 @@ class TextSource:
         return (yield from self.literal(text))
 
     def expect(self, *texts: str) -> Steps[None]:
-        """Read these texts one after the other, with any whitespace before each.
-
-        Raises:
-            BrokenCallError: when one does not come next.
-        """
+        """Read these texts one after the other, with any whitespace before each; without one the call is broken."""
         for text in texts:
-            if not (yield from self.spaced(text)):
-                raise BrokenCallError
+            need((yield from self.spaced(text)))
 
     def choice(self, *texts: str) -> Steps[str | None]:
         """Read the one of the texts that comes next, if one does; otherwise nothing is read. None begins another."""
@@ -171,15 +174,10 @@ class TextSource:
         return found
 
     def until(self, markers: Markers, emit: Emit) -> Steps[str | None]:
-        """Read up to and including the first marker.
+        """Read up to and including the first marker; returns it, None when the text ended without one.
 
-        Args:
-            markers: to look for.
-            emit: takes the text before it. An end of the text that may begin a marker is held back, and dropped where
-                the token limit has cut the answer inside of one; see ``Markers.cut_off``.
-
-        Returns:
-            The marker; None when the text ended without one.
+        ``emit`` takes the text before it. An end of the text that may begin a marker is held back, and dropped where
+        the token limit has cut the answer inside of one; see ``Markers.cut_off``.
         """
         held = 0
         while True:
@@ -209,26 +207,19 @@ class TextSource:
         found = yield from self.until(markers_of(*texts), pieces.append)
         return "".join(pieces), found
 
-    def json(self, emit: Emit = ignore) -> Steps[None]:
-        """Read one JSON value, whose text ``emit`` takes.
-
-        Raises:
-            BrokenCallError: when the text is no JSON from the next unread character on, or ended.
-        """
+    def json(self, emit: Emit = lambda _: None) -> Steps[None]:
+        """Read one JSON value, whose text ``emit`` takes; a text that is none is a broken call."""
         scanner = JsonScanner()
         while not scanner.complete and (yield from self.more()):
             end = scanner.scan(self._text, self._at)
             self.examined += min(end + 1, len(self._text)) - self._at
             if end > self._at:
                 emit(self._consume(end))
-            if scanner.failed:
-                raise BrokenCallError
-        if not scanner.end():
-            raise BrokenCallError
+            need(not scanner.failed)
+        need(scanner.end())
 
     def _consume(self, end: int) -> str:
-        text = self._text[self._at : end]
-        self._at = end
+        text, self._at = self._text[self._at : end], end
         if self._raw is not None and text:
             self._raw.append(text)
         return text
