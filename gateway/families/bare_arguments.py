@@ -92,7 +92,7 @@ class BareArguments:
 
 
 def is_text(parameters: Mapping[str, Any] | None, name: str) -> bool:
-    """Whether a tool's argument can only be a string, so that its text is that string even if it looks like a number."""
+    """Whether a tool's argument can only be a string, so that its text is one even if it looks like a number."""
     return argument_types(parameters, name) == {"string"}
 
 

@@ -50,7 +50,7 @@ class ChannelCalls(Grammar):
 
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read an answer."""
-        parser.say_prose = parser.emitter.reasoning if parser.opened else parser.emitter.content
+        _enter(parser, thinking=parser.opened)
         while (token := (yield from parser.source.until(parser.markers, parser.say_prose))) is not None:
             if token == _SEPARATOR:
                 continue

@@ -52,9 +52,9 @@ class Grammar:
         """The format as a structural tag; None where it cannot be written as one."""
         return None
 
-    def begins_thinking(self, prompt: str) -> bool:  # noqa: ARG002 - for subclasses
-        """Whether an answer to the prompt begins with reasoning that no think tag tells."""
-        return False
+    def begins_with(self, prompt: str) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether the prompt leaves an answer's beginning to the model, so that a guide may have reasoning in it."""
+        return True
 
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read an answer."""
@@ -131,7 +131,7 @@ class FamilyParser:
         self.plan, self.prompt = plan, prompt
         self.markers, self.tags = markers, tags
         self.opened = tags is not None and tags.opened_by(prompt)
-        self.thinking = self.opened or grammar.begins_thinking(prompt)
+        self.thinking = False
         self.guided = guided
         self.source = TextSource()
         self.marker = ""
@@ -139,6 +139,7 @@ class FamilyParser:
         self.say_prose = self.emitter.content
         self._header: int | None = 0
         self._steps = self._whole()
+        next(self._steps, None)
 
     @property
     def examined(self) -> int:

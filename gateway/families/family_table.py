@@ -14,7 +14,7 @@ from gateway.families.bare_calls import BareCalls
 from gateway.families.channel_calls import ChannelCalls
 from gateway.families.family import Family
 from gateway.families.gemma_calls import GemmaCalls
-from gateway.families.harmony import HarmonyCalls, HarmonyFamily
+from gateway.families.harmony import HarmonyCalls
 from gateway.families.json_calls import JsonCalls
 from gateway.families.markers import ThinkTags
 from gateway.families.model_family import ModelFamily
@@ -47,12 +47,11 @@ def read_table(text: str) -> dict[str, ModelFamily]:
 
 
 def _family(name: str, entry: Mapping[str, Any]) -> ModelFamily:
-    given, kind = {"name": name, **entry}, ModelFamily
+    given = {"name": name, **entry}
     try:
         if "grammar" in entry:
-            given["grammar"] = grammar = _grammar(**(entry["grammar"] or {}))
-            kind = HarmonyFamily if isinstance(grammar, HarmonyCalls) else ModelFamily
-        family: ModelFamily = _made(kind, given)
+            given["grammar"] = _grammar(**(entry["grammar"] or {}))
+        family: ModelFamily = _made(ModelFamily, given)
     except ValueError as error:
         raise ValueError(f"The family {name!r} is wrong: {error}") from None
     return family

@@ -87,6 +87,7 @@ class ThinkTags:
         open: before the reasoning.
         close: after it.
         between: text that the model writes between the closing tag and the answer; a guide keeps to it.
+        final: text that begins an answer without calls; a guide keeps to it, too.
         instead: markers that end the reasoning where the model forgot to close it.
         until_calls: whether those that begin calls are among them, besides the others that are named.
         label: text that the model writes behind the opening tag and that is no reasoning.
@@ -99,6 +100,7 @@ class ThinkTags:
     open: str = "<think>"
     close: str = "</think>"
     between: str = ""
+    final: str = ""
     instead: tuple[str, ...] = ()
     until_calls: bool = True
     label: str = ""
@@ -119,4 +121,5 @@ class ThinkTags:
 
     def closed_by(self, prompt: str) -> bool:
         """Whether the prompt ends behind the reasoning: with the closing tag, so that there will be none."""
-        return prompt[-len(self.close) - _TAIL :].rstrip().endswith(self.close)
+        behind = self.close + self.between
+        return prompt[-len(behind) - _TAIL :].rstrip().endswith((self.close, behind.rstrip()))

@@ -202,15 +202,15 @@ def guide_format(guide: Guide) -> Format:
     return form
 
 
-def after_reasoning(tags: ThinkTags, prompt: str, content: Format) -> Format:
-    """``content`` behind the reasoning that the model is in, or may begin with.
+def final_format(tags: ThinkTags | None, guide: Guide) -> Format:
+    """The piece of a structural tag that stands for the guide of an answer without calls."""
+    form = guide_format(guide)
+    return sequence(constant(tags.final), form) if tags and tags.final else form
 
-    Args:
-        tags: around the reasoning.
-        prompt: the rendered prompt.
-        content: format of the answer.
-    """
-    if tags.closed_by(prompt):
+
+def after_reasoning(tags: ThinkTags | None, prompt: str, content: Format) -> Format:
+    """``content`` behind the reasoning between ``tags`` that the model is in, or may begin with; None: there is none."""
+    if tags is None or tags.closed_by(prompt):
         return content
     begin = "" if tags.opened_by(prompt) else tags.open
     rest = [constant(tags.between), content] if tags.between else [content]

@@ -39,7 +39,6 @@ _FORMS = {
     "GemmaCalls": "Gemma's",
     "HarmonyCalls": "name, JSON",
     "JsonCalls": "JSON",
-    "MessageCalls": "JSON",
     "NamedCalls": "name, JSON",
     "TaggedCalls": "tags",
     "NestedTags": "tags",
@@ -87,10 +86,7 @@ def _row(family: ModelFamily) -> Iterator[str]:
     yield f"`{family.name}`"
     yield family.models
     yield _form(family)
-    if family.tags is not None:
-        yield f"`{family.tags.open.replace('|', chr(92) + '|')}`"
-    else:
-        yield "in messages of its own" if family.reasons else "-"
+    yield "-" if family.tags is None else f"`{family.tags.open.replace('|', chr(92) + '|')}`"
     yield _strict(family) if writes_calls(family) else "-"
 
 
