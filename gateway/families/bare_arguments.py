@@ -11,7 +11,7 @@ from gateway.families.json_calls import dumps
 from gateway.families.json_scanner import is_json
 from gateway.families.literals import WORDS, python_json
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import Format, constant, either, free_text, json_format, nothing, sequence
+from gateway.families.structural_tags import FREE_TEXT, NOTHING, Format, constant, either, json_format, sequence
 from gateway.families.text_source import SPACE, TextSource, need
 from gateway.families.tool_plan import Tool
 
@@ -182,14 +182,14 @@ def row_format(
     if held is None:
         return None
     required = [form for form, optional in held.values() if not optional]
-    optional = [either(sequence(constant(between), form), nothing()) for form, optional in held.values() if optional]
+    optional = [either(sequence(between, form), NOTHING) for form, optional in held.values() if optional]
     if required or not optional:
-        row = [piece for form in required for piece in (constant(between), form)]
-        return sequence(constant(begin), *row[1:], *optional)
+        row = [piece for form in required for piece in (between, form)]
+        return sequence(begin, *row[1:], *optional)
     if len(optional) > _MOST_MISSING:
         return None
     rows = [sequence(form, *optional[number:]) for number, (form, _) in enumerate(held.values(), 1)]
-    return sequence(constant(begin), either(*rows, nothing()))
+    return sequence(begin, either(*rows, NOTHING))
 
 
 def held_arguments(
@@ -247,7 +247,7 @@ def _text_formats(value: Any, root: Mapping[str, Any], depth: int) -> list[Forma
         return [constant(word) for word in words if isinstance(word, str)]
     if value.get("type") == "null":
         return []
-    return None if limits or "string" not in value.get("type", "string") else [free_text()]
+    return None if limits or "string" not in value.get("type", "string") else [FREE_TEXT]
 
 
 def definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:

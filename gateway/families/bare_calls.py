@@ -208,15 +208,13 @@ def _read_python_call(source: TextSource, call: FormingCall, *, guided: bool) ->
 def _python_arguments(tool: Tool) -> Format | None:
     """The arguments of a tool, with the opening bracket, as a piece of a structural tag.
 
-    Returns:
-        The format; None where arguments may have other names, or names that are none in Python.
+    None where arguments may have other names, or names that are none in Python.
     """
-    return row_format(tool, _python_argument, begin="(", between=", ")
 
+    def hold(name: str, value: Mapping[str, Any]) -> Format | None:
+        if not set(name).issubset(NAME_CHARACTERS):
+            return None
+        word = types_of(value) == {"boolean"} and NOTES.issuperset(value)
+        return sequence(f"{name}=", either(constant("True"), constant("False")) if word else json_format(value))
 
-def _python_argument(name: str, value: Mapping[str, Any]) -> Format | None:
-    if not set(name).issubset(NAME_CHARACTERS):
-        return None
-    word = types_of(value) == {"boolean"} and NOTES.issuperset(value)
-    form = either(constant("True"), constant("False")) if word else json_format(value)
-    return sequence(constant(f"{name}="), form)
+    return row_format(tool, hold, begin="(", between=", ")

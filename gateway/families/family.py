@@ -54,11 +54,7 @@ class Parser(Protocol):
         ...
 
     def finish(self, *, cut: bool) -> list[Event]:
-        """End the answer; returns the events that were still held back.
-
-        Args:
-            cut: whether the token limit ended it.
-        """
+        """End the answer; returns the events that were still held back. ``cut``: whether the token limit ended it."""
         ...
 
 
@@ -80,8 +76,7 @@ class Family(Protocol):
 
         Args:
             plan: of the answer.
-            prompt: the rendered prompt, whose end tells whether a think tag is already open; a guide that begins
-                after the reasoning needs it.
+            prompt: the rendered prompt, whose end tells whether a think tag is already open.
         """
         ...
 
@@ -91,7 +86,7 @@ class Family(Protocol):
         Args:
             plan: of the answer.
             preparation: from ``prepare`` with this plan.
-            prompt: the rendered prompt, whose end tells whether a think tag is already open.
+            prompt: as of ``prepare``.
             eager: whether an unguided call is reported while it forms, instead of once it is complete and valid.
                 Guided calls always are.
         """

@@ -16,7 +16,7 @@ from gateway.families.json_calls import dumps, read_name
 from gateway.families.literals import MAX_DEPTH, LiteralReader
 from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import CallFormat, Format, constant, either, sequence, tag
+from gateway.families.structural_tags import CallFormat, Format, either, sequence, tag
 from gateway.families.text_source import SPACE, Emit, Steps, TextSource, need
 from gateway.families.tool_plan import Tool
 
@@ -87,7 +87,7 @@ class GemmaCalls(Grammar):
                 return None
             forms = bare_forms(value) if types_of(value) <= _SCALARS else []
             each = [tag(self.quote, form, self.quote) if text else form for text, form in forms]
-            return sequence(constant(f"{name}:"), either(*each)) if each else None
+            return sequence(f"{name}:", either(*each)) if each else None
 
         return row_format(tool, hold, begin="{", between=",")
 

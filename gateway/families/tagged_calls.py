@@ -20,7 +20,7 @@ from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments, read_name
 from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import CallFormat, Format, constant, either, free_text, nothing, sequence, tag
+from gateway.families.structural_tags import FREE_TEXT, NOTHING, CallFormat, Format, either, sequence, tag
 from gateway.families.text_source import BrokenCallError, Steps, TextSource, need, pieces_of
 from gateway.families.tool_plan import Tool
 
@@ -231,9 +231,8 @@ class TaggedCalls(Grammar):
         held = held_arguments(tool, lambda name, value: self._held(name, value) or None)
         if held is None:
             return None
-        named = [constant(self._call[1])] if self._call[1] else []
-        pieces = [either(*forms, *([nothing()] if optional else [])) for forms, optional in held.values()]
-        return sequence(*([*named, *pieces] or [nothing()]))
+        pieces = [either(*forms, *([NOTHING] if optional else [])) for forms, optional in held.values()]
+        return sequence(self._call[1], *pieces)
 
     def _held(self, name: str, value: Mapping[str, Any]) -> list[Format]:
         """The forms of an argument; none where it cannot be held."""
@@ -243,9 +242,8 @@ class TaggedCalls(Grammar):
         for text, form in bare_forms(value):
             attribute = f' {self.attribute}="{str(text).lower()}">' if self.attribute else ">"
             begin = key + name + keyed.replace(">", attribute)
-            if form == free_text():  # which must not hold the tag, with or without line ends
-                after = value_end.partition(end)[2]
-                tags.append(sequence(tag(begin, form, end), *([constant(after)] if after else [])))
+            if form == FREE_TEXT:  # which must not hold the tag, with or without line ends
+                tags.append(sequence(tag(begin, form, end), value_end.partition(end)[2]))
             else:
                 tags.append(tag(begin, form, value_end))
         return tags
