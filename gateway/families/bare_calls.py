@@ -83,13 +83,7 @@ class BareCalls(Grammar):
                 yield from self._read_bare(parser)
 
     def _read_bare(self, parser: FamilyParser, begun: str = "", *, closing: str = "") -> Steps[None]:
-        """Read calls without a marker, if they come next.
-
-        Args:
-            parser: at them, or at whitespace before them.
-            begun: text before them, which is content if there are no calls.
-            closing: text that may stand behind them.
-        """
+        """Read calls without a marker, if they come next; ``begun`` stands before them, ``closing`` may behind them."""
         source = parser.source
         begun += yield from source.space()
         if not (yield from self._bracket(source)):
@@ -153,10 +147,9 @@ class BareCalls(Grammar):
         if objects:
             yield from source.literal(";")
             yield from source.space()
+            return (yield from source.peek()) == "{"
         following = yield from source.peek()
-        if objects:
-            return following == "{"
-        return self.written == "lines" and "\n" in space and bool(following) and following in NAME_CHARACTERS
+        return self.written == "lines" and "\n" in space and following in set(NAME_CHARACTERS)
 
 
 def _complete(parser: FamilyParser, calls: list[FormingCall]) -> None:

@@ -22,16 +22,7 @@ from gateway.families.named_calls import NamedCalls
 from gateway.families.nested_tags import NestedTags
 from gateway.families.tagged_calls import TaggedCalls
 
-_GRAMMARS = (
-    BareCalls,
-    ChannelCalls,
-    GemmaCalls,
-    HarmonyCalls,
-    JsonCalls,
-    NamedCalls,
-    NestedTags,
-    TaggedCalls,
-)
+_GRAMMARS = (BareCalls, ChannelCalls, GemmaCalls, HarmonyCalls, JsonCalls, NamedCalls, NestedTags, TaggedCalls)
 _KINDS: Mapping[str, type] = {kind.__name__: kind for kind in _GRAMMARS}
 
 

@@ -46,9 +46,8 @@ class GemmaCalls(Grammar):
     @property
     def call_format(self) -> CallFormat:
         """The format as a structural tag."""
-        return CallFormat(
-            f"{self.opens[0]}{_CALL}NAMEARGUMENTS}}{self.close}", self.opens[0], arguments=self._arguments
-        )
+        opening = self.opens[0]
+        return CallFormat(f"{opening}{_CALL}NAMEARGUMENTS}}{self.close}", opening, arguments=self._arguments)
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read a call behind its marker; see ``Grammar``."""
@@ -112,20 +111,16 @@ class _Values(LiteralReader):
             self.emit(f"{separator}{dumps(key)}: ")
             keys.add(key)
             yield from self.source.space()
-            if not (yield from self.source.literal(self._quote)):
-                return (yield from self._unquoted(depth))
-            if typed is None or is_text(typed, key):
-                return (yield from self._quoted())
+            if typed is None or is_text(typed, key) or not (yield from self.source.literal(self._quote)):
+                return (yield from self._value(depth))
             text, end = yield from self.source.text_until(self._quote)
-            self.source.examined += len(text)
             need(end)
             self.emit(typed_json(typed, key, text))
-            return True  # models forget the comma behind a quote
+            return True
 
         def member(separator: str) -> Steps[None]:
             self.emit(separator)
-            quoted = yield from self.source.literal(self._quote)
-            yield from self._quoted() if quoted else self._unquoted(depth)
+            yield from self._value(depth)
 
         self.emit("{" if closing == "}" else "[")
         yield from self.row(closing, pair if closing == "}" else member)
@@ -139,18 +134,13 @@ class _Values(LiteralReader):
         key, end = yield from self.source.text_until(":", self._quote, *_NO_KEY)
         return key.strip(SPACE) if end == ":" else ""
 
-    def _quoted(self) -> Steps[bool]:
-        """Read a string behind its quote; it ends at the next one, whatever stands in it."""
-        self.emit('"')
-        need((yield from self.source.until(markers_of(self._quote), self.text)))
-        self.emit('"')
-        return True
-
-    def _unquoted(self, depth: int) -> Steps[bool]:
-        """Read a value that does not stand between quotes."""
+    def _value(self, depth: int) -> Steps[bool]:
+        """Read a value; returns whether it is a string, behind which models forget the comma."""
+        if (yield from self.source.literal(self._quote)):
+            self.emit('"')
+            need((yield from self.source.until(markers_of(self._quote), self.text)))
+            self.emit('"')
+            return True
         opening = "" if depth >= MAX_DEPTH else (yield from self.source.choice(*_CLOSING))
-        if opening:
-            yield from self.row_of(_CLOSING[opening], depth + 1)
-        else:
-            yield from self.scalar()
+        yield from self.row_of(_CLOSING[opening], depth + 1) if opening else self.scalar()
         return False

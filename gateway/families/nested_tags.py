@@ -99,7 +99,6 @@ class NestedTags(Grammar):
         text, marker = yield from source.text_until(self._word)
         need(marker and depth < _DEEPEST)
         if (yield from source.spaced(end)):
-            source.examined += len(text)
             types = argument_types(schema, name)
             if not text.strip() and types & {"array", "object"}:
                 return "[]" if "array" in types else "{}"

@@ -21,7 +21,7 @@ from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_argu
 from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import FREE_TEXT, NOTHING, CallFormat, Format, either, sequence, tag
-from gateway.families.text_source import BrokenCallError, Steps, TextSource, need, pieces_of
+from gateway.families.text_source import Steps, TextSource, need, pieces_of
 from gateway.families.tool_plan import Tool
 
 _TRUE, _FALSE = 'true"', 'false"'
@@ -91,17 +91,10 @@ class TaggedCalls(Grammar):
     @property
     def call_format(self) -> CallFormat | None:
         """The format of a call in its section."""
-        (begin, end), call, after = self.section, self._call[0], self.end
+        call, section = f"{self._call[0]}NAMEARGUMENTS{self.end}", self.section
         if self.wrapped:
-            begin, end, call, after = "", "", begin + call, after + end
-        return CallFormat(
-            f"{call}NAMEARGUMENTS{after}",
-            self.begins[0],
-            (begin, end),
-            self.separator,
-            self.lead,
-            arguments=self._arguments,
-        )
+            call, section = section[0] + call + section[1], ("", "")
+        return CallFormat(call, self.begins[0], section, self.separator, self.lead, arguments=self._arguments)
 
     def skip(self, source: TextSource, marker: str) -> Steps[str]:
         """Read the rest of a tag."""
@@ -110,21 +103,20 @@ class TaggedCalls(Grammar):
     def read_block(self, parser: FamilyParser) -> Steps[None]:
         """Read a section, or a call, which may come without one."""
         source, first = parser.source, pieces_of(self._call[0])[0]
-        begun, called, space = parser.marker == first, False, ""
+        begun, called = parser.marker == first, False
         while True:
-            if not begun:
-                space = yield from source.space()
-                if not (yield from source.literal(first)):
-                    source.cut_in(first)
-                    break
+            space = "" if begun else (yield from source.space())
+            if not begun and not (yield from source.literal(first)):
+                break
             call = parser.begin_call(first, header=True)
             if not (yield from parser.attempt(call, self.read_call(parser, call), before=space)) or not self.section[0]:
                 return
             begun, called = False, True
-        if not called:
-            parser.say_prose(space)
-        else:
+        source.cut_in(first)
+        if called:
             yield from source.literal(self.section[1].strip())
+        else:
+            parser.say_prose(space)
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read a call behind the first of the texts that begin it; see ``Grammar``."""
@@ -140,9 +132,8 @@ class TaggedCalls(Grammar):
         marker = "" if named else (yield from self._marker(source))
         call.named(name)
         parser.end_header()
-        marker = yield from self._read_arguments(parser, call, name, marker)
         end, *more = pieces_of(self.end)
-        if marker == end:
+        if (yield from self._read_arguments(parser, call, name, marker)) == end:
             for piece in more:
                 yield from source.spaced(piece)
         call.complete()
@@ -153,10 +144,7 @@ class TaggedCalls(Grammar):
         return need((yield from source.choice(self._argument[0], pieces_of(self.end)[0], *pieces_of(self.section[1]))))
 
     def _read_arguments(self, parser: FamilyParser, call: FormingCall, name: str, marker: str) -> Steps[str]:
-        """Read the arguments and the marker behind them, which is returned.
-
-        ``marker``: the first one, where it has been read; else empty.
-        """
+        """Read the arguments and the marker behind them, which is returned; ``marker``: the first, where it was read."""
         source = parser.source
         if self.or_json:
             yield from source.space()
@@ -173,9 +161,8 @@ class TaggedCalls(Grammar):
         return marker
 
     def _read_argument(self, parser: FamilyParser, arguments: BareArguments) -> Steps[None]:
-        """Read an argument behind ``key``."""
-        source = parser.source
-        text = None
+        """Read an argument behind the text that begins it."""
+        source, text = parser.source, None
         first, *more = pieces_of(self._argument[1])
         bare = () if first.startswith("<") else ("<", "\n")
         ends = (first[0] if self.attribute else first, *(bare or (self._argument[0], *more)))
@@ -187,8 +174,7 @@ class TaggedCalls(Grammar):
                 word = yield from source.choice(_TRUE, _FALSE)
                 if word is None:
                     yield from rest_of_tag(source)
-                    raise BrokenCallError
-                text = word == _TRUE
+                text = need(word) == _TRUE
         yield from source.expect(*more)
         arguments.begin(name.strip(), text=text)
         yield from source.literal(self._line_end)
@@ -228,14 +214,14 @@ class TaggedCalls(Grammar):
 
     def _arguments(self, tool: Tool) -> Format | None:
         """The arguments of a tool; None where one of them cannot be held to its schema."""
-        held = held_arguments(tool, lambda name, value: self._held(name, value) or None)
+        held = held_arguments(tool, self._held)
         if held is None:
             return None
         pieces = [either(*forms, *([NOTHING] if optional else [])) for forms, optional in held.values()]
         return sequence(self._call[1], *pieces)
 
-    def _held(self, name: str, value: Mapping[str, Any]) -> list[Format]:
-        """The forms of an argument; none where it cannot be held."""
+    def _held(self, name: str, value: Mapping[str, Any]) -> list[Format] | None:
+        """The forms of an argument; None where it cannot be held."""
         key, keyed, value_end = self._argument
         end = value_end.strip()
         tags = []
@@ -246,7 +232,7 @@ class TaggedCalls(Grammar):
                 tags.append(sequence(tag(begin, form, end), value_end.partition(end)[2]))
             else:
                 tags.append(tag(begin, form, value_end))
-        return tags
+        return tags or None
 
 
 def rest_of_tag(source: TextSource, begun: str = "") -> Steps[str]:

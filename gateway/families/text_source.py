@@ -43,9 +43,7 @@ def need(found: _T | None) -> _T:
 
 
 class TextSource:
-    """Characters of one answer.
-
-    Work is linear: text is dropped once it is read, and less than a marker waits.
+    """Characters of one answer. Work is linear: text is dropped once it is read, and less than a marker waits.
 
     Attributes:
         ended: whether no more text will come.
@@ -59,19 +57,16 @@ class TextSource:
     __slots__ = ("_at", "_raw", "_text", "awaited", "cut", "ended", "examined", "taker")
 
     def __init__(self) -> None:
-        self._text = ""
-        self._at = 0
+        self._text, self._at = "", 0
         self._raw: list[str] | None = None
-        self.ended = False
-        self.cut = False
+        self.ended = self.cut = False
         self.examined = 0
         self.awaited = markers_of()
         self.taker: Emit | None = None
 
     def push(self, text: str) -> None:
         """Take more text."""
-        self._text = self._text[self._at :] + text
-        self._at = 0
+        self._text, self._at = self._text[self._at :] + text, 0
 
     def end(self, *, cut: bool) -> None:
         """End the text: no more will come."""
@@ -95,8 +90,7 @@ class TextSource:
 
     def unread(self, text: str) -> None:
         """Give back text that was read last."""
-        self.push("")
-        self._text = text + self._text
+        self._text, self._at = text + self._text[self._at :], 0
 
     def more(self) -> Steps[bool]:
         """Wait for an unread character; False when there is none before the end."""
@@ -108,10 +102,9 @@ class TextSource:
 
     def peek(self) -> Steps[str]:
         """The next character, which stays unread; empty at the end."""
-        if not (yield from self.more()):
-            return ""
+        yield from self.more()
         self.examined += 1
-        return self._text[self._at]
+        return self._text[self._at : self._at + 1]
 
     def take(self) -> Steps[str]:
         """Read one character; empty at the end."""
@@ -205,7 +198,9 @@ class TextSource:
         """Read up to and including the first of the texts; returns what is before it, and the text as of ``until``."""
         pieces: list[str] = []
         found = yield from self.until(markers_of(*texts), pieces.append)
-        return "".join(pieces), found
+        before = "".join(pieces)
+        self.examined += len(before)
+        return before, found
 
     def json(self, emit: Emit = lambda _: None) -> Steps[None]:
         """Read one JSON value, whose text ``emit`` takes; a text that is none is a broken call."""
