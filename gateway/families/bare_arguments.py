@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from gateway.families.call_schema import arguments_schema
+from gateway.families.family import Tool
 from gateway.families.json_calls import dumps
 from gateway.families.json_scanner import is_json
 from gateway.families.literals import WORDS, python_json
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import FREE_TEXT, NOTHING, Format, constant, either, json_format, sequence
-from gateway.families.text_source import SPACE, TextSource, need
-from gateway.families.tool_plan import Tool
+from gateway.families.text_source import SPACE, Emit, Steps, TextSource, need
 
 _DEEPEST = 16  # references and alternatives that are followed inside each other
 _MOST_MISSING = 8  # arguments of a call that may all be missing: their rows are as many, each with all that follow
@@ -38,18 +38,19 @@ class BareArguments:
             parameters: schema of the tool's arguments.
             line_end: text that the format writes between a value and its closing tag; it is no part of the value.
         """
-        self._source, self._call = source, call
-        self._parameters = parameters
-        self._line_end = line_end
+        self._source, self._say = source, call.arguments
+        self._parameters, self._line_end = parameters, line_end
         self._names: set[str] = set()
-        self._name = ""
-        self._pieces: list[str] | None = None
         self._held = ""
-        self._told = False
-        call.arguments("{")
+        self._say("{")
 
-    def begin(self, name: str, *, text: bool | None = None) -> None:
-        """Begin an argument; ``text``: whether its value is a string, where the format tells; None: the schema does.
+    def read(self, name: str, value: Callable[[Emit], Steps[None]], *, text: bool | None = None) -> Steps[None]:
+        """Read an argument.
+
+        Args:
+            name: of the argument.
+            value: reads the text of its value.
+            text: whether its value is a string, where the format tells; None: the schema does.
 
         Raises:
             BrokenCallError: when it can be none: a second value of a name contradicts the first, and a name with space
@@ -58,37 +59,32 @@ class BareArguments:
         declared = (self._parameters or {}).get("properties")
         known = isinstance(declared, Mapping) and name in declared
         need(name not in self._names and (known or (name and not re.search(r"\s", name))))
-        self._call.arguments(f"{', ' if self._names else ''}{dumps(name)}: ")
+        self._say(f"{', ' if self._names else ''}{dumps(name)}: ")
         self._names.add(name)
-        self._name, self._held, self._told = name, "", text is not None
-        self._pieces = None if text or (text is None and is_text(self._parameters, name)) else []
-        if self._pieces is None:
-            self._call.arguments('"')
-
-    def more(self, text: str) -> None:
-        """Take more of its value."""
-        if self._pieces is not None:
-            self._pieces.append(text)
+        if text or (text is None and is_text(self._parameters, name)):
+            self._held = ""
+            self._say('"')
+            yield from value(self._say_string)
+            self._say('"')
             return
+        pieces: list[str] = []
+        yield from value(pieces.append)
+        written = "".join(pieces)
+        self._source.examined += len(written)
+        written = written.removesuffix(self._line_end)
+        self._say(typed_json(self._parameters, name, written) if text is None else value_json(written))
+
+    def _say_string(self, text: str) -> None:
+        """Say more of a string; a line end is held, as it may belong to the format."""
         text = self._held + text
         self._held = self._line_end if self._line_end and text.endswith(self._line_end) else ""
         shown = text[: len(text) - len(self._held)]
         if shown:
-            self._call.arguments(dumps(shown)[1:-1])
-
-    def close(self) -> None:
-        """End its value."""
-        if self._pieces is None:
-            self._call.arguments('"')
-            return
-        text = "".join(self._pieces)
-        self._source.examined += len(text)
-        value = text.removesuffix(self._line_end)
-        self._call.arguments(value_json(value) if self._told else typed_json(self._parameters, self._name, value))
+            self._say(dumps(shown)[1:-1])
 
     def end(self) -> None:
         """End the arguments."""
-        self._call.arguments("}")
+        self._say("}")
 
 
 def is_text(parameters: Mapping[str, Any] | None, name: str) -> bool:

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gateway.families.bare_arguments import NOTES, row_format, types_of
+from gateway.families.family import Tool
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import JSON_CALL, NAME_CHARACTERS, dumps, read_json_call, read_name
 from gateway.families.literals import LiteralReader
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, constant, either, json_format, sequence
 from gateway.families.text_source import Steps, TextSource, need
-from gateway.families.tool_plan import Tool
 
 _LINES = ("\n{", "\n[")
 _FENCE = "```"

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.families.tool_plan import Tool
+from gateway.families.family import Tool
 from gateway.generation import Guide
 
 # Keywords whose value is data, not a schema; and those whose value maps names to schemas (JSON Schema 2020-12).

@@ -21,7 +21,7 @@ from gateway.families.json_calls import read_arguments, read_name
 from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat
-from gateway.families.text_source import BrokenCallError, Steps, TextSource, need
+from gateway.families.text_source import BrokenCallError, Emit, Steps, TextSource, need
 
 OPEN, _CLOSE, _SEPARATOR = "<|open|>", "<|close|>", "<|sep|>"
 _TOKENS = Markers(OPEN, _CLOSE, _SEPARATOR)
@@ -72,7 +72,7 @@ class ChannelCalls(Grammar):
         call.named(name)
         parser.end_header()
         try:
-            inner = yield from _read_next_tag(source)
+            inner = yield from _read_tag(source)
         except BrokenCallError:
             call.arguments("{")  # which is no JSON: an empty text may be taken for a call without arguments
             raise
@@ -83,7 +83,7 @@ class ChannelCalls(Grammar):
             arguments = BareArguments(source, call, parser.plan.parameters(name))
             while inner[:2] == (OPEN, "argument"):
                 yield from _read_argument(source, arguments, inner.attributes)
-                inner = yield from _read_next_tag(source)
+                inner = yield from _read_tag(source)
             need(inner[:2] == (_CLOSE, "call"))
             arguments.end()
         call.complete()
@@ -101,14 +101,10 @@ def _enter(parser: FamilyParser, *, thinking: bool) -> None:
     parser.say_prose = parser.emitter.reasoning if thinking else parser.emitter.content
 
 
-def _read_next_tag(source: TextSource) -> Steps[_Tag]:
-    """Read a tag, with the token that begins it."""
+def _read_tag(source: TextSource, token: str | None = None) -> Steps[_Tag]:
+    """Read a tag; ``token``: that begins it, where that has been read."""
     yield from source.space()
-    return (yield from _read_tag(source, need((yield from source.choice(*_TOKENS.texts)))))
-
-
-def _read_tag(source: TextSource, token: str) -> Steps[_Tag]:
-    """Read a tag behind the token that begins it."""
+    token = token or need((yield from source.choice(*_TOKENS.texts)))
     yield from source.space()
     word = yield from read_name(source)
     attributes: dict[str, str] = {}
@@ -123,7 +119,10 @@ def _read_tag(source: TextSource, token: str) -> Steps[_Tag]:
 
 def _read_argument(source: TextSource, arguments: BareArguments, attributes: Mapping[str, str]) -> Steps[None]:
     """Read an argument behind its tag, up to and including the one that closes it."""
-    arguments.begin(attributes.get("key", ""), text=attributes.get("type", "string") == "string")
-    need((yield from source.until(_TOKENS, arguments.more)) == _CLOSE)
-    arguments.close()
+
+    def value(emit: Emit) -> Steps[None]:
+        need((yield from source.until(_TOKENS, emit)) == _CLOSE)
+
+    text = attributes.get("type", "string") == "string"
+    yield from arguments.read(attributes.get("key", ""), value, text=text)
     need((yield from _read_tag(source, _CLOSE)).word == "argument")

@@ -7,9 +7,7 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from gateway.families.family import Family
-from gateway.families.parser_events import CallArguments, CallStart, Content
-from gateway.families.tool_plan import Tool, ToolPlan
+from gateway.families.family import CallArguments, CallStart, Content, Family, Tool, ToolPlan
 
 EXAMPLE = Tool("get_weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
 ARGUMENTS = {"city": "Rome"}

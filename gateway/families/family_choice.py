@@ -24,6 +24,11 @@ _REASONS = {
     0: "the call that its chat template writes",
 }
 
+_NO_FAMILY = (
+    "Set `family` if its models write one of the known forms; until then calls are made by demand only (tool_choice),"
+    " with guided decoding."
+)
+
 
 @runtime_checkable
 class Claiming(Protocol):
@@ -124,7 +129,7 @@ def choose(evidence: Evidence, name: str | None = None) -> Choice:
 
 
 def _reasons(evidence: Evidence) -> bool:
-    return THINK.claims((), None, evidence.template)
+    return bool(THINK.signs_in(evidence.template))
 
 
 def _fitting(evidence: Evidence) -> list[tuple[int, ModelFamily]]:
@@ -155,9 +160,7 @@ def _doubts(
 ) -> Mapping[str, str]:
     """What speaks against a choice, with what to set; ``rank`` and ``rivals`` as of a choice among ours."""
     other = "Set `family` to the one that its models write, if it is another."
-    doubts = {}
-    if (unread := _unread(family, evidence)) is not None:
-        doubts[unread[0]] = unread[1]
+    doubts = _unread(family, evidence)
     if rivals:
         names = " and ".join(rival.name for rival in rivals)
         doubts[f"the signs of {names} are in its chat template as well"] = other
@@ -173,23 +176,15 @@ def _doubts(
     return doubts
 
 
-def _unread(family: Family, evidence: Evidence) -> tuple[str, str] | None:
+def _unread(family: Family, evidence: Evidence) -> dict[str, str]:
     """The doubt where a family does not read the calls that a chat template writes or asks for, and what to set."""
-    written = evidence.written
+    written, doubt = evidence.written, "its chat template takes tools, and no model family is known for it"
     if not writes_calls(family):
-        shown = (
-            f"writes calls as {written.short}, which no model family here reads"
-            if written
-            else "takes tools, and no model family is known for it"
-        )
-        cure = (
-            "Set `family` if its models write one of the known forms; until then calls are made by demand only"
-            " (tool_choice), with guided decoding."
-        )
-        known = written or "tools" in evidence.template
-        return (f"its chat template {shown}", cure) if known else None
+        if written is not None:
+            doubt = f"its chat template writes calls as {written.short}, which no model family here reads"
+        return {doubt: _NO_FAMILY} if written or "tools" in evidence.template else {}
     if written is None or written.bare or reads(family, written):
-        return None
+        return {}
     readers = " or ".join(each.name for each in (*installed().values(), *CLAIMING) if reads(each, written))
     cure = f"Set `family` to {readers}, which reads them." if readers else "Set `template` to one that writes calls so."
-    return f"its chat template writes calls as {written.short}, which {family.name} does not read", cure
+    return {f"its chat template writes calls as {written.short}, which {family.name} does not read": cure}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gateway.families.family import Event, ToolPlan
 from gateway.families.markers import Markers, ThinkTags
-from gateway.families.parser_events import Emitter, Event, FormingCall, Passing
+from gateway.families.parser_events import Emitter, FormingCall, Passing
 from gateway.families.structural_tags import CallFormat
 from gateway.families.text_source import BrokenCallError, Steps, TextSource
-from gateway.families.tool_plan import ToolPlan
 
 
 @dataclass(frozen=True, kw_only=True)

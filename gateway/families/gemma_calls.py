@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.families.bare_arguments import bare_forms, is_text, row_format, typed_json, types_of
+from gateway.families.family import Tool
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import dumps, read_name
 from gateway.families.literals import MAX_DEPTH, LiteralReader
@@ -18,7 +19,6 @@ from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import CallFormat, Format, either, sequence, tag
 from gateway.families.text_source import SPACE, Emit, Steps, TextSource, need
-from gateway.families.tool_plan import Tool
 
 _CALL = "call:"
 _NO_KEY = frozenset("{}[],")

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gateway.families.call_schema import calls_schema, object_schema, schema_guide
-from gateway.families.family import Family, Parser, Preparation, ThoughtEnd
+from gateway.families.family import Family, Parser, Preparation, ThoughtEnd, ToolPlan
 from gateway.families.family_parser import NO_CALLS, FamilyParser, Grammar
 from gateway.families.json_calls import GuidedCalls
 from gateway.families.markers import Markers, ThinkTags
 from gateway.families.structural_tags import CallFormat, Format, after_reasoning, either, final_format, tag_guide
-from gateway.families.tool_plan import ToolPlan
 from gateway.generation import Guide
 
 

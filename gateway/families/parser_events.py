@@ -1,4 +1,4 @@
-"""Events of a family's parser, in the order of the answer, and the emitter that makes them.
+"""Events of a family's parser, in the order of the answer: the emitter that makes them.
 
 Events of the same kind (and index) that follow each other merge: only their concatenation has a meaning, never where
 one ends and the next begins.
@@ -8,70 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
+from gateway.families.family import CallArguments, CallStart, Content, Event, Reasoning, ToolPlan
 from gateway.families.markers import Markers
 from gateway.families.text_source import SPACE, need
-from gateway.families.tool_plan import ToolPlan
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """Text for the user: never empty, without the family's markers."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reasoning:
-    """Text of the model's reasoning: never empty, without the family's markers."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallStart:
-    """A tool call begins.
-
-    Attributes:
-        index: of the call in this answer, from 0, without gaps.
-        name: of the tool; one of those that may be called.
-        id: the model's own id of the call where its format has one, else None.
-    """
-
-    index: int
-    name: str
-    id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CallArguments:
-    """More of a call's arguments; the texts of one index concatenated are the JSON text of one object.
-
-    Attributes:
-        index: of the call.
-        text: never empty.
-    """
-
-    index: int
-    text: str
-
-
-Event: TypeAlias = Content | Reasoning | CallStart | CallArguments
 
 
 class Passing(NamedTuple):
-    """A state of a parser in which each text becomes an event by itself, and changes nothing.
+    """A state of a parser in which each text becomes an event by itself, and changes nothing."""
 
-    Attributes:
-        kind: of the events.
-        more: finds in a text what makes it more than that; None where there is nothing.
-    """
-
-    kind: type[Content | Reasoning]
-    more: Callable[[str], object | None]
+    kind: type[Content | Reasoning]  # of the events
+    more: Callable[[str], object | None]  # finds in a text what makes it more than that; None where there is nothing
 
 
 def merge(events: Sequence[Event]) -> list[Event]:
@@ -102,29 +51,23 @@ class Emitter:
 
     def __init__(self, plan: ToolPlan, *, eager: bool) -> None:
         """Say an answer's events; ``plan`` names the tools that may be called, ``eager`` is as of the attribute."""
-        events: list[Event] = []  # by its own name, as what knows this object would be known by it
-        self._events = events
+        self._events = events = list[Event]()
         self.names = frozenset(tool.name for tool in plan.tools) if plan.calls else frozenset()
-        self._parallel = plan.parallel
+        self._parallel, self.eager = plan.parallel, eager
         self.calls = 0
-        self.eager = eager
-        self._content = _Channel(lambda text: events.append(Content(text)), hold=plan.calls)
-        self._reasoning = _Channel(lambda text: events.append(Reasoning(text)), hold=True, trim=True)
-        self.content: Callable[[str], None] = self._content.text
-        self.reasoning: Callable[[str], None] = self._reasoning.text
+        self._content = _Channel(Content, events, hold=plan.calls)
+        self._reasoning = _Channel(Reasoning, events, hold=True, trim=True)
+        self.content, self.reasoning = self._content.text, self._reasoning.text
 
     def passing(self, taker: Callable[[str], None] | None, awaited: Markers) -> Passing | None:
-        """The state in which texts become events by themselves; None where more is to be done with them.
+        """The state in which texts become events by themselves; None where their ``taker`` does more with them.
 
-        Args:
-            taker: of the texts: ``content`` or ``reasoning``; another one does something else with them.
-            awaited: markers that end the state.
+        ``awaited``: markers that end the state.
         """
-        kind: type[Content | Reasoning] = Content if taker is self.content else Reasoning
-        channel = self._content if kind is Content else self._reasoning
-        if taker not in (self.content, self.reasoning) or not channel.settled:
-            return None
-        return Passing(kind, (awaited.first_or_space if channel.hold else awaited.first).search)
+        for channel in (self._content, self._reasoning):
+            if taker == channel.text and channel.settled:
+                return Passing(channel.kind, (awaited.first_or_space if channel.hold else awaited.first).search)
+        return None
 
     def end_reasoning(self) -> None:
         """Begin the answer proper: whitespace on both sides of the boundary is not shown."""
@@ -195,25 +138,19 @@ class _Channel:
     ``trim``: whitespace at the beginning is not shown. ``hold``: whitespace at the end waits for what follows.
     """
 
-    __slots__ = ("_emit", "_interrupted", "_shown", "_space", "_trim", "hold")
-
-    def __init__(self, emit: Callable[[str], None], *, hold: bool, trim: bool = False) -> None:
-        self._emit = emit
-        self.hold = hold
-        self._trim = trim
-        self._shown = False
-        self._interrupted = False
+    def __init__(self, kind: type[Content | Reasoning], events: list[Event], *, hold: bool, trim: bool = False) -> None:
+        self.kind, self._events = kind, events
+        self.hold, self._trim = hold, trim
+        self._shown = self._interrupted = False
         self._space: list[str] = []
 
     def text(self, text: str) -> None:
         if self._trim:
             text = text.lstrip(SPACE)
-            if not text:
-                return
-            self._trim = False
+            self._trim = not text
         body = text.rstrip(SPACE) if self.hold else text
         if body:
-            self._emit("".join([*self._space, body]))
+            self._events.append(self.kind("".join([*self._space, body])))
             self._space = []
             self._shown, self._interrupted = True, False
         if len(body) < len(text):
@@ -236,4 +173,4 @@ class _Channel:
 
     def finish(self) -> None:
         if self._space and not self._interrupted:
-            self._emit("".join(self._space))
+            self._events.append(self.kind("".join(self._space)))

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from gateway.families.call_schema import arguments_schema
+from gateway.families.family import Tool, ToolPlan
 from gateway.families.markers import ThinkTags
-from gateway.families.tool_plan import Tool, ToolPlan
 from gateway.generation import Guide
 
 Format: TypeAlias = dict[str, Any]

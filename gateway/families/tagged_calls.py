@@ -16,13 +16,13 @@ from functools import cached_property
 from typing import Any
 
 from gateway.families.bare_arguments import BareArguments, bare_forms, held_arguments
+from gateway.families.family import Tool
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments, read_name
 from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
 from gateway.families.structural_tags import FREE_TEXT, NOTHING, CallFormat, Format, either, sequence, tag
-from gateway.families.text_source import Steps, TextSource, need, pieces_of
-from gateway.families.tool_plan import Tool
+from gateway.families.text_source import Emit, Steps, TextSource, need, pieces_of
 
 _TRUE, _FALSE = 'true"', 'false"'
 _CDATA, _CDATA_END = "<![CDATA[", "]]>"
@@ -144,7 +144,7 @@ class TaggedCalls(Grammar):
         return need((yield from source.choice(self._argument[0], pieces_of(self.end)[0], *pieces_of(self.section[1]))))
 
     def _read_arguments(self, parser: FamilyParser, call: FormingCall, name: str, marker: str) -> Steps[str]:
-        """Read the arguments and the marker behind them, which is returned; ``marker``: the first, where it was read."""
+        """Read the arguments and the marker behind them, which is returned; ``marker``: the first, if read before."""
         source = parser.source
         if self.or_json:
             yield from source.space()
@@ -176,24 +176,22 @@ class TaggedCalls(Grammar):
                     yield from rest_of_tag(source)
                 text = need(word) == _TRUE
         yield from source.expect(*more)
-        arguments.begin(name.strip(), text=text)
-        yield from source.literal(self._line_end)
-        yield from self._read_value(parser, arguments)
-        arguments.close()
+        yield from arguments.read(name.strip(), lambda emit: self._read_value(parser, emit), text=text)
 
-    def _read_value(self, parser: FamilyParser, arguments: BareArguments) -> Steps[None]:
+    def _read_value(self, parser: FamilyParser, emit: Emit) -> Steps[None]:
         """Read a value and the text behind it; one that another begins in was never closed."""
         source, end = parser.source, self._argument[2].strip()
+        yield from source.literal(self._line_end)
         if self.cdata and (yield from source.literal(_CDATA)):
-            yield from source.until(markers_of(_CDATA_END), arguments.more)
+            yield from source.until(markers_of(_CDATA_END), emit)
             need((yield from source.literal(end)))
             return
         first, *more = pieces_of(self._argument[1])
         again, closed = (more[-1], "") if more else (self._argument[0], first if first.startswith("<") else first[0])
-        while need((yield from source.until(markers_of(end, again), arguments.more))) == again:
+        while need((yield from source.until(markers_of(end, again), emit))) == again:
             name = (yield from read_name(source)) if closed else ""
             need(parser.guided or (closed and not (name and (yield from source.literal(closed)))))
-            arguments.more(again + name)
+            emit(again + name)
 
     def without_format(self, raw: str, *, cut: bool) -> str:
         """The text without tags, where they are the format's own or the token limit has cut them; see ``Grammar``."""
