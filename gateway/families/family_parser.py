@@ -98,44 +98,41 @@ NO_CALLS = Grammar()
 """The grammar of answers without calls."""
 
 
+@dataclass(eq=False, kw_only=True)
 class FamilyParser:
     """Parses one answer: reasoning, where the family has it, then content and calls.
 
     Attributes:
         plan: of the answer.
+        grammar: of its calls.
         prompt: the rendered prompt.
         markers: cut out of content, reasoning and broken calls, since they must never reach the client.
         tags: around the reasoning; None: there is none. They are among the markers.
+        guided: whether a guide holds the calls.
+        eager: whether other calls are said while they form, too.
         opened: whether the prompt has opened the reasoning already.
         thinking: whether the text that comes next is reasoning, as far as can be told.
-        guided: whether a guide holds the calls.
         source: the text to read.
         marker: the text that was read last of those that begin calls.
         emitter: takes the parts of the answer.
         say_prose: takes text that turned out to be no call: content, or reasoning inside reasoning.
     """
 
-    def __init__(
-        self,
-        plan: ToolPlan,
-        *,
-        grammar: Grammar,
-        markers: Markers,
-        tags: ThinkTags | None = None,
-        prompt: str = "",
-        eager: bool = False,
-        guided: bool = False,
-    ) -> None:
-        """Parse one answer with a grammar; ``eager``: whether calls are said while they form; see the attributes."""
-        self._grammar = grammar
-        self.plan, self.prompt = plan, prompt
-        self.markers, self.tags = markers, tags
-        self.opened = tags is not None and tags.opened_by(prompt)
+    plan: ToolPlan
+    grammar: Grammar
+    prompt: str
+    markers: Markers
+    tags: ThinkTags | None
+    guided: bool
+    eager: bool
+
+    def __post_init__(self) -> None:
+        """Begin to read."""
+        self.opened = self.tags is not None and self.tags.opened_by(self.prompt)
         self.thinking = False
-        self.guided = guided
         self.source = TextSource()
         self.marker = ""
-        self.emitter = Emitter(plan, eager=eager or guided)
+        self.emitter = Emitter(self.plan, eager=self.eager or self.guided)
         self.say_prose = self.emitter.content
         self._header: int | None = 0
         self._steps = self._whole()
@@ -170,7 +167,7 @@ class FamilyParser:
         while (marker := (yield from self.source.until(markers, self.emitter.content))) is not None:
             if marker in wanted:
                 break
-            yield from self._grammar.skip(self.source, marker)
+            yield from self.grammar.skip(self.source, marker)
         return marker
 
     def think(self, *, opened: bool) -> Steps[None]:
@@ -208,14 +205,14 @@ class FamilyParser:
         A marker of ``tags.instead`` ends it; but behind one that opens a call only a call does, and other text is
         reasoning.
         """
-        markers, opening, calls = self.markers.also(*ends), self._grammar.opening, self.emitter.calls
+        markers, opening, calls = self.markers.also(*ends), self.grammar.opening, self.emitter.calls
         while self.emitter.calls == calls:
             marker = yield from self.source.until(markers, self.emitter.reasoning)
             if marker is None or marker in ends or (marker in tags.instead and marker not in opening):
                 return marker
             if marker in tags.instead:
                 self.marker, self.say_prose = marker, self.emitter.reasoning
-                yield from self._grammar.read_block(self)
+                yield from self.grammar.read_block(self)
                 self.say_prose = self.emitter.content
         return None
 
@@ -246,7 +243,7 @@ class FamilyParser:
         try:
             yield from reading
         except BrokenCallError:
-            rest = yield from self._grammar.skip(self.source, "")
+            rest = yield from self.grammar.skip(self.source, "")
             self.say_prose("" if call.started else before)
             self.broken(call)
             if call.started and not self.source.cut:
@@ -270,8 +267,8 @@ class FamilyParser:
             raw = raw[:begun]
         else:
             raw = "" if self._header is None else self.markers.cut_off(raw[self._header :])
-        self.say_prose(self.markers.removed(self._grammar.without_format(raw, cut=self.source.cut)))
+        self.say_prose(self.markers.removed(self.grammar.without_format(raw, cut=self.source.cut)))
 
     def _whole(self) -> Steps[None]:
-        yield from self._grammar.run(self)
+        yield from self.grammar.run(self)
         yield from self.content_until()

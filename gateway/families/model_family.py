@@ -128,8 +128,9 @@ class ModelFamily:
             grammar = GuidedCalls()
         elif not (plan.calls or self.grammar.whole) or not tagged:
             grammar, markers = NO_CALLS, tags.markers if tags else Markers()
+        guided = preparation.guided
         return FamilyParser(
-            plan, grammar=grammar, markers=markers, tags=tags, prompt=prompt, eager=eager, guided=preparation.guided
+            plan=plan, grammar=grammar, prompt=prompt, markers=markers, tags=tags, guided=guided, eager=eager
         )
 
     def _guide(self, plan: ToolPlan, prompt: str) -> tuple[Guide | None, bool]:

@@ -6,8 +6,8 @@ one ends and the next begins.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ def merge(events: Sequence[Event]) -> list[Event]:
     alike = groupby(events, key=lambda event: (type(event), getattr(event, "index", 0)))
     groups: list[list[Any]] = [list(group) for _, group in alike]
     return [
-        group[0] if len(group) == 1 else dataclasses.replace(group[0], text="".join([each.text for each in group]))
+        group[0] if len(group) == 1 else replace(group[0], text="".join([each.text for each in group]))
         for group in groups
     ]
 
@@ -132,45 +132,45 @@ class FormingCall:
             self._take("".join(self._held))
 
 
+@dataclass(eq=False)
 class _Channel:
-    """Text of one kind, with the rules for whitespace at its ends.
+    """Text of one kind, with the rules for whitespace at its ends."""
 
-    ``trim``: whitespace at the beginning is not shown. ``hold``: whitespace at the end waits for what follows.
-    """
-
-    def __init__(self, kind: type[Content | Reasoning], events: list[Event], *, hold: bool, trim: bool = False) -> None:
-        self.kind, self._events = kind, events
-        self.hold, self._trim = hold, trim
-        self._shown = self._interrupted = False
-        self._space: list[str] = []
+    kind: type[Content | Reasoning]
+    events: list[Event]
+    hold: bool  # whether whitespace at the end waits for what follows
+    trim: bool = False  # whether whitespace at the beginning is not shown
+    shown: bool = False
+    interrupted: bool = False
+    space: list[str] = field(default_factory=list)
 
     def text(self, text: str) -> None:
-        if self._trim:
+        if self.trim:
             text = text.lstrip(SPACE)
-            self._trim = not text
+            self.trim = not text
         body = text.rstrip(SPACE) if self.hold else text
         if body:
-            self._events.append(self.kind("".join([*self._space, body])))
-            self._space = []
-            self._shown, self._interrupted = True, False
+            self.events.append(self.kind("".join([*self.space, body])))
+            self.space = []
+            self.shown, self.interrupted = True, False
         if len(body) < len(text):
-            self._space.append(text[len(body) :])
+            self.space.append(text[len(body) :])
 
     @property
     def settled(self) -> bool:
         """Whether ``text`` would show a text without whitespace at its end as it is, and change nothing."""
-        return self._shown and not (self._trim or self._space or self._interrupted)
+        return self.shown and not (self.trim or self.space or self.interrupted)
 
     def interrupt(self) -> None:
         """Note that a call comes here."""
-        self._interrupted = True
-        if not self._shown:
-            self._space = []
+        self.interrupted = True
+        if not self.shown:
+            self.space = []
 
     def restart(self) -> None:
-        self._space = []
-        self._trim = True
+        self.space = []
+        self.trim = True
 
     def finish(self) -> None:
-        if self._space and not self._interrupted:
-            self._events.append(self.kind("".join(self._space)))
+        if self.space and not self.interrupted:
+            self.events.append(self.kind("".join(self.space)))
