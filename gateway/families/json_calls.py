@@ -101,7 +101,7 @@ class JsonCalls(Grammar):
 
 
 class GuidedCalls(Grammar):
-    """Reads the array that ``call_schema.calls_schema`` describes, in all families; also content in its place.
+    """Reads the array that ``call_schema.calls_guide`` describes, in all families; also content in its place.
 
     An answer that does not keep to the guide is content from the first wrong character on.
     """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gateway.families.call_schema import calls_schema, object_schema, schema_guide
+from gateway.families.call_schema import calls_guide, object_schema
 from gateway.families.family import Family, Parser, Preparation, ThoughtEnd, ToolPlan
 from gateway.families.family_parser import NO_CALLS, FamilyParser, Grammar
 from gateway.families.json_calls import GuidedCalls
@@ -70,17 +70,11 @@ class ModelFamily:
         return self.tags is not None
 
     def claims(self, architectures: Sequence[str], model_type: str | None, template_source: str) -> bool:
-        """Whether a model is of this family; arguments as of ``rank``."""
+        """Whether a model is of this family; see ``rank``."""
         return self.rank(architectures, model_type, template_source) > 0
 
     def rank(self, architectures: Sequence[str], model_type: str | None, template_source: str) -> int:
-        """The certainty that a model is of this family; 0: it is not.
-
-        Args:
-            architectures: of ``config.json``.
-            model_type: of ``config.json``.
-            template_source: its chat template, empty when it has none.
-        """
+        """The certainty that a model is of this family; 0: it is not. Arguments as of ``family_choice.Evidence``."""
         types = {*architectures, model_type}
         if self.signs_in(template_source):
             return 2 if types.isdisjoint((*self.model_types, *self.older_types)) else 4
@@ -101,12 +95,7 @@ class ModelFamily:
         return Preparation(guide=guide, special=frozenset(special), stop=self.stop, guided=guided)
 
     def thought_end(self, plan: ToolPlan, prompt: str) -> ThoughtEnd | None:
-        """The way to end the reasoning of an answer early; None where there is none.
-
-        Args:
-            plan: of the answer.
-            prompt: the rendered prompt.
-        """
+        """The way to end the reasoning of an answer early; None where there is none. Arguments as of ``prepare``."""
         if self.tags is None:
             return None
         text = self.tags.close + self.tags.between
@@ -147,7 +136,7 @@ class ModelFamily:
         guided = by_schema and (demanded or structured is not None)
         guide = None if demanded else plan.response
         if guided:
-            guide = schema_guide(calls_schema(plan.tools, parallel=plan.parallel, response=structured))
+            guide = calls_guide(plan.tools, parallel=plan.parallel, response=structured)
         if guide is None or guide.kind == "structural_tag" or "structural_tag" not in plan.guide_types:
             return guide, guided
         if tags is None and guide.kind in plan.guide_types:
