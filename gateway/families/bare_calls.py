@@ -92,8 +92,7 @@ class BareCalls(Grammar):
         calls = [parser.begin_call(begun)]
         if not (yield from parser.attempt(calls[0], self._read_calls(parser, calls))):
             return
-        yield from source.space()
-        yield from source.choice(*self._ends)
+        yield from source.spaced(*self._ends)
         yield from source.literal(closing)
         yield from source.space()
         if not (yield from source.more()):
@@ -109,8 +108,7 @@ class BareCalls(Grammar):
         yield from parser.source.space()
         if (yield from parser.attempt(calls[0], self._read_calls(parser, calls))):
             _complete(parser, calls)
-            yield from parser.source.space()
-            yield from parser.source.choice(*self._ends)
+            yield from parser.source.spaced(*self._ends)
 
     def _bracket(self, source: TextSource) -> Steps[str]:
         """The bracket that comes next and begins calls, but no marker; empty where there is none."""
@@ -146,8 +144,7 @@ class BareCalls(Grammar):
         space = yield from source.space()
         if objects:
             yield from source.literal(";")
-            yield from source.space()
-            return (yield from source.peek()) == "{"
+            return (yield from source.ahead()) == "{"
         following = yield from source.peek()
         return self.written == "lines" and "\n" in space and following in set(NAME_CHARACTERS)
 

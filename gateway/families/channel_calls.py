@@ -77,7 +77,6 @@ class ChannelCalls(Grammar):
             call.arguments("{")  # which is no JSON: an empty text may be taken for a call without arguments
             raise
         if inner[:2] == (OPEN, "json"):
-            yield from source.space()
             yield from read_arguments(source, call)  # closing tags are read as all are
         else:
             arguments = BareArguments(source, call, parser.plan.parameters(name))
@@ -103,8 +102,7 @@ def _enter(parser: FamilyParser, *, thinking: bool) -> None:
 
 def _read_tag(source: TextSource, token: str | None = None) -> Steps[_Tag]:
     """Read a tag; ``token``: that begins it, where that has been read."""
-    yield from source.space()
-    token = token or need((yield from source.choice(*_TOKENS.texts)))
+    token = token or need((yield from source.spaced(*_TOKENS.texts)))
     yield from source.space()
     word = yield from read_name(source)
     attributes: dict[str, str] = {}

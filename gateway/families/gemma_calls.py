@@ -60,8 +60,7 @@ class GemmaCalls(Grammar):
         typed = parser.plan.parameters(name) or {} if self.typed else None
         yield from _Values(source, call.arguments, self.quote).row_of("}", 1, typed)
         call.complete()
-        yield from source.space()
-        yield from source.choice(self.close, self._half_close)
+        yield from source.spaced(self.close, self._half_close)
 
     @property
     def _half_close(self) -> str:

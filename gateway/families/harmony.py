@@ -77,26 +77,22 @@ class _Messages:
         marker: str | None
         if inside:
             marker = yield from self._body(header, call)
-        elif _CHANNEL not in header:
+        elif _CHANNEL in header:
+            marker = yield from self._message(header, call)
+        else:
             space = yield from self._source.space()
             marker = yield from self._source.choice(_START, _CHANNEL, _RECIPIENT_FOLLOWS)
-            if marker is None:
-                if not self._source.cut_in(_RECIPIENT_FOLLOWS):
-                    self._parser.emitter.content(space)
-            else:
-                marker = yield from self._message("" if marker == _START else marker, call)
-        else:
-            marker = yield from self._message(header, call)
-        while True:
-            if marker not in {_START, _CHANNEL}:
-                marker = yield from self._parser.content_until(_START, _CHANNEL)
-            if marker is None:
-                return
-            marker = yield from self._message("" if marker == _START else marker, self._parser.begin_call())
+            if marker is not None:
+                marker = yield from self._message(marker, call)
+            elif not self._source.cut_in(_RECIPIENT_FOLLOWS):
+                self._parser.emitter.content(space)
+        begins = (_START, _CHANNEL)
+        while marker in begins or (marker := (yield from self._parser.content_until(*begins))) is not None:
+            marker = yield from self._message(marker, self._parser.begin_call())
 
     def _message(self, beginning: str, call: FormingCall) -> Steps[str | None]:
         """Read the rest of a header, and its message; returns the marker that ended it."""
-        pieces = [beginning]
+        pieces = ["" if beginning == _START else beginning]
         marker = yield from self._source.until(self._parser.markers, pieces.append)
         while marker == _CONSTRAIN or (marker == _CHANNEL and _CHANNEL not in pieces):
             pieces.append(marker)
@@ -123,7 +119,6 @@ class _Messages:
 
     def _call(self, call: FormingCall, name: str) -> Steps[None]:
         call.named(name)
-        yield from self._source.space()
         yield from read_arguments(self._source, call)
         call.complete()
 

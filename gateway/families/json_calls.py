@@ -130,11 +130,10 @@ def read_call_list(
     ``listed``: whether the array's bracket has been read. ``keys``: as of ``read_json_call``.
     """
     source = parser.source
-    listed = listed or (yield from source.spaced("["))
+    listed = listed or bool((yield from source.spaced("[")))
     while (yield from parser.attempt(call, read_json_call(source, call, keys=keys))):
         call.complete()
-        yield from source.space()
-        more = (yield from source.literal(",")) if listed else (yield from source.peek()) == "{"
+        more = (yield from source.spaced(",")) if listed else (yield from source.ahead()) == "{"
         if not more:
             yield from source.literal("]" if listed else "")
             return
@@ -156,9 +155,8 @@ def read_json_call(source: TextSource, call: FormingCall, *, keys: Mapping[str, 
     """
     yield from source.expect("{")
     seen: set[str] = set()
-    more = True
+    more: str | None = ","
     while more:
-        yield from source.space()
         key = yield from read_json_string(source)
         yield from source.expect(":")
         yield from source.space()
@@ -189,7 +187,7 @@ def _read_field(source: TextSource, call: FormingCall, part: str, key: str, seen
 def read_json_string(source: TextSource) -> Steps[str]:
     """Read a JSON string; returns its value."""
     pieces: list[str] = []
-    need((yield from source.peek()) == '"')
+    need((yield from source.ahead()) == '"')
     yield from source.json(pieces.append)
     text = "".join(pieces)
     source.examined += len(text)
@@ -199,7 +197,7 @@ def read_json_string(source: TextSource) -> Steps[str]:
 
 def read_arguments(source: TextSource, call: FormingCall) -> Steps[None]:
     """Read the arguments of a call: an object, a string that holds one, or null."""
-    first = yield from source.peek()
+    first = yield from source.ahead()
     if first == "{":
         yield from source.json(call.arguments)
     elif first == '"':

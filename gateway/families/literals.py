@@ -49,8 +49,7 @@ class LiteralReader:
 
     def value(self, depth: int = 0) -> Steps[None]:
         """Read one literal inside of ``depth`` lists and dictionaries."""
-        yield from self.source.space()
-        first = yield from self.source.peek()
+        first = yield from self.source.ahead()
         if first in _QUOTES:
             yield from self.string()
         elif first not in _CLOSING:
@@ -118,7 +117,8 @@ class LiteralReader:
 
     def _collection(self, closing: str, depth: int) -> Steps[None]:
         """Read a collection behind its opening bracket; what it is in other brackets than a list's, its begin tells."""
-        pairs, first, listed = False, "", closing == "]"
+        pairs: object = False
+        first, listed = "", closing == "]"
         inner = MAX_DEPTH if closing == "}" else depth  # a key or a member of a set is no collection: none is read
         if not listed:
             if (yield from self.source.spaced(closing)):

@@ -76,8 +76,7 @@ class NamedCalls(Grammar):
 
     def read_block(self, parser: FamilyParser) -> Steps[None]:
         """Read a call, or an array of them; see ``Grammar``."""
-        yield from parser.source.space()
-        if self.array != "no" and (yield from parser.source.peek()) in {"[", "{"}:
+        if (yield from parser.source.ahead()) in {"[", "{"} and self.array != "no":
             yield from read_call_list(parser, parser.begin_call(), keys={**KEYS, "id": "id"})
         else:
             yield from super().read_block(parser)
@@ -89,8 +88,7 @@ class NamedCalls(Grammar):
         fenced = self.fenced and (yield from source.literal(_FENCE))
         if fenced:
             yield from source.literal("json")
-            yield from source.space()
-        begun = yield from source.peek()
+        begun = yield from source.ahead()
         if begun in {"{", '"'}:
             parser.end_header()
         need(begun and begun in _BEGINNINGS)
@@ -108,8 +106,7 @@ class NamedCalls(Grammar):
             yield from source.space()
             call_id = yield from read_name(source)
         need((yield from source.spaced(self.separator)) or self.bare)
-        yield from source.space()
-        following = yield from source.peek()
+        following = yield from source.ahead()
         if self.typed and following and following in NAME_CHARACTERS:
             written = yield from read_name(source)
             yield from source.space()

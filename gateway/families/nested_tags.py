@@ -40,7 +40,8 @@ class NestedTags(Grammar):
 
     def read_block(self, parser: FamilyParser) -> Steps[None]:
         """Read a section behind the token before its tag, or a call."""
-        source, section, more = parser.source, False, True
+        source, section = parser.source, False
+        more: str | None = self._word
         while more:
             yield from source.space()
             if not section and (yield from source.literal(_SECTION)):

@@ -140,18 +140,15 @@ class TaggedCalls(Grammar):
 
     def _marker(self, source: TextSource) -> Steps[str]:
         """Read the text that begins an argument, or ends the call."""
-        yield from source.space()
-        return need((yield from source.choice(self._argument[0], pieces_of(self.end)[0], *pieces_of(self.section[1]))))
+        return need((yield from source.spaced(self._argument[0], pieces_of(self.end)[0], *pieces_of(self.section[1]))))
 
     def _read_arguments(self, parser: FamilyParser, call: FormingCall, name: str, marker: str) -> Steps[str]:
         """Read the arguments and the marker behind them, which is returned; ``marker``: the first, if read before."""
         source = parser.source
-        if self.or_json:
-            yield from source.space()
-            if (yield from source.peek()) == "{":
-                yield from read_arguments(source, call)
-                yield from source.expect(end := pieces_of(self.end)[0])
-                return end
+        if self.or_json and (yield from source.ahead()) == "{":
+            yield from read_arguments(source, call)
+            yield from source.expect(end := pieces_of(self.end)[0])
+            return end
         arguments = BareArguments(source, call, parser.plan.parameters(name), line_end=self._line_end)
         marker = marker or (yield from self._marker(source))
         while marker == self._argument[0]:

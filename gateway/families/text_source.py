@@ -106,6 +106,11 @@ class TextSource:
         self.examined += 1
         return self._text[self._at : self._at + 1]
 
+    def ahead(self) -> Steps[str]:
+        """Read whitespace; returns the next character, which stays unread, empty at the end."""
+        yield from self.space()
+        return (yield from self.peek())
+
     def take(self) -> Steps[str]:
         """Read one character; empty at the end."""
         character = yield from self.peek()
@@ -134,14 +139,14 @@ class TextSource:
         """Read ``text`` if it comes next; otherwise nothing is read."""
         return not text or (yield from self.choice(text)) is not None
 
-    def spaced(self, text: str) -> Steps[bool]:
-        """Read whitespace, then ``text`` if it comes next."""
+    def spaced(self, *texts: str) -> Steps[str | None]:
+        """Read whitespace, then the one of the texts that comes next, as ``choice`` does."""
         yield from self.space()
-        return (yield from self.literal(text))
+        return (yield from self.choice(*texts))
 
     def expect(self, *texts: str) -> Steps[None]:
         """Read these texts one after the other, with any whitespace before each; without one the call is broken."""
-        for text in texts:
+        for text in filter(None, texts):
             need((yield from self.spaced(text)))
 
     def choice(self, *texts: str) -> Steps[str | None]:
