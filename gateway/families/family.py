@@ -135,11 +135,6 @@ class ThoughtEnd:
 class Parser(Protocol):
     """Turns the text of one answer into events, as it arrives. No event is ever taken back."""
 
-    @property
-    def examined(self) -> int:
-        """Characters looked at so far, each time that one was; the measure of linearity."""
-        ...
-
     def feed(self, text: str) -> list[Event]:
         """Take more of the answer; returns the events that are certain now."""
         ...

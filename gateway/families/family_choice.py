@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Protocol, runtime_checkable
 
 from gateway.families.example_call import WrittenCall, control_tokens, reads
 from gateway.families.family import Family
@@ -14,7 +13,7 @@ from gateway.families.family_table import CLAIMING, FAMILIES, PLAIN, THINK
 from gateway.families.model_family import ModelFamily, writes_calls
 
 ENTRY_POINTS = "gateway.families"
-"""The group in which other packages name families: instances of ``Family``, which may have ``claims``."""
+"""The group in which other packages name families: instances of ``Family``, which may have ``ModelFamily.claims``."""
 
 _REASONS = {
     4: "its config.json and its chat template",
@@ -28,15 +27,6 @@ _NO_FAMILY = (
     "Set `family` if its models write one of the known forms; until then calls are made by demand only (tool_choice),"
     " with guided decoding."
 )
-
-
-@runtime_checkable
-class Claiming(Protocol):
-    """A family that recognizes its models."""
-
-    def claims(self, architectures: Sequence[str], model_type: str | None, template_source: str) -> bool:
-        """Whether a model is of this family; arguments as of ``Evidence``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +107,8 @@ def choose(evidence: Evidence, name: str | None = None) -> Choice:
         return Choice(family, "the setting `family`", _doubts(family, evidence))
     for architectures, model_type in (((), None), (evidence.architectures, evidence.model_type)):
         for family in installed().values():
-            if isinstance(family, Claiming) and family.claims(architectures, model_type, evidence.template):
+            claims: Callable[..., bool] | None = getattr(family, "claims", None)
+            if claims is not None and claims(architectures, model_type, evidence.template):
                 return Choice(family, "the package that brings it", _doubts(family, evidence))
     fitting = _fitting(evidence)
     if not fitting:

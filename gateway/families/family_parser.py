@@ -138,11 +138,6 @@ class FamilyParser:
         self._steps = self._whole()
         next(self._steps, None)
 
-    @property
-    def examined(self) -> int:
-        """Characters looked at so far, each time that one was."""
-        return self.source.examined
-
     def feed(self, text: str) -> list[Event]:
         """Take more of the answer; returns the events that are certain now."""
         if text:
