@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from gateway.families.bare_arguments import NOTES, row_format, types_of
 from gateway.families.family import Tool
 from gateway.families.family_parser import FamilyParser, Grammar
-from gateway.families.json_calls import JSON_CALL, NAME_CHARACTERS, dumps, read_json_call, read_name
+from gateway.families.json_calls import NAME_CHARACTERS, dumps, read_json_call, read_name
 from gateway.families.literals import LiteralReader
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import CallFormat, Format, constant, either, json_format, sequence
+from gateway.families.structural_tags import Format, constant, either, json_format, sequence
 from gateway.families.text_source import Steps, TextSource, need
 
 _LINES = ("\n{", "\n[")
@@ -38,30 +38,22 @@ class BareCalls(Grammar):
     Attributes:
         marked: whether calls always stand behind a marker.
         fenced: whether calls without a marker may stand in a Markdown fence.
-        written: the form that models are taught: JSON objects, an array of them, a list of Python calls, or such calls
-            one a line, which are read behind the marker alone.
+        lines: whether Python calls may stand one a line behind the marker.
     """
 
     marked: bool = False
     fenced: bool = False
-    written: Literal["json", "array", "list", "lines"] = "list"
-
-    @property
-    def call_format(self) -> CallFormat | None:
-        """The format as a structural tag; None for Python calls without a marker, whose bracket stands in any text."""
-        if self.written == "json":
-            return CallFormat('{"name": "NAME", "parameters": ARGUMENTS}', once=True)
-        if self.written == "array":
-            return CallFormat(JSON_CALL, '[{"name": "', ("[", "]"), ", ")
-        if not self.marked:
-            return None
-        begin, between, end = ("[", ", ", "]") if self.written == "list" else ("\n", "\n", "\n")
-        section = (self.opens[0] + begin, end + self.close)
-        return CallFormat("NAMEARGUMENTS)", self.opens[0], section, between, arguments=_python_arguments)
+    lines: bool = False
 
     @property
     def _ends(self) -> Sequence[str]:
         return [text for text in (self.close, *self.extra) if text]
+
+    def hold(self, tool: Tool) -> Format | None:
+        """The arguments of a tool; of a Python call with the opening bracket, None where they may have other names."""
+        if self.call.startswith("{"):
+            return super().hold(tool)
+        return row_format(tool, _python_argument, begin="(", between=", ")
 
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read reasoning, then content and calls."""
@@ -146,7 +138,7 @@ class BareCalls(Grammar):
             yield from source.literal(";")
             return (yield from source.ahead()) == "{"
         following = yield from source.peek()
-        return self.written == "lines" and "\n" in space and following in set(NAME_CHARACTERS)
+        return self.lines and "\n" in space and following in set(NAME_CHARACTERS)
 
 
 def _complete(parser: FamilyParser, calls: list[FormingCall]) -> None:
@@ -173,7 +165,7 @@ def _forget(parser: FamilyParser, call: FormingCall) -> None:
 def _read_python_call(source: TextSource, call: FormingCall, *, guided: bool) -> Steps[None]:
     """Read a call with keyword arguments; as in Python, no name comes twice.
 
-    ``guided``: whether ``_python_arguments`` holds the arguments, so that strings and collections are JSON's.
+    ``guided``: whether ``_python_argument`` holds the arguments, so that strings and collections are JSON's.
     """
     name = yield from read_name(source)
     need((yield from source.literal("(")))
@@ -195,16 +187,9 @@ def _read_python_call(source: TextSource, call: FormingCall, *, guided: bool) ->
     call.arguments("}")
 
 
-def _python_arguments(tool: Tool) -> Format | None:
-    """The arguments of a tool, with the opening bracket, as a piece of a structural tag.
-
-    None where arguments may have other names, or names that are none in Python.
-    """
-
-    def hold(name: str, value: Mapping[str, Any]) -> Format | None:
-        if not set(name).issubset(NAME_CHARACTERS):
-            return None
-        word = types_of(value) == {"boolean"} and NOTES.issuperset(value)
-        return sequence(f"{name}=", either(constant("True"), constant("False")) if word else json_format(value))
-
-    return row_format(tool, hold, begin="(", between=", ")
+def _python_argument(name: str, value: Mapping[str, Any]) -> Format | None:
+    """An argument as a piece of a structural tag; None where its name is none in Python."""
+    if not set(name).issubset(NAME_CHARACTERS):
+        return None
+    word = types_of(value) == {"boolean"} and NOTES.issuperset(value)
+    return sequence(f"{name}=", either(constant("True"), constant("False")) if word else json_format(value))

@@ -20,7 +20,6 @@ from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import read_arguments, read_name
 from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import CallFormat
 from gateway.families.text_source import BrokenCallError, Emit, Steps, TextSource, need
 
 OPEN, _CLOSE, _SEPARATOR = "<|open|>", "<|close|>", "<|sep|>"
@@ -40,13 +39,6 @@ class ChannelCalls(Grammar):
 
     extra: tuple[str, ...] = _TOKENS.texts
     whole: bool = True
-
-    @property
-    def call_format(self) -> CallFormat:
-        """The format as a structural tag, with all arguments as one JSON text."""
-        call = '<|open|>call tool="NAME" index="NUMBER"<|sep|><|open|>json type="object"<|sep|>ARGUMENTS'
-        section = ("<|close|>response<|sep|><|open|>tools<|sep|>", "<|close|>tools<|sep|>")
-        return CallFormat(f"{call}<|close|>json<|sep|><|close|>call<|sep|>", section=section)
 
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read an answer."""

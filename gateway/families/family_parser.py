@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.families.family import Event, ToolPlan
+from gateway.families.family import Event, Tool, ToolPlan
 from gateway.families.markers import Markers, ThinkTags
 from gateway.families.parser_events import Emitter, FormingCall, Passing
-from gateway.families.structural_tags import CallFormat
+from gateway.families.structural_tags import CallFormat, Format, arguments_format
 from gateway.families.text_source import BrokenCallError, Steps, TextSource
 
 
@@ -25,12 +25,24 @@ class Grammar:
         close: the marker behind calls, which may be missing; empty: there is none.
         extra: other texts that only belong to the format.
         whole: whether it is the format of whole answers, so that it reads those without calls too.
+        call: a call as models write it, as of ``CallFormat``; empty: a guide cannot hold it.
+        trigger: as of ``CallFormat``, where it is not the first of ``opens``.
+        section: texts before the first and after the last of calls; empty: there are none.
+        gap: text between two calls.
+        lead: text before calls that stand alone.
+        once: whether an answer has one call at most.
     """
 
     opens: tuple[str, ...] = ()
     close: str = ""
     extra: tuple[str, ...] = ()
     whole: bool = False
+    call: str = ""
+    trigger: str = ""
+    section: tuple[str, str] = ("", "")
+    gap: str = ""
+    lead: str = ""
+    once: bool = False
 
     @property
     def markers(self) -> Sequence[str]:
@@ -50,7 +62,15 @@ class Grammar:
     @property
     def call_format(self) -> CallFormat | None:
         """The format as a structural tag; None where it cannot be written as one."""
-        return None
+        if not self.call:
+            return None
+        written = [text for text in self.opens[:1] if text in self.section[0] + self.call]
+        trigger = self.trigger or "".join(written)
+        return CallFormat(self.call, trigger, self.section, self.gap, self.lead, self.once, self.hold)
+
+    def hold(self, tool: Tool) -> Format | None:
+        """The format of a tool's arguments, as of ``CallFormat``."""
+        return arguments_format(tool)
 
     def begins_with(self, prompt: str) -> bool:  # noqa: ARG002 - for subclasses
         """Whether the prompt leaves an answer's beginning to the model, so that a guide may have reasoning in it."""

@@ -17,7 +17,7 @@ from gateway.families.json_calls import dumps, read_name
 from gateway.families.literals import MAX_DEPTH, LiteralReader
 from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import CallFormat, Format, either, sequence, tag
+from gateway.families.structural_tags import Format, either, sequence, tag
 from gateway.families.text_source import SPACE, Emit, Steps, TextSource, need
 
 _CALL = "call:"
@@ -42,12 +42,6 @@ class GemmaCalls(Grammar):
     def markers(self) -> Sequence[str]:
         """All that only belong to the format."""
         return (*super().markers, self.quote)
-
-    @property
-    def call_format(self) -> CallFormat:
-        """The format as a structural tag."""
-        opening = self.opens[0]
-        return CallFormat(f"{opening}{_CALL}NAMEARGUMENTS}}{self.close}", opening, arguments=self._arguments)
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read a call behind its marker; see ``Grammar``."""
@@ -77,17 +71,17 @@ class GemmaCalls(Grammar):
         """The text without what is left of the closing marker; see ``Grammar``."""
         return raw.replace(self.close, "").replace(self._half_close, "")
 
-    def _arguments(self, tool: Tool) -> Format | None:
+    def hold(self, tool: Tool) -> Format | None:
         """The arguments of a tool, with the opening brace; None where they cannot be held, as lists and objects."""
 
-        def hold(name: str, value: Mapping[str, Any]) -> Format | None:
+        def held(name: str, value: Mapping[str, Any]) -> Format | None:
             if not name or name != name.strip(SPACE) or any(mark in name for mark in (":", self.quote, *_NO_KEY)):
                 return None
             forms = bare_forms(value) if types_of(value) <= _SCALARS else []
             each = [tag(self.quote, form, self.quote) if text else form for text, form in forms]
             return sequence(f"{name}:", either(*each)) if each else None
 
-        return row_format(tool, hold, begin="{", between=",")
+        return row_format(tool, held, begin="{", between=",")
 
 
 class _Values(LiteralReader):

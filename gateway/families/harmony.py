@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import read_arguments
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import CallFormat
 from gateway.families.text_source import Steps
 
 _START, _CHANNEL, _CONSTRAIN, _MESSAGE, _END = "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>"
@@ -46,12 +45,6 @@ class HarmonyCalls(Grammar):
 
     extra: tuple[str, ...] = (_START, _CHANNEL, _CONSTRAIN, _MESSAGE, _END, _CALL, _RETURN)
     whole: bool = True
-
-    @property
-    def call_format(self) -> CallFormat:
-        """The format as a structural tag."""
-        call = f"{_CHANNEL}commentary to={_FUNCTIONS}NAME {_CONSTRAIN}json{_MESSAGE}ARGUMENTS{_CALL}"
-        return CallFormat(call, once=True)
 
     def begins_with(self, prompt: str) -> bool:
         """Whether the model writes the whole header but the role, or is in its analysis."""

@@ -37,18 +37,15 @@ class JsonCalls(Grammar):
     Any of ``opens`` and ``extra`` may follow another of ``opens``.
 
     Attributes:
-        call: a call as models write it, as of ``CallFormat``: with the markers where those stand around each. Its keys
-            are read; that of arguments may be ``arguments`` or ``parameters`` all the same.
-        section: texts before the first and after the last of calls; empty: there are none.
-        separator: the text between two calls.
+        call: with the markers where those stand around each. Its keys are read; that of arguments may be ``arguments``
+            or ``parameters`` all the same.
         word: an ordinary word and the bracket of a list, which begins calls as well; text when no call follows.
         header: where a call may stand in a message of its own, all between the text and the call: a marker, the role,
-            which is an ordinary word, a marker. An answer has one call then.
+            which is an ordinary word, a marker.
     """
 
     call: str = JSON_CALL
-    section: tuple[str, str] = ("", "")
-    separator: str = ", "
+    gap: str = ", "
     word: str = ""
     header: str = ""
 
@@ -74,9 +71,10 @@ class JsonCalls(Grammar):
         return (*self.opens, *self._header[:1], *filter(None, [self.word]))
 
     @property
-    def call_format(self) -> CallFormat:
+    def call_format(self) -> CallFormat | None:
         """The format as a structural tag, in every form that begins a call."""
-        form = CallFormat(self.call, self.opens[0], self.section, self.separator, once=bool(self.header))
+        if (form := super().call_format) is None:
+            return None
         words = [replace(form, trigger=self.word, section=(self.word, "]"))] if self.word else []
         return replace(form, also=(*map(form.begun_by, filter(None, [*self.opens[1:], self.header])), *words))
 

@@ -30,8 +30,7 @@ class NamedCalls(Grammar):
 
     Attributes:
         separator: the marker before the arguments; a single character is ordinary text.
-        section: the markers around all calls of an answer.
-        gap: text that models write between two calls.
+        section: markers.
         namespace: the text that models write before the name, and may leave out.
         numbered: whether a colon and a number follow the name; all up to the number is the model's own id then.
         id_marker: the marker before the model's own id, which may be missing; empty: there is none.
@@ -39,12 +38,9 @@ class NamedCalls(Grammar):
         typed: whether the word ``function`` and a separator may stand before the name.
         fenced: whether the arguments may stand in a Markdown fence.
         array: whether a JSON array of calls may stand behind the marker: it is read, or also what models write.
-        call: a call as models write it, as of ``CallFormat``, where these fields do not tell.
     """
 
     separator: str
-    section: tuple[str, str] = ("", "")
-    gap: str = ""
     namespace: str = ""
     numbered: bool = False
     id_marker: str = ""
@@ -52,7 +48,6 @@ class NamedCalls(Grammar):
     typed: bool = False
     fenced: bool = False
     array: Literal["no", "read", "written"] = "no"
-    call: str = ""
 
     @property
     def markers(self) -> Sequence[str]:
@@ -66,13 +61,11 @@ class NamedCalls(Grammar):
         return self.section[:1] if self.section[0] else self.opens
 
     @property
-    def call_format(self) -> CallFormat:
+    def call_format(self) -> CallFormat | None:
         """The format as a structural tag, without an id that may be missing."""
-        opening, between = self.opens[0], ":NUMBER" * self.numbered + self.separator
-        if self.array == "written":
-            return CallFormat(JSON_CALL, opening, (f"{opening}[", "]"), ", ")
-        call = self.call or f"{opening}{self.namespace}NAME{between}ARGUMENTS{self.close}"
-        return CallFormat(call, opening, self.section, self.gap)
+        if self.array != "written":
+            return super().call_format
+        return CallFormat(JSON_CALL, self.opens[0], (f"{self.opens[0]}[", "]"), ", ")
 
     def read_block(self, parser: FamilyParser) -> Steps[None]:
         """Read a call, or an array of them; see ``Grammar``."""

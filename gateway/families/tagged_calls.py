@@ -35,10 +35,8 @@ class TaggedCalls(Grammar):
     The texts are as a template writes them, with its line ends; an answer may have other whitespace between tags.
 
     Attributes:
-        lead: text before calls that stand alone.
-        section: texts around calls; an answer may leave them out. Empty: there are none.
+        section: an answer may leave it out.
         wrapped: whether each call has a section of its own, as far as a template tells.
-        separator: text between two calls.
         call: the beginning of a call, with ``NAME`` for the function's name; an answer may leave out what stands
             between the first and the last tag before the name.
         argument: an argument, with ``KEY`` for its name and ``VALUE`` for its value; a line end between the value and
@@ -50,11 +48,8 @@ class TaggedCalls(Grammar):
         cdata: whether a value may stand in a CDATA section.
     """
 
-    lead: str = ""
-    section: tuple[str, str] = ("", "")
     wrapped: bool = False
-    separator: str = "\n"
-    call: str
+    gap: str = "\n"
     argument: str
     end: str
     attribute: str = ""
@@ -94,7 +89,7 @@ class TaggedCalls(Grammar):
         call, section = f"{self._call[0]}NAMEARGUMENTS{self.end}", self.section
         if self.wrapped:
             call, section = section[0] + call + section[1], ("", "")
-        return CallFormat(call, self.begins[0], section, self.separator, self.lead, arguments=self._arguments)
+        return CallFormat(call, self.begins[0], section, self.gap, self.lead, arguments=self.hold)
 
     def skip(self, source: TextSource, marker: str) -> Steps[str]:
         """Read the rest of a tag."""
@@ -207,7 +202,7 @@ class TaggedCalls(Grammar):
     def _line_end(self) -> str:
         return "\n" if self._argument[2].startswith("\n") else ""
 
-    def _arguments(self, tool: Tool) -> Format | None:
+    def hold(self, tool: Tool) -> Format | None:
         """The arguments of a tool; None where one of them cannot be held to its schema."""
         held = held_arguments(tool, self._held)
         if held is None:

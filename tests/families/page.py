@@ -94,7 +94,7 @@ def _form(family: ModelFamily) -> str:
     if not writes_calls(family):
         return "-"
     if isinstance(family.grammar, BareCalls):
-        return "Python" if family.grammar.written in ("list", "lines") else "JSON"
+        return "JSON" if family.grammar.call.startswith("{") else "Python"
     if isinstance(family.grammar, NamedCalls) and family.grammar.array == "written":
         return "JSON"
     kind = family.grammar if isinstance(family.grammar, type) else type(family.grammar)
