@@ -31,8 +31,8 @@ class NamedCalls(Grammar):
     Attributes:
         separator: the marker before the arguments; a single character is ordinary text.
         section: markers.
-        namespace: the text that models write before the name, and may leave out.
-        numbered: whether a colon and a number follow the name; all up to the number is the model's own id then.
+        call: text before the name may be left out; where a colon and a number follow the name, all up to the number is
+            the model's own id.
         id_marker: the marker before the model's own id, which may be missing; empty: there is none.
         bare: whether some models leave the separator out.
         typed: whether the word ``function`` and a separator may stand before the name.
@@ -41,8 +41,6 @@ class NamedCalls(Grammar):
     """
 
     separator: str
-    namespace: str = ""
-    numbered: bool = False
     id_marker: str = ""
     bare: bool = False
     typed: bool = False
@@ -93,8 +91,9 @@ class NamedCalls(Grammar):
 
     def _read_head(self, source: TextSource) -> Steps[tuple[str, str | None]]:
         """Read the name, the separators and the model's id."""
-        written = yield from source.run(NAME_CHARACTERS + ":" * self.numbered, LONGEST_NAME)
-        call_id = written if self.numbered else ""
+        numbered = "NAME:NUMBER" in self.call
+        written = yield from source.run(NAME_CHARACTERS + ":" * numbered, LONGEST_NAME)
+        call_id = written if numbered else ""
         if self.id_marker and (yield from source.spaced(self.id_marker)):
             yield from source.space()
             call_id = yield from read_name(source)
@@ -103,5 +102,5 @@ class NamedCalls(Grammar):
         if self.typed and following and following in NAME_CHARACTERS:
             written = yield from read_name(source)
             yield from source.space()
-        name = written.rpartition(":")[0] if self.numbered else written
-        return name.removeprefix(self.namespace), call_id or None
+        name = written.rpartition(":")[0] if numbered else written
+        return name.removeprefix(self.call.partition("NAME")[0].removeprefix(self.opens[0])), call_id or None
