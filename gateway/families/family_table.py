@@ -15,10 +15,9 @@ from gateway.families.channel_calls import ChannelCalls
 from gateway.families.family import Family
 from gateway.families.gemma_calls import GemmaCalls
 from gateway.families.harmony import HarmonyCalls
-from gateway.families.json_calls import JsonCalls
+from gateway.families.json_calls import JsonCalls, NamedCalls
 from gateway.families.markers import ThinkTags
 from gateway.families.model_family import ModelFamily
-from gateway.families.named_calls import NamedCalls
 from gateway.families.nested_tags import NestedTags
 from gateway.families.tagged_calls import TaggedCalls
 

@@ -1,4 +1,4 @@
-"""Calls written as JSON: ``{"name": ..., "arguments": {...}}`` in its variants, and lists of it, guided ones too."""
+"""Calls with JSON arguments: ``{"name": ..., "arguments": {...}}``, lists of it, or a name and ``{...}`` behind it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_scanner import is_json
@@ -28,6 +28,9 @@ JSON_CALL = '{"name": "NAME", "arguments": ARGUMENTS}'
 
 KEYS: Mapping[str, str] = {"name": "name", "arguments": "arguments", "parameters": "arguments"}
 """The parts of a call by their keys; there may be an ``id``, the model's own."""
+
+_FENCE = "```"
+_BEGINNINGS = '{"n'  # of an object, of a string that holds one, and of null
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +99,88 @@ class JsonCalls(Grammar):
     def without_format(self, raw: str, *, cut: bool) -> str:  # noqa: ARG002 - of the base
         """The text without the role of a header, which is shown nowhere; see ``Grammar``."""
         return raw.replace("".join(self._header[1:]), "") if self.header else raw
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedCalls(Grammar):
+    """Reads a name, a separator and JSON arguments behind a marker; whitespace may stand between all of them.
+
+    Attributes:
+        separator: the marker before the arguments; a single character is ordinary text.
+        section: markers.
+        call: text before the name may be left out; where a colon and a number follow the name, all up to the number is
+            the model's own id.
+        id_marker: the marker before the model's own id, which may be missing; empty: there is none.
+        bare: whether some models leave the separator out.
+        typed: whether the word ``function`` and a separator may stand before the name.
+        fenced: whether the arguments may stand in a Markdown fence.
+        array: whether a JSON array of calls may stand behind the marker: it is read, or also what models write.
+    """
+
+    separator: str
+    id_marker: str = ""
+    bare: bool = False
+    typed: bool = False
+    fenced: bool = False
+    array: Literal["no", "read", "written"] = "no"
+
+    @property
+    def markers(self) -> Sequence[str]:
+        """All that only belong to the format."""
+        texts = (*super().markers, *self.section, self.separator, self.id_marker)
+        return [text for text in texts if len(text) > 1]
+
+    @property
+    def begins(self) -> Sequence[str]:
+        """That of the section, if there is one."""
+        return self.section[:1] if self.section[0] else self.opens
+
+    @property
+    def call_format(self) -> CallFormat | None:
+        """The format as a structural tag, without an id that may be missing."""
+        if self.array != "written":
+            return super().call_format
+        return CallFormat(JSON_CALL, self.opens[0], (f"{self.opens[0]}[", "]"), ", ")
+
+    def read_block(self, parser: FamilyParser) -> Steps[None]:
+        """Read a call, or an array of them; see ``Grammar``."""
+        if (yield from parser.source.ahead()) in {"[", "{"} and self.array != "no":
+            yield from read_call_list(parser, parser.begin_call(), keys={**KEYS, "id": "id"})
+        else:
+            yield from super().read_block(parser)
+
+    def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
+        """Read a call behind its marker; see ``Grammar``."""
+        source = parser.source
+        name, call.id = yield from self._read_head(source)
+        fenced = self.fenced and (yield from source.literal(_FENCE))
+        if fenced:
+            yield from source.literal("json")
+        begun = yield from source.ahead()
+        if begun in {"{", '"'}:
+            parser.end_header()
+        need(begun and begun in _BEGINNINGS)
+        call.named(name)
+        yield from read_arguments(source, call)
+        call.complete()
+        if fenced:
+            yield from source.spaced(_FENCE)
+
+    def _read_head(self, source: TextSource) -> Steps[tuple[str, str | None]]:
+        """Read the name, the separators and the model's id."""
+        numbered = "NAME:NUMBER" in self.call
+        written = yield from source.run(NAME_CHARACTERS + ":" * numbered, LONGEST_NAME)
+        call_id = written if numbered else ""
+        if self.id_marker and (yield from source.spaced(self.id_marker)):
+            yield from source.space()
+            call_id = yield from read_name(source)
+        need((yield from source.spaced(self.separator)) or self.bare)
+        following = yield from source.ahead()
+        if self.typed and following and following in NAME_CHARACTERS:
+            written = yield from read_name(source)
+            yield from source.space()
+        name = written.rpartition(":")[0] if numbered else written
+        return name.removeprefix(self.call.partition("NAME")[0].removeprefix(self.opens[0])), call_id or None
 
 
 class GuidedCalls(Grammar):

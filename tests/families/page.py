@@ -14,8 +14,8 @@ from pathlib import Path
 from gateway.families import CallArguments, CallStart, Event, Tool, ToolPlan
 from gateway.families.bare_calls import BareCalls
 from gateway.families.family_table import CLAIMING, PLAIN, THINK
+from gateway.families.json_calls import NamedCalls
 from gateway.families.model_family import ModelFamily, writes_calls
-from gateway.families.named_calls import NamedCalls
 from tests.families.harness import GUIDES, cases
 from tests.families.written import exact_tool, native, prompts, texts_of
 
