@@ -72,30 +72,19 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class CallStart:
-    """A tool call begins.
+    """A tool call begins."""
 
-    Attributes:
-        index: of the call in this answer, from 0, without gaps.
-        name: of the tool; one of those that may be called.
-        id: the model's own id of the call where its format has one, else None.
-    """
-
-    index: int
-    name: str
-    id: str | None = None
+    index: int  # of the call in this answer, from 0, without gaps
+    name: str  # of the tool; one of those that may be called
+    id: str | None = None  # the model's own where its format has one
 
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """More of a call's arguments; the texts of one index concatenated are the JSON text of one object.
+    """More of a call's arguments; the texts of one index concatenated are the JSON text of one object."""
 
-    Attributes:
-        index: of the call.
-        text: never empty.
-    """
-
-    index: int
-    text: str
+    index: int  # of the call
+    text: str  # never empty
 
 
 Event: TypeAlias = Content | Reasoning | CallStart | CallArguments
@@ -121,15 +110,10 @@ class Preparation:
 
 @dataclass(frozen=True, slots=True)
 class ThoughtEnd:
-    """The way to end a model's reasoning early.
+    """The way to end a model's reasoning early."""
 
-    Attributes:
-        text: that ends it, with what the model writes before an answer.
-        guide: of the answer behind it; None leaves it free.
-    """
-
-    text: str
-    guide: Guide | None = None
+    text: str  # that ends it, with what the model writes before an answer
+    guide: Guide | None = None  # of the answer behind it; None leaves it free
 
 
 class Parser(Protocol):

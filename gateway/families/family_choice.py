@@ -46,15 +46,10 @@ _NO_FAMILY = (
 
 
 class WrittenCall(NamedTuple):
-    """A call to ``EXAMPLE`` with ``ARGUMENTS``, as a chat template writes it.
+    """A call to ``EXAMPLE`` with ``ARGUMENTS``, as a chat template writes it."""
 
-    Attributes:
-        prompt: the template's text before it.
-        text: the template's text for the call alone.
-    """
-
-    prompt: str
-    text: str
+    prompt: str  # the template's text before it
+    text: str  # that for the call alone
 
     @property
     def bare(self) -> bool:
@@ -92,17 +87,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The family of a model, as far as it can be told.
-
-    Attributes:
-        family: the one that was chosen.
-        reason: what it was chosen by.
-        doubts: reasons why it may be another, each with what to set.
-    """
+    """The family of a model, as far as it can be told."""
 
     family: Family
-    reason: str
-    doubts: Mapping[str, str] = field(default_factory=dict)
+    reason: str  # what it was chosen by
+    doubts: Mapping[str, str] = field(default_factory=dict)  # reasons why it may be another, each with what to set
 
 
 class UnknownFamilyError(LookupError):

@@ -120,41 +120,25 @@ NO_CALLS = Grammar()
 
 @dataclass(eq=False, kw_only=True)
 class FamilyParser:
-    """Parses one answer: reasoning, where the family has it, then content and calls.
-
-    Attributes:
-        plan: of the answer.
-        grammar: of its calls.
-        prompt: the rendered prompt.
-        markers: cut out of content, reasoning and broken calls, since they must never reach the client.
-        tags: around the reasoning; None: there is none. They are among the markers.
-        guided: whether a guide holds the calls.
-        eager: whether other calls are said while they form, too.
-        opened: whether the prompt has opened the reasoning already.
-        thinking: whether the text that comes next is reasoning, as far as can be told.
-        source: the text to read.
-        marker: the text that was read last of those that begin calls.
-        emitter: takes the parts of the answer.
-        say_prose: takes text that turned out to be no call: content, or reasoning inside reasoning.
-    """
+    """Parses one answer: reasoning, where the family has it, then content and calls."""
 
     plan: ToolPlan
     grammar: Grammar
-    prompt: str
-    markers: Markers
-    tags: ThinkTags | None
-    guided: bool
-    eager: bool
+    prompt: str  # the rendered one
+    markers: Markers  # cut out of content, reasoning and broken calls, since they must never reach the client
+    tags: ThinkTags | None  # around the reasoning; None: there is none. They are among the markers
+    guided: bool  # whether a guide holds the calls
+    eager: bool  # whether other calls are said while they form, too
 
     def __post_init__(self) -> None:
         """Begin to read."""
         self.opened = self.tags is not None and self.tags.opened_by(self.prompt)
-        self.thinking = False
+        self.thinking = False  # whether the text that comes next is reasoning, as far as can be told
         self.source = TextSource()
-        self.marker = ""
+        self.marker = ""  # the text that was read last of those that begin calls
         self.emitter = Emitter(self.plan, eager=self.eager or self.guided)
-        self.say_prose = self.emitter.content
-        self._header: int | None = 0
+        self.say_prose = self.emitter.content  # takes text that turned out to be no call; inside reasoning: reasoning
+        self._header: int | None = 0  # characters of the call's header; None: it has not ended
         self._steps = self._whole()
         next(self._steps, None)
 

@@ -58,9 +58,8 @@ for _states, _characters, _following in _ROWS:
 class JsonScanner:
     """Scans one value.
 
-    Attributes:
-        complete: whether the value has ended. A number at the top ends only before another character or at the end.
-        failed: whether the text cannot become a JSON value.
+    It is ``complete`` when it has ended: a number at the top only before another character, or at the end. It has
+    ``failed`` when the text cannot become a JSON value.
     """
 
     __slots__ = ("_stack", "_state", "complete", "failed")

@@ -10,28 +10,18 @@ _TAIL = 64  # characters of whitespace at the prompt's end at most
 
 
 class Markers:
-    """A set of markers, found in a text that arrives in pieces.
-
-    Attributes:
-        texts: the markers.
-        first: finds a character that begins a marker.
-        first_or_space: the same, and whitespace at the end of a text.
-    """
+    """A set of markers, found in a text that arrives in pieces. None of them holds another: they could not be told."""
 
     def __init__(self, *texts: str) -> None:
-        """Prepare to find the markers.
-
-        Raises:
-            ValueError: when a marker is empty, or holds another, so that the two could not be told apart.
-        """
+        """Prepare to find the markers; ``ValueError`` where one is empty, or holds another."""
         self.texts = tuple(dict.fromkeys(texts))
         if not all(texts):
             raise ValueError("A marker must not be empty.")
         if any(one in other for one in self.texts for other in self.texts if one is not other):
             raise ValueError("A marker must not hold another marker.")
         first = "[" + "".join(re.escape(text[0]) for text in texts) + "]" if texts else r"(?!)"
-        self.first = re.compile(first)
-        self.first_or_space = re.compile(rf"{first}|[ \t\r\n]\Z")
+        self.first = re.compile(first)  # finds a character that begins a marker
+        self.first_or_space = re.compile(rf"{first}|[ \t\r\n]\Z")  # and whitespace at the end of a text
         self._longest = max(map(len, texts), default=0)
         self._beginnings = frozenset(text[:length] for text in texts for length in range(1, len(text)))
 

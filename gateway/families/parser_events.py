@@ -40,21 +40,14 @@ class Emitter:
 
     Whitespace between text and a call belongs to the format: it is shown only between two texts. Whitespace around
     reasoning is not shown at all. So whitespace at the end is held back until something follows.
-
-    Attributes:
-        content: takes text for the user.
-        reasoning: takes text of the reasoning.
-        names: of the tools that may be called.
-        calls: how many have been said, or left out as more than the plan allows.
-        eager: whether calls are said while they form.
     """
 
     def __init__(self, plan: ToolPlan, *, eager: bool) -> None:
-        """Say an answer's events; ``plan`` names the tools that may be called, ``eager`` is as of the attribute."""
+        """Say an answer's events; ``plan`` names the tools, ``eager``: whether calls are said while they form."""
         self._events = events = list[Event]()
         self.names = frozenset(tool.name for tool in plan.tools) if plan.calls else frozenset()
         self._parallel, self.eager = plan.parallel, eager
-        self.calls = 0
+        self.calls = 0  # how many have been said, or left out as more than the plan allows
         self._content = _Channel(Content, events, hold=plan.calls)
         self._reasoning = _Channel(Reasoning, events, hold=True, trim=True)
         self.content, self.reasoning = self._content.text, self._reasoning.text
@@ -99,10 +92,6 @@ class FormingCall:
     """A call that forms. Held until ``complete``, unless calls are eager: then said once its name is known.
 
     With ``parallel`` off only the first call of an answer is said, however many the model writes.
-
-    Attributes:
-        started: whether it has been said, so that it cannot be taken back.
-        id: the model's own id of it, which comes too late for a call that has been said.
     """
 
     def __init__(self, emitter: Emitter) -> None:
@@ -110,8 +99,8 @@ class FormingCall:
         self._name = ""
         self._held: list[str] = []
         self._take: Callable[[str], None] = self._held.append
-        self.id: str | None = None
-        self.started = False
+        self.id: str | None = None  # the model's own, which comes too late for a call that has been said
+        self.started = False  # whether it has been said, so that it cannot be taken back
 
     def named(self, name: str) -> None:
         """Take the name; without such a tool the call is broken."""
