@@ -30,16 +30,10 @@ class BareArguments:
     def __init__(
         self, source: TextSource, call: FormingCall, parameters: Mapping[str, Any] | None, *, line_end: str = ""
     ) -> None:
-        """Begin the arguments.
-
-        Args:
-            source: that they are read from.
-            call: takes the JSON text.
-            parameters: schema of the tool's arguments.
-            line_end: text that the format writes between a value and its closing tag; it is no part of the value.
-        """
+        """Begin the arguments; ``parameters``: schema of the tool's."""
         self._source, self._say = source, call.arguments
-        self._parameters, self._line_end = parameters, line_end
+        self._parameters = parameters
+        self._line_end = line_end  # what the format writes between a value and its closing tag is no part of the value
         self._names: set[str] = set()
         self._held = ""
         self._say("{")

@@ -36,16 +36,11 @@ _ENDS = {end: Markers(end, "\\") for end in ('"', "'", '"""', "'''")}
 
 
 class LiteralReader:
-    """Reads literals. All of its methods raise ``BrokenCallError`` for what JSON cannot say.
-
-    Attributes:
-        source: at a literal; before a value there may be whitespace.
-        emit: takes its JSON text.
-    """
+    """Reads literals. All of its methods raise ``BrokenCallError`` for what JSON cannot say."""
 
     def __init__(self, source: TextSource, emit: Emit) -> None:
         self.source = source
-        self.emit = emit
+        self.emit = emit  # takes the JSON text
 
     def value(self, depth: int = 0) -> Steps[None]:
         """Read one literal inside of ``depth`` lists and dictionaries."""
@@ -88,11 +83,8 @@ class LiteralReader:
     def row(self, closing: str, member: Callable[[str], Steps[object]], *, begun: bool = False) -> Steps[None]:
         """Read members with commas between them, up to and including the closing bracket.
 
-        Args:
-            closing: the bracket.
-            member: reads one, and says it behind the separator that it is given; returns whether the comma behind it
-                may be missing.
-            begun: whether there was one before.
+        ``member`` reads one, and says it behind the separator that it is given; it returns whether the comma behind it
+        may be missing. ``begun``: whether there was one before.
         """
         more: object = not begun or (yield from self.source.spaced(","))
         while not (yield from self.source.spaced(closing)):

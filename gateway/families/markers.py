@@ -10,7 +10,7 @@ _TAIL = 64  # characters of whitespace at the prompt's end at most
 
 
 class Markers:
-    """A set of markers, found in a text that arrives in pieces. None of them holds another: they could not be told."""
+    """A set of markers, found in a text that arrives in pieces. None holds another: they could not be told apart."""
 
     def __init__(self, *texts: str) -> None:
         """Prepare to find the markers; ``ValueError`` where one is empty, or holds another."""

@@ -43,25 +43,19 @@ def need(found: _T | None) -> _T:
 
 
 class TextSource:
-    """Characters of one answer. Work is linear: text is dropped once it is read, and less than a marker waits.
-
-    Attributes:
-        ended: whether no more text will come.
-        cut: whether the token limit ended it; valid once ``ended``.
-        examined: characters looked at, each time that one was, but the beginning of a marker that waits once.
-        awaited: the markers that a parser waits for; valid where there is a ``taker``.
-        taker: takes the text that comes next, where that is all that is done with it: a parser waits for a marker, and
-            holds nothing back; else None.
-    """
+    """Characters of one answer. Work is linear: text is dropped once it is read, and less than a marker waits."""
 
     __slots__ = ("_at", "_raw", "_text", "awaited", "cut", "ended", "examined", "taker")
 
     def __init__(self) -> None:
         self._text, self._at = "", 0
         self._raw: list[str] | None = None
-        self.ended = self.cut = False
-        self.examined = 0
-        self.awaited = markers_of()
+        self.ended = False  # whether no more text will come
+        self.cut = False  # whether the token limit ended it; valid once it has ended
+        self.examined = 0  # characters looked at, each time that one was, but the beginning of a marker that waits once
+        self.awaited = markers_of()  # the markers that a parser waits for; valid where there is a taker
+        # Takes the text that comes next, where that is all that is done with it: a parser waits for a marker, and holds
+        # nothing back.
         self.taker: Emit | None = None
 
     def push(self, text: str) -> None:
