@@ -26,7 +26,7 @@ class Grammar:
         extra: other texts that only belong to the format.
         whole: whether it is the format of whole answers, so that it reads those without calls too.
         call: a call as models write it, as of ``CallFormat``; empty: a guide cannot hold it.
-        trigger: as of ``CallFormat``, where it is not the first of ``opens``.
+        trigger: as of ``CallFormat``; by default the first of ``opens``, where models begin calls with it.
         section: texts before the first and after the last of calls; empty: there are none.
         gap: text between two calls.
         lead: text before calls that stand alone.
@@ -72,8 +72,8 @@ class Grammar:
         """The format of a tool's arguments, as of ``CallFormat``."""
         return arguments_format(tool)
 
-    def begins_with(self, prompt: str) -> bool:  # noqa: ARG002 - for subclasses
-        """Whether the prompt leaves an answer's beginning to the model, so that a guide may have reasoning in it."""
+    def starts_behind(self, prompt: str) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether a whole answer starts behind the prompt, so that a guide may have reasoning in it."""
         return True
 
     def run(self, parser: FamilyParser) -> Steps[None]:

@@ -46,7 +46,7 @@ class HarmonyCalls(Grammar):
     extra: tuple[str, ...] = (_START, _CHANNEL, _CONSTRAIN, _MESSAGE, _END, _CALL, _RETURN)
     whole: bool = True
 
-    def begins_with(self, prompt: str) -> bool:
+    def starts_behind(self, prompt: str) -> bool:
         """Whether the model writes the whole header but the role, or is in its analysis."""
         header, inside = _place(prompt)
         return _reasons(header) if inside else _CHANNEL not in header

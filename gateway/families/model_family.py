@@ -124,7 +124,7 @@ class ModelFamily:
 
     def _guide(self, plan: ToolPlan, prompt: str) -> tuple[Guide | None, bool]:
         """The guide, and whether it guarantees every call. It is of the answer behind the reasoning where it can be."""
-        tags = self.tags if self.grammar.begins_with(prompt) else None
+        tags = self.tags if self.grammar.starts_behind(prompt) else None
         native = self._native_calls(plan)
         if native is not None:
             beside = plan.response if plan.choice == "auto" else None
