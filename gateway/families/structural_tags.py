@@ -70,7 +70,7 @@ class CallFormat:
         trigger: beginning of the call that stands nowhere in free text; empty: all before the name. A beginning of the
             section instead: there are no calls but inside of one.
         section: texts before the first and after the last of calls that follow each other.
-        separator: text between two of them.
+        gap: text between two of them.
         lead: text before calls, or their section, that stand alone, behind reasoning or not.
         once: whether an answer has one call at most, as its models were taught.
         arguments: the format of a tool's arguments, which holds them to the schema of a strict tool, and leaves those
@@ -81,7 +81,7 @@ class CallFormat:
     call: str
     trigger: str = ""
     section: tuple[str, str] = ("", "")
-    separator: str = ""
+    gap: str = ""
     lead: str = ""
     once: bool = False
     arguments: Callable[[Tool], Format | None] = arguments_format
@@ -161,12 +161,12 @@ class CallFormat:
         return [tag(f"{begin}{before}{name}{between}", content, after + end) for name, content in calls.items()]
 
     def _several(self, calls: Mapping[str, Format]) -> Format:
-        """Calls in a row, in a section. What begins each is told by the separator, which must not be empty."""
+        """Calls in a row, in a section. What begins each is told by the gap, which must not be empty."""
         (begin, end), (before, between, _, after) = self.section, self.texts
         row: Format = {
             "type": "tags_with_separator",
             "tags": [tag(name + between, content, after) for name, content in calls.items()],
-            "separator": self.separator + before,
+            "separator": self.gap + before,
             "at_least_one": True,
             "stop_after_first": False,
         }

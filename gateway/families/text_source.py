@@ -36,7 +36,7 @@ def pieces_of(text: str) -> tuple[str, ...]:
 
 
 def need(found: _T | None) -> _T:
-    """The same; raises ``BrokenCallError`` where it is None, False or empty."""
+    """Return what was found; where it is None, False or empty, the call is broken: ``BrokenCallError``."""
     if not found:
         raise BrokenCallError
     return found
