@@ -3,9 +3,19 @@
 Pure: no I/O, no web framework, no gRPC.
 """
 
-from gateway.families.family import Family, Parser, Preparation, ThoughtEnd
-from gateway.families.parser_events import CallArguments, CallStart, Content, Event, Reasoning
-from gateway.families.tool_plan import Tool, ToolPlan
+from gateway.families.family import (
+    CallArguments,
+    CallStart,
+    Content,
+    Event,
+    Family,
+    Parser,
+    Preparation,
+    Reasoning,
+    ThoughtEnd,
+    Tool,
+    ToolPlan,
+)
 
 __all__ = [
     "CallArguments",

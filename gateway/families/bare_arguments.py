@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from gateway.families.call_schema import arguments_schema
+from gateway.families.family import Tool
 from gateway.families.json_calls import dumps
 from gateway.families.json_scanner import is_json
 from gateway.families.literals import WORDS, python_json
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import Format, constant, either, free_text, json_format, nothing, sequence
-from gateway.families.text_source import SPACE, BrokenCallError, TextSource
-from gateway.families.tool_plan import Tool
+from gateway.families.structural_tags import FREE_TEXT, NOTHING, Format, constant, either, json_format, sequence
+from gateway.families.text_source import SPACE, Emit, Steps, TextSource, need
 
 _DEEPEST = 16  # references and alternatives that are followed inside each other
 _MOST_MISSING = 8  # arguments of a call that may all be missing: their rows are as many, each with all that follow
@@ -31,30 +30,20 @@ class BareArguments:
     def __init__(
         self, source: TextSource, call: FormingCall, parameters: Mapping[str, Any] | None, *, line_end: str = ""
     ) -> None:
-        """Begin the arguments.
-
-        Args:
-            source: that they are read from.
-            call: takes the JSON text.
-            parameters: schema of the tool's arguments.
-            line_end: text that the format writes between a value and its closing tag; it is no part of the value.
-        """
-        self._source = source
-        self._call = call
+        """Begin the arguments; ``parameters``: schema of the tool's."""
+        self._source, self._say = source, call.arguments
         self._parameters = parameters
-        self._line_end = line_end
+        self._line_end = line_end  # what the format writes between a value and its closing tag is no part of the value
         self._names: set[str] = set()
-        self._name = ""
-        self._pieces: list[str] | None = None
         self._held = ""
-        self._told = False
-        call.arguments("{")
+        self._say("{")
 
-    def begin(self, name: str, *, text: bool | None = None) -> None:
-        """Begin an argument.
+    def read(self, name: str, value: Callable[[Emit], Steps[None]], *, text: bool | None = None) -> Steps[None]:
+        """Read an argument.
 
         Args:
             name: of the argument.
+            value: reads the text of its value.
             text: whether its value is a string, where the format tells; None: the schema does.
 
         Raises:
@@ -63,49 +52,37 @@ class BareArguments:
         """
         declared = (self._parameters or {}).get("properties")
         known = isinstance(declared, Mapping) and name in declared
-        if name in self._names or not (known or (name and not re.search(r"\s", name))):
-            raise BrokenCallError
-        self._call.arguments(f"{', ' if self._names else ''}{dumps(name)}: ")
+        need(name not in self._names and (known or (name and not re.search(r"\s", name))))
+        self._say(f"{', ' if self._names else ''}{dumps(name)}: ")
         self._names.add(name)
-        self._name, self._held, self._told = name, "", text is not None
-        self._pieces = None if text or (text is None and is_text(self._parameters, name)) else []
-        if self._pieces is None:
-            self._call.arguments('"')
-
-    def more(self, text: str) -> None:
-        """Take more of its value."""
-        if self._pieces is not None:
-            self._pieces.append(text)
+        if text or (text is None and is_text(self._parameters, name)):
+            self._held = ""
+            self._say('"')
+            yield from value(self._say_string)
+            self._say('"')
             return
+        pieces: list[str] = []
+        yield from value(pieces.append)
+        written = "".join(pieces)
+        self._source.examined += len(written)
+        written = written.removesuffix(self._line_end)
+        self._say(typed_json(self._parameters, name, written) if text is None else value_json(written))
+
+    def _say_string(self, text: str) -> None:
+        """Say more of a string; a line end is held, as it may belong to the format."""
         text = self._held + text
         self._held = self._line_end if self._line_end and text.endswith(self._line_end) else ""
         shown = text[: len(text) - len(self._held)]
         if shown:
-            self._call.arguments(dumps(shown)[1:-1])
-
-    def close(self) -> None:
-        """End its value."""
-        if self._pieces is None:
-            self._call.arguments('"')
-            return
-        text = "".join(self._pieces)
-        self._source.examined += len(text)
-        value = text.removesuffix(self._line_end)
-        told = value_json(value) if self._told else typed_json(self._parameters, self._name, value)
-        self._call.arguments(told)
+            self._say(dumps(shown)[1:-1])
 
     def end(self) -> None:
         """End the arguments."""
-        self._call.arguments("}")
+        self._say("}")
 
 
 def is_text(parameters: Mapping[str, Any] | None, name: str) -> bool:
-    """Whether a tool's argument can only be a string, so that its text is that string even if it looks like a number.
-
-    Args:
-        parameters: schema of the tool's arguments.
-        name: of the argument.
-    """
+    """Whether a tool's argument can only be a string, so that its text is one even if it looks like a number."""
     return argument_types(parameters, name) == {"string"}
 
 
@@ -120,11 +97,6 @@ def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> st
 
     A string that may be null is null only as ``null`` or ``None``; elsewhere Python's words are JSON's, lists and
     objects may be Python's, and a text that is neither is a string.
-
-    Args:
-        parameters: schema of the tool's arguments.
-        name: of the argument.
-        text: as the model wrote it.
     """
     bare = text.strip(SPACE)
     types = argument_types(parameters, name)
@@ -139,9 +111,13 @@ def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> st
 
 def argument_types(parameters: Mapping[str, Any] | None, name: str) -> set[str]:
     """The JSON types that a tool's schema names for an argument; empty where it does not say."""
-    properties = (parameters or {}).get("properties")
-    schema = properties.get(name) if isinstance(properties, Mapping) else None
-    return _types(schema, parameters or {}, _DEEPEST)
+    return _types(argument_schema(parameters or {}, name), parameters or {}, _DEEPEST)
+
+
+def argument_schema(parameters: Mapping[str, Any], name: str) -> Any:
+    """What stands as the schema of an argument; None where it is not declared."""
+    properties = parameters.get("properties")
+    return properties.get(name) if isinstance(properties, Mapping) else None
 
 
 def types_of(schema: Mapping[str, Any]) -> set[str]:
@@ -184,41 +160,35 @@ def row_format(
 ) -> Format | None:
     """The arguments of a tool in a row, as a piece of a structural tag; those that may be missing are last.
 
+    None where an argument cannot be held, may have another name, or where too many may all be missing.
+
     Args:
         tool: the tool.
         hold: makes the format of an argument, with its name; see ``held_arguments``.
         begin: text before the first.
         between: text between two.
-
-    Returns:
-        The format; None where an argument cannot be held, may have another name, or where too many may all be missing.
     """
     held = held_arguments(tool, hold)
     if held is None:
         return None
     required = [form for form, optional in held.values() if not optional]
-    optional = [either(sequence(constant(between), form), nothing()) for form, optional in held.values() if optional]
+    optional = [either(sequence(between, form), NOTHING) for form, optional in held.values() if optional]
     if required or not optional:
-        row = [piece for form in required for piece in (constant(between), form)]
-        return sequence(constant(begin), *row[1:], *optional)
+        row = [piece for form in required for piece in (between, form)]
+        return sequence(begin, *row[1:], *optional)
     if len(optional) > _MOST_MISSING:
         return None
     rows = [sequence(form, *optional[number:]) for number, (form, _) in enumerate(held.values(), 1)]
-    return sequence(constant(begin), either(*rows, nothing()))
+    return sequence(begin, either(*rows, NOTHING))
 
 
 def held_arguments(
     tool: Tool, hold: Callable[[str, Mapping[str, Any]], _Held | None]
 ) -> dict[str, tuple[_Held, bool]] | None:
-    """The arguments of a tool as pieces of a structural tag, in order.
+    """The arguments of a tool by name, in order: what ``hold`` made of each, and whether it may be missing.
 
-    Args:
-        tool: the tool.
-        hold: makes the pieces of an argument, of its name and its schema with all definitions; None: it cannot.
-
-    Returns:
-        By name what ``hold`` made, and whether the argument may be missing; None where one cannot be held, or may have
-        another name.
+    None where one cannot be held, or may have another name. ``hold`` makes the pieces of an argument, of its name and
+    its schema with all definitions; None: it cannot.
     """
     schema = arguments_schema(tool)
     properties = schema.get("properties")
@@ -240,9 +210,7 @@ def held_arguments(
 def bare_forms(value: Mapping[str, Any]) -> list[tuple[bool, Format]]:
     """The forms that an argument may have: whether that is a string, which stands bare, and its format, else JSON.
 
-    Returns:
-        The forms; none where bare text cannot be held to the schema: strings have limits, or may be something else
-        than null as well.
+    None where bare text cannot be held to the schema: strings have limits, or may be something else than null as well.
     """
     types = types_of(value)
     if "string" not in types:
@@ -254,13 +222,7 @@ def bare_forms(value: Mapping[str, Any]) -> list[tuple[bool, Format]]:
 
 
 def _text_formats(value: Any, root: Mapping[str, Any], depth: int) -> list[Format] | None:
-    """The strings that a schema of strings and null allows; None where bare text cannot be held to them.
-
-    Args:
-        value: the schema.
-        root: the schema that references are into.
-        depth: references and alternatives that are followed inside each other.
-    """
+    """The strings that a schema of strings and null allows; None where bare text cannot be held to them."""
     if not isinstance(value, Mapping) or depth == 0:
         return None
     limits = set(value) - NOTES
@@ -275,7 +237,7 @@ def _text_formats(value: Any, root: Mapping[str, Any], depth: int) -> list[Forma
         return [constant(word) for word in words if isinstance(word, str)]
     if value.get("type") == "null":
         return []
-    return None if limits or "string" not in value.get("type", "string") else [free_text()]
+    return None if limits or "string" not in value.get("type", "string") else [FREE_TEXT]
 
 
 def definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,13 +247,5 @@ def definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _references(schema: Mapping[str, Any]) -> list[str]:
     """Where the references of a schema lead: the first part of each path."""
-    found: list[str] = []
-
-    def note(part: dict[str, Any]) -> dict[str, Any]:
-        reference = part.get("$ref")
-        if isinstance(reference, str):
-            found.append(reference.removeprefix("#/").split("/")[0])
-        return part
-
-    json.loads(json.dumps(schema), object_hook=note)
-    return found
+    # Quotes inside of strings are escaped, so that this is found as a key alone.
+    return re.findall(r'"\$ref": "(?:#/)?([^"/]*)', dumps(schema))

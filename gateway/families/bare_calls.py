@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from gateway.families.bare_arguments import NOTES, row_format, types_of
+from gateway.families.family import Tool
 from gateway.families.family_parser import FamilyParser, Grammar
-from gateway.families.json_calls import JSON_CALL, NAME_CHARACTERS, dumps, read_json_call, read_name
+from gateway.families.json_calls import NAME_CHARACTERS, dumps, read_json_call, read_name
 from gateway.families.literals import LiteralReader
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import CallFormat, Format, constant, either, json_format, sequence
-from gateway.families.text_source import BrokenCallError, Steps, TextSource
-from gateway.families.tool_plan import Tool
+from gateway.families.structural_tags import Format, constant, either, json_format, sequence
+from gateway.families.text_source import Steps, TextSource, need
 
 _LINES = ("\n{", "\n[")
 _FENCE = "```"
@@ -38,30 +38,22 @@ class BareCalls(Grammar):
     Attributes:
         marked: whether calls always stand behind a marker.
         fenced: whether calls without a marker may stand in a Markdown fence.
-        written: the form that models are taught: JSON objects, an array of them, a list of Python calls, or such calls
-            one a line, which are read behind the marker alone.
+        lines: whether Python calls may stand one a line behind the marker.
     """
 
     marked: bool = False
     fenced: bool = False
-    written: Literal["json", "array", "list", "lines"] = "list"
-
-    @property
-    def call_format(self) -> CallFormat | None:
-        """The format as a structural tag; None for Python calls without a marker, whose bracket stands in any text."""
-        if self.written == "json":
-            return CallFormat('{"name": "NAME", "parameters": ARGUMENTS}', once=True)
-        if self.written == "array":
-            return CallFormat(JSON_CALL, '[{"name": "', ("[", "]"), ", ")
-        if not self.marked:
-            return None
-        begin, between, end = ("[", ", ", "]") if self.written == "list" else ("\n", "\n", "\n")
-        section = (self.opens[0] + begin, end + self.close)
-        return CallFormat("NAMEARGUMENTS)", self.opens[0], section, between, arguments=_python_arguments)
+    lines: bool = False
 
     @property
     def _ends(self) -> Sequence[str]:
         return [text for text in (self.close, *self.extra) if text]
+
+    def hold(self, tool: Tool) -> Format | None:
+        """The arguments of a tool; of a Python call with the opening bracket, None where they may have other names."""
+        if self.call.startswith("{"):
+            return super().hold(tool)
+        return row_format(tool, _python_argument, begin="(", between=", ")
 
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read reasoning, then content and calls."""
@@ -83,13 +75,7 @@ class BareCalls(Grammar):
                 yield from self._read_bare(parser)
 
     def _read_bare(self, parser: FamilyParser, begun: str = "", *, closing: str = "") -> Steps[None]:
-        """Read calls without a marker, if they come next.
-
-        Args:
-            parser: at them, or at whitespace before them.
-            begun: text before them, which is content if there are no calls.
-            closing: text that may stand behind them.
-        """
+        """Read calls without a marker, if they come next; ``begun`` stands before them, ``closing`` may behind them."""
         source = parser.source
         begun += yield from source.space()
         if not (yield from self._bracket(source)):
@@ -98,12 +84,11 @@ class BareCalls(Grammar):
         calls = [parser.begin_call(begun)]
         if not (yield from parser.attempt(calls[0], self._read_calls(parser, calls))):
             return
-        yield from source.space()
-        yield from source.choice(*self._ends)
+        yield from source.spaced(*self._ends)
         yield from source.literal(closing)
         yield from source.space()
         if not (yield from source.more()):
-            self._complete(parser, calls)
+            _complete(parser, calls)
         elif calls[0].started:
             parser.emitter.content(parser.markers.removed(source.recorded()))
         else:
@@ -114,9 +99,8 @@ class BareCalls(Grammar):
         calls = [parser.begin_call()]
         yield from parser.source.space()
         if (yield from parser.attempt(calls[0], self._read_calls(parser, calls))):
-            self._complete(parser, calls)
-            yield from parser.source.space()
-            yield from parser.source.choice(*self._ends)
+            _complete(parser, calls)
+            yield from parser.source.spaced(*self._ends)
 
     def _bracket(self, source: TextSource) -> Steps[str]:
         """The bracket that comes next and begins calls, but no marker; empty where there is none."""
@@ -152,16 +136,15 @@ class BareCalls(Grammar):
         space = yield from source.space()
         if objects:
             yield from source.literal(";")
-            yield from source.space()
+            return (yield from source.ahead()) == "{"
         following = yield from source.peek()
-        if objects:
-            return following == "{"
-        return self.written == "lines" and "\n" in space and bool(following) and following in NAME_CHARACTERS
+        return self.lines and "\n" in space and following in set(NAME_CHARACTERS)
 
-    def _complete(self, parser: FamilyParser, calls: list[FormingCall]) -> None:
-        parser.source.recorded()
-        for call in calls:
-            call.complete()
+
+def _complete(parser: FamilyParser, calls: list[FormingCall]) -> None:
+    parser.source.recorded()
+    for call in calls:
+        call.complete()
 
 
 def _read_one(parser: FamilyParser, call: FormingCall) -> Steps[None]:
@@ -182,11 +165,10 @@ def _forget(parser: FamilyParser, call: FormingCall) -> None:
 def _read_python_call(source: TextSource, call: FormingCall, *, guided: bool) -> Steps[None]:
     """Read a call with keyword arguments; as in Python, no name comes twice.
 
-    ``guided``: whether ``_python_arguments`` holds the arguments, so that strings and collections are JSON's.
+    ``guided``: whether ``_python_argument`` holds the arguments, so that strings and collections are JSON's.
     """
     name = yield from read_name(source)
-    if not (yield from source.literal("(")):
-        raise BrokenCallError
+    need((yield from source.literal("(")))
     call.named(name)
     call.arguments("{")
     reader = LiteralReader(source, call.arguments)
@@ -194,8 +176,7 @@ def _read_python_call(source: TextSource, call: FormingCall, *, guided: bool) ->
 
     def argument(separator: str) -> Steps[None]:
         name = yield from source.run(NAME_CHARACTERS)
-        if not name or name in names:
-            raise BrokenCallError
+        need(name and name not in names)
         yield from source.expect("=")
         call.arguments(f"{separator}{dumps(name)}: ")
         names.add(name)
@@ -206,18 +187,9 @@ def _read_python_call(source: TextSource, call: FormingCall, *, guided: bool) ->
     call.arguments("}")
 
 
-def _python_arguments(tool: Tool) -> Format | None:
-    """The arguments of a tool, with the opening bracket, as a piece of a structural tag.
-
-    Returns:
-        The format; None where arguments may have other names, or names that are none in Python.
-    """
-    return row_format(tool, _python_argument, begin="(", between=", ")
-
-
 def _python_argument(name: str, value: Mapping[str, Any]) -> Format | None:
+    """An argument as a piece of a structural tag; None where its name is none in Python."""
     if not set(name).issubset(NAME_CHARACTERS):
         return None
     word = types_of(value) == {"boolean"} and NOTES.issuperset(value)
-    form = either(constant("True"), constant("False")) if word else json_format(value)
-    return sequence(constant(f"{name}="), form)
+    return sequence(f"{name}=", either(constant("True"), constant("False")) if word else json_format(value))

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.families.tool_plan import Tool
+from gateway.families.family import Tool
 from gateway.generation import Guide
 
 # Keywords whose value is data, not a schema; and those whose value maps names to schemas (JSON Schema 2020-12).
@@ -35,17 +35,15 @@ def _moved(value: Any, base: str) -> Any:
         return [_moved(part, base) for part in value]
     if not isinstance(value, Mapping):
         return value
-    result: dict[str, Any] = {}
-    for key, part in value.items():
-        if key == "$ref" and isinstance(part, str) and (part == "#" or part.startswith("#/")):
-            result[key] = base + part[1:]
-        elif key in _DATA:
-            result[key] = part
-        elif key in _NAMED and isinstance(part, Mapping):
-            result[key] = {name: _moved(inner, base) for name, inner in part.items()}
-        else:
-            result[key] = _moved(part, base)
-    return result
+
+    def moved_part(key: str, part: Any) -> Any:
+        if key == "$ref" and isinstance(part, str) and part[:2] in {"#", "#/"}:
+            return base + part[1:]
+        if key in _NAMED and isinstance(part, Mapping):
+            return {name: _moved(inner, base) for name, inner in part.items()}
+        return part if key in _DATA else _moved(part, base)
+
+    return {key: moved_part(key, part) for key, part in value.items()}
 
 
 def arguments_schema(tool: Tool) -> dict[str, Any]:
@@ -76,13 +74,10 @@ def are_objects(schema: Mapping[str, Any]) -> bool:
     return True
 
 
-def calls_schema(tools: Sequence[Tool], *, parallel: bool, response: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The schema of an answer that consists of calls.
+def calls_guide(tools: Sequence[Tool], *, parallel: bool, response: Mapping[str, Any] | None) -> Guide:
+    """The guide of an answer that consists of calls, of one alone where they are not ``parallel``.
 
-    Args:
-        tools: that may be called, at least one.
-        parallel: whether more than one call may be made.
-        response: schema of an answer without calls that is possible too; its values must not be arrays.
+    ``response``: schema of an answer without calls that is possible too; its values must not be arrays.
     """
     definitions: dict[str, Any] = {}
     calls = [
@@ -94,16 +89,15 @@ def calls_schema(tools: Sequence[Tool], *, parallel: bool, response: Mapping[str
         }
         for tool in tools
     ]
-    schema: dict[str, Any] = {
-        "type": "array",
-        "items": calls[0] if len(calls) == 1 else {"anyOf": calls},
-        "minItems": 1,
-    }
+    item = calls[0] if len(calls) == 1 else {"anyOf": calls}
+    schema: dict[str, Any] = {"type": "array", "items": item, "minItems": 1}
     if not parallel:
         schema["maxItems"] = 1
     if response is not None:
         schema = {"anyOf": [schema, _placed(response, definitions)]}
-    return {**schema, "$defs": definitions} if definitions else schema
+    if definitions:
+        schema = {**schema, "$defs": definitions}
+    return Guide("json_schema", json.dumps(schema, ensure_ascii=False))
 
 
 def object_schema(response: Guide) -> dict[str, Any] | None:
@@ -114,8 +108,3 @@ def object_schema(response: Guide) -> dict[str, Any] | None:
         return None
     schema = json.loads(response.text)
     return schema if isinstance(schema, dict) and are_objects(schema) else None
-
-
-def schema_guide(schema: Mapping[str, Any]) -> Guide:
-    """The guide that holds an answer to a schema."""
-    return Guide("json_schema", json.dumps(schema, ensure_ascii=False))

@@ -20,24 +20,15 @@ from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import read_arguments, read_name
 from gateway.families.markers import Markers
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import CallFormat
-from gateway.families.text_source import BrokenCallError, Steps, TextSource
+from gateway.families.text_source import BrokenCallError, Emit, Steps, TextSource, need
 
 OPEN, _CLOSE, _SEPARATOR = "<|open|>", "<|close|>", "<|sep|>"
 _TOKENS = Markers(OPEN, _CLOSE, _SEPARATOR)
 _TAGS = re.compile(r"<\|(?:open|close)\|>.*?(?:<\|sep\|>|\Z)", re.DOTALL)
 
 
-class Tag(NamedTuple):
-    """A tag that has been read.
-
-    Attributes:
-        token: that begins it.
-        word: its name.
-        attributes: by their names.
-    """
-
-    token: str
+class _Tag(NamedTuple):
+    token: str  # that begins it
     word: str
     attributes: Mapping[str, str]
 
@@ -49,16 +40,9 @@ class ChannelCalls(Grammar):
     extra: tuple[str, ...] = _TOKENS.texts
     whole: bool = True
 
-    @property
-    def call_format(self) -> CallFormat:
-        """The format as a structural tag, with all arguments as one JSON text."""
-        call = '<|open|>call tool="NAME" index="NUMBER"<|sep|><|open|>json type="object"<|sep|>ARGUMENTS'
-        section = ("<|close|>response<|sep|><|open|>tools<|sep|>", "<|close|>tools<|sep|>")
-        return CallFormat(f"{call}<|close|>json<|sep|><|close|>call<|sep|>", section=section)
-
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read an answer."""
-        parser.say_prose = parser.emitter.reasoning if parser.opened else parser.emitter.content
+        _enter(parser, thinking=parser.opened)
         while (token := (yield from parser.source.until(parser.markers, parser.say_prose))) is not None:
             if token == _SEPARATOR:
                 continue
@@ -80,20 +64,18 @@ class ChannelCalls(Grammar):
         call.named(name)
         parser.end_header()
         try:
-            inner = yield from _read_next_tag(source)
+            inner = yield from _read_tag(source)
         except BrokenCallError:
             call.arguments("{")  # which is no JSON: an empty text may be taken for a call without arguments
             raise
         if inner[:2] == (OPEN, "json"):
-            yield from source.space()
             yield from read_arguments(source, call)  # closing tags are read as all are
         else:
             arguments = BareArguments(source, call, parser.plan.parameters(name))
             while inner[:2] == (OPEN, "argument"):
                 yield from _read_argument(source, arguments, inner.attributes)
-                inner = yield from _read_next_tag(source)
-            if inner[:2] != (_CLOSE, "call"):
-                raise BrokenCallError
+                inner = yield from _read_tag(source)
+            need(inner[:2] == (_CLOSE, "call"))
             arguments.end()
         call.complete()
 
@@ -110,37 +92,27 @@ def _enter(parser: FamilyParser, *, thinking: bool) -> None:
     parser.say_prose = parser.emitter.reasoning if thinking else parser.emitter.content
 
 
-def _read_next_tag(source: TextSource) -> Steps[Tag]:
-    """Read a tag, with the token that begins it."""
-    yield from source.space()
-    token = yield from source.choice(*_TOKENS.texts)
-    if token is None:
-        raise BrokenCallError
-    return (yield from _read_tag(source, token))
-
-
-def _read_tag(source: TextSource, token: str) -> Steps[Tag]:
-    """Read a tag behind the token that begins it."""
+def _read_tag(source: TextSource, token: str | None = None) -> Steps[_Tag]:
+    """Read a tag; ``token``: that begins it, where that has been read."""
+    token = token or need((yield from source.spaced(*_TOKENS.texts)))
     yield from source.space()
     word = yield from read_name(source)
     attributes: dict[str, str] = {}
     while not (yield from source.spaced(_SEPARATOR)):
-        key = yield from read_name(source)
-        if not key or not (yield from source.literal('="')):
-            raise BrokenCallError
+        key = need((yield from read_name(source)))
+        need((yield from source.literal('="')))
         value, end = yield from source.text_until('"', *_TOKENS.texts)
-        if end != '"':
-            raise BrokenCallError
+        need(end == '"')
         attributes[key] = value.replace("&quot;", '"').replace("&amp;", "&")
-    return Tag(token, word, attributes)
+    return _Tag(token, word, attributes)
 
 
 def _read_argument(source: TextSource, arguments: BareArguments, attributes: Mapping[str, str]) -> Steps[None]:
     """Read an argument behind its tag, up to and including the one that closes it."""
-    arguments.begin(attributes.get("key", ""), text=attributes.get("type", "string") == "string")
-    if (yield from source.until(_TOKENS, arguments.more)) != _CLOSE:
-        raise BrokenCallError
-    arguments.close()
-    closing = yield from _read_tag(source, _CLOSE)
-    if closing.word != "argument":
-        raise BrokenCallError
+
+    def value(emit: Emit) -> Steps[None]:
+        need((yield from source.until(_TOKENS, emit)) == _CLOSE)
+
+    text = attributes.get("type", "string") == "string"
+    yield from arguments.read(attributes.get("key", ""), value, text=text)
+    need((yield from _read_tag(source, _CLOSE)).word == "argument")

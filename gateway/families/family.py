@@ -1,13 +1,93 @@
-"""The protocol of a model family: its part before generation (guide, special tokens, stops) and after it (parsing)."""
+"""The protocol of a model family and its terms: before generation (guide, special tokens, stops), and after it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, TypeAlias
 
-from gateway.families.parser_events import Event
-from gateway.families.tool_plan import ToolPlan
 from gateway.generation import Guide
+from gateway.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the model may call.
+
+    Attributes:
+        name: of the function.
+        description: its purpose, for the model.
+        parameters: JSON schema of its arguments; None: it takes none.
+        strict: whether its arguments must follow the schema exactly.
+    """
+
+    name: str
+    description: str | None = None
+    parameters: Mapping[str, Any] | None = None
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPlan:
+    """The tools and the structure that a request wants in one answer.
+
+    Attributes:
+        tools: those that may be called; ``tool_choice`` and ``allowed_tools`` are already applied.
+        choice: whether calls are forbidden, possible or demanded. A named function is ``required`` with one tool.
+        parallel: whether more than one call may be made (``parallel_tool_calls``).
+        single: whether the answer is one call and ends with it, as for a named function; then ``parallel`` is off.
+        response: structure of the content (``response_format``); None: free text.
+        guide_types: the kinds of guide that the engine takes; empty: no guided decoding.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    choice: Literal["none", "auto", "required"] = "none"
+    parallel: bool = True
+    single: bool = False
+    response: Guide | None = None
+    guide_types: frozenset[str] = frozenset()
+
+    @property
+    def calls(self) -> bool:
+        """Whether a call may be made."""
+        return self.choice != "none" and bool(self.tools)
+
+    def parameters(self, name: str) -> Mapping[str, Any] | None:
+        """The parameters of one of its tools."""
+        return {tool.name: tool.parameters for tool in self.tools}[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Text for the user: never empty, without the family's markers."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """Text of the model's reasoning: never empty, without the family's markers."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallStart:
+    """A tool call begins."""
+
+    index: int  # of the call in this answer, from 0, without gaps
+    name: str  # of the tool; one of those that may be called
+    id: str | None = None  # the model's own where its format has one
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """More of a call's arguments; the texts of one index concatenated are the JSON text of one object."""
+
+    index: int  # of the call
+    text: str  # never empty
+
+
+Event: TypeAlias = Content | Reasoning | CallStart | CallArguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,35 +110,21 @@ class Preparation:
 
 @dataclass(frozen=True, slots=True)
 class ThoughtEnd:
-    """The way to end a model's reasoning early.
+    """The way to end a model's reasoning early."""
 
-    Attributes:
-        text: that ends it, with what the model writes before an answer.
-        guide: of the answer behind it; None leaves it free.
-    """
-
-    text: str
-    guide: Guide | None = None
+    text: str  # that ends it, with what the model writes before an answer
+    guide: Guide | None = None  # of the answer behind it; None leaves it free
 
 
 class Parser(Protocol):
     """Turns the text of one answer into events, as it arrives. No event is ever taken back."""
-
-    @property
-    def examined(self) -> int:
-        """Characters looked at so far, each time that one was; the measure of linearity."""
-        ...
 
     def feed(self, text: str) -> list[Event]:
         """Take more of the answer; returns the events that are certain now."""
         ...
 
     def finish(self, *, cut: bool) -> list[Event]:
-        """End the answer; returns the events that were still held back.
-
-        Args:
-            cut: whether the token limit ended it.
-        """
+        """End the answer; returns the events that were still held back. ``cut``: whether the token limit ended it."""
         ...
 
 
@@ -80,8 +146,7 @@ class Family(Protocol):
 
         Args:
             plan: of the answer.
-            prompt: the rendered prompt, whose end tells whether a think tag is already open; a guide that begins
-                after the reasoning needs it.
+            prompt: the rendered prompt, whose end tells whether a think tag is already open.
         """
         ...
 
@@ -91,7 +156,7 @@ class Family(Protocol):
         Args:
             plan: of the answer.
             preparation: from ``prepare`` with this plan.
-            prompt: the rendered prompt, whose end tells whether a think tag is already open.
+            prompt: as of ``prepare``.
             eager: whether an unguided call is reported while it forms, instead of once it is complete and valid.
                 Guided calls always are.
         """

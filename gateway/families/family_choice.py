@@ -1,20 +1,35 @@
-"""The choice of a model's family: by its name in the settings, its configuration, its chat template."""
+"""The choice of a model's family: by its name in the settings, its configuration, its chat template.
+
+A template tells by its signs, and by an example of a call that it writes: the family that reads it as that call may be
+the model's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple
 
-from gateway.families.example_call import WrittenCall, control_tokens, reads
-from gateway.families.family import Family
+from gateway.families.family import CallArguments, CallStart, Content, Family, Tool, ToolPlan
 from gateway.families.family_table import CLAIMING, FAMILIES, PLAIN, THINK
 from gateway.families.model_family import ModelFamily, writes_calls
 
+EXAMPLE = Tool("get_weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
+ARGUMENTS = {"city": "Rome"}
+_BARE = re.compile(r"\s*(\{|\[\s*\{|\[?" + EXAMPLE.name + r"\()")
+# Forms of tokens that stand for no text; the second bar is DeepSeek's, numbers are Nemotron's.
+_CONTROL = re.compile(r"<[|｜][^<>]*>|<[^<>]*[|｜]>|</s>|<eos>|<end_of_turn>|<SPECIAL_[0-9]+>|\[/?[A-Z_]+\]")  # noqa: RUF001
+_AS_BARE = (
+    json.dumps({"name": EXAMPLE.name, "parameters": ARGUMENTS}),
+    f'[{EXAMPLE.name}(city="{ARGUMENTS["city"]}")]',
+)
+
 ENTRY_POINTS = "gateway.families"
-"""The group in which other packages name families: instances of ``Family``, which may have ``claims``."""
+"""The group in which other packages name families: instances of ``Family``, which may have ``ModelFamily.claims``."""
 
 _REASONS = {
     4: "its config.json and its chat template",
@@ -24,14 +39,31 @@ _REASONS = {
     0: "the call that its chat template writes",
 }
 
+_NO_FAMILY = (
+    "Set `family` if its models write one of the known forms; until then calls are made by demand only (tool_choice),"
+    " with guided decoding."
+)
 
-@runtime_checkable
-class Claiming(Protocol):
-    """A family that recognizes its models."""
 
-    def claims(self, architectures: Sequence[str], model_type: str | None, template_source: str) -> bool:
-        """Whether a model is of this family; arguments as of ``Evidence``."""
-        ...
+class WrittenCall(NamedTuple):
+    """A call to ``EXAMPLE`` with ``ARGUMENTS``, as a chat template writes it."""
+
+    prompt: str  # the template's text before it
+    text: str  # that for the call alone
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is JSON or Python alone, which tells nothing.
+
+        Some templates leave out the marker that they ask the model to write.
+        """
+        return bool(_BARE.match(self.text))
+
+    @property
+    def short(self) -> str:
+        """Its beginning in one line, for people."""
+        text = " ".join(self.text.split())
+        return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +87,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The family of a model, as far as it can be told.
-
-    Attributes:
-        family: the one that was chosen.
-        reason: what it was chosen by.
-        doubts: reasons why it may be another, each with what to set.
-    """
+    """The family of a model, as far as it can be told."""
 
     family: Family
-    reason: str
-    doubts: Mapping[str, str] = field(default_factory=dict)
+    reason: str  # what it was chosen by
+    doubts: Mapping[str, str] = field(default_factory=dict)  # reasons why it may be another, each with what to set
 
 
 class UnknownFamilyError(LookupError):
@@ -112,7 +138,8 @@ def choose(evidence: Evidence, name: str | None = None) -> Choice:
         return Choice(family, "the setting `family`", _doubts(family, evidence))
     for architectures, model_type in (((), None), (evidence.architectures, evidence.model_type)):
         for family in installed().values():
-            if isinstance(family, Claiming) and family.claims(architectures, model_type, evidence.template):
+            claims: Callable[..., bool] | None = getattr(family, "claims", None)
+            if claims is not None and claims(architectures, model_type, evidence.template):
                 return Choice(family, "the package that brings it", _doubts(family, evidence))
     fitting = _fitting(evidence)
     if not fitting:
@@ -124,7 +151,7 @@ def choose(evidence: Evidence, name: str | None = None) -> Choice:
 
 
 def _reasons(evidence: Evidence) -> bool:
-    return THINK.claims((), None, evidence.template)
+    return bool(THINK.signs_in(evidence.template))
 
 
 def _fitting(evidence: Evidence) -> list[tuple[int, ModelFamily]]:
@@ -155,9 +182,7 @@ def _doubts(
 ) -> Mapping[str, str]:
     """What speaks against a choice, with what to set; ``rank`` and ``rivals`` as of a choice among ours."""
     other = "Set `family` to the one that its models write, if it is another."
-    doubts = {}
-    if (unread := _unread(family, evidence)) is not None:
-        doubts[unread[0]] = unread[1]
+    doubts = _unread(family, evidence)
     if rivals:
         names = " and ".join(rival.name for rival in rivals)
         doubts[f"the signs of {names} are in its chat template as well"] = other
@@ -173,23 +198,50 @@ def _doubts(
     return doubts
 
 
-def _unread(family: Family, evidence: Evidence) -> tuple[str, str] | None:
+def _unread(family: Family, evidence: Evidence) -> dict[str, str]:
     """The doubt where a family does not read the calls that a chat template writes or asks for, and what to set."""
-    written = evidence.written
+    written, doubt = evidence.written, "its chat template takes tools, and no model family is known for it"
     if not writes_calls(family):
-        shown = (
-            f"writes calls as {written.short}, which no model family here reads"
-            if written
-            else "takes tools, and no model family is known for it"
-        )
-        cure = (
-            "Set `family` if its models write one of the known forms; until then calls are made by demand only"
-            " (tool_choice), with guided decoding."
-        )
-        known = written or "tools" in evidence.template
-        return (f"its chat template {shown}", cure) if known else None
+        if written is not None:
+            doubt = f"its chat template writes calls as {written.short}, which no model family here reads"
+        return {doubt: _NO_FAMILY} if written or "tools" in evidence.template else {}
     if written is None or written.bare or reads(family, written):
-        return None
+        return {}
     readers = " or ".join(each.name for each in (*installed().values(), *CLAIMING) if reads(each, written))
     cure = f"Set `family` to {readers}, which reads them." if readers else "Set `template` to one that writes calls so."
-    return f"its chat template writes calls as {written.short}, which {family.name} does not read", cure
+    return {f"its chat template writes calls as {written.short}, which {family.name} does not read": cure}
+
+
+def reads(family: Family, written: WrittenCall) -> bool:
+    """Whether a family reads a written call as the call that it is, and nothing of it as content.
+
+    Control tokens at its end that the family does not ask for are the end of the turn, which engines leave out.
+    """
+    plan = ToolPlan(tools=(EXAMPLE,), choice="auto")
+    preparation = family.prepare(plan, written.prompt)
+    parser = family.parser(plan, preparation, written.prompt)
+    text = _without_end(written.text, preparation.special)
+    events = [*parser.feed(text), *parser.finish(cut=False)]
+    names = [event.name for event in events if isinstance(event, CallStart)]
+    arguments = "".join(event.text for event in events if isinstance(event, CallArguments) and event.index == 0)
+    rest = any(isinstance(event, Content) and not event.text.isspace() for event in events)
+    return names == [EXAMPLE.name] and not rest and json.loads(arguments) == ARGUMENTS
+
+
+def _without_end(text: str, special: Collection[str]) -> str:
+    ends = [found for found in _CONTROL.finditer(text.rstrip()) if found.end() == len(text.rstrip())]
+    if not ends or ends[0][0] in special:
+        return text
+    return _without_end(text[: ends[0].start()], special)
+
+
+def control_tokens(family: Family, written: WrittenCall | None) -> tuple[str, ...]:
+    """Those texts of a family's calls that must be tokens of their own, by their form: one of them begins each call.
+
+    None for a family that reads calls without them, except where the template writes them.
+    """
+    special = family.prepare(ToolPlan(tools=(EXAMPLE,), choice="auto")).special
+    found = sorted(text for text in special if _CONTROL.fullmatch(text))
+    if written is not None and not written.bare:
+        return tuple(text for text in found if text in written.text)
+    return () if any(reads(family, WrittenCall("", text)) for text in _AS_BARE) else tuple(found)

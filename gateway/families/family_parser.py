@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gateway.families.family import Event, Tool, ToolPlan
 from gateway.families.markers import Markers, ThinkTags
-from gateway.families.parser_events import Emitter, Event, FormingCall, Passing
-from gateway.families.structural_tags import CallFormat
+from gateway.families.parser_events import Emitter, FormingCall, Passing
+from gateway.families.structural_tags import CallFormat, Format, arguments_format
 from gateway.families.text_source import BrokenCallError, Steps, TextSource
-from gateway.families.tool_plan import ToolPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +25,24 @@ class Grammar:
         close: the marker behind calls, which may be missing; empty: there is none.
         extra: other texts that only belong to the format.
         whole: whether it is the format of whole answers, so that it reads those without calls too.
+        call: a call as models write it, as of ``CallFormat``; empty: a guide cannot hold it.
+        trigger: as of ``CallFormat``; by default the first of ``opens``, where models begin calls with it.
+        section: texts before the first and after the last of calls; empty: there are none.
+        gap: text between two calls.
+        lead: text before calls that stand alone.
+        once: whether an answer has one call at most.
     """
 
     opens: tuple[str, ...] = ()
     close: str = ""
     extra: tuple[str, ...] = ()
     whole: bool = False
+    call: str = ""
+    trigger: str = ""
+    section: tuple[str, str] = ("", "")
+    gap: str = ""
+    lead: str = ""
+    once: bool = False
 
     @property
     def markers(self) -> Sequence[str]:
@@ -50,11 +62,19 @@ class Grammar:
     @property
     def call_format(self) -> CallFormat | None:
         """The format as a structural tag; None where it cannot be written as one."""
-        return None
+        if not self.call:
+            return None
+        written = [text for text in self.opens[:1] if text in self.section[0] + self.call]
+        trigger = self.trigger or "".join(written)
+        return CallFormat(self.call, trigger, self.section, self.gap, self.lead, self.once, self.hold)
 
-    def begins_thinking(self, prompt: str) -> bool:  # noqa: ARG002 - for subclasses
-        """Whether an answer to the prompt begins with reasoning that no think tag tells."""
-        return False
+    def hold(self, tool: Tool) -> Format | None:
+        """The format of a tool's arguments, as of ``CallFormat``."""
+        return arguments_format(tool)
+
+    def starts_behind(self, prompt: str) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether a whole answer starts behind the prompt, so that a guide may have reasoning in it."""
+        return True
 
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read an answer."""
@@ -71,8 +91,7 @@ class Grammar:
     def skip(self, source: TextSource, marker: str) -> Steps[str]:  # noqa: ARG002 - for subclasses
         """Read what belongs to a marker that begins nothing where it stands; empty: to the end of a broken call.
 
-        Returns:
-            Text that was read and belongs to none.
+        Returns text that was read and belongs to none.
         """
         yield from ()
         return ""
@@ -91,12 +110,7 @@ class Grammar:
         raise NotImplementedError
 
     def without_format(self, raw: str, *, cut: bool) -> str:  # noqa: ARG002 - for subclasses
-        """The text of a broken call without what only belongs to the format and is no marker.
-
-        Args:
-            raw: the text.
-            cut: whether the token limit ended the answer.
-        """
+        """The text of a broken, perhaps ``cut`` call without what only belongs to the format and is no marker."""
         return raw
 
 
@@ -104,54 +118,29 @@ NO_CALLS = Grammar()
 """The grammar of answers without calls."""
 
 
+@dataclass(eq=False, kw_only=True)
 class FamilyParser:
-    """Parses one answer: reasoning, where the family has it, then content and calls.
+    """Parses one answer: reasoning, where the family has it, then content and calls."""
 
-    Attributes:
-        plan: of the answer.
-        prompt: the rendered prompt.
-        markers: cut out of content, reasoning and broken calls, since they must never reach the client.
-        tags: around the reasoning; None: there is none. They are among the markers.
-        opened: whether the prompt has opened the reasoning already.
-        thinking: whether the text that comes next is reasoning, as far as can be told.
-        guided: whether a guide holds the calls.
-        source: the text to read.
-        marker: the text that was read last of those that begin calls.
-        emitter: takes the parts of the answer.
-        say_prose: takes text that turned out to be no call: content, or reasoning inside reasoning.
-    """
+    plan: ToolPlan
+    grammar: Grammar
+    prompt: str  # the rendered one
+    markers: Markers  # cut out of content, reasoning and broken calls, since they must never reach the client
+    tags: ThinkTags | None  # around the reasoning; None: there is none. They are among the markers
+    guided: bool  # whether a guide holds the calls
+    eager: bool  # whether other calls are said while they form, too
 
-    def __init__(
-        self,
-        plan: ToolPlan,
-        *,
-        grammar: Grammar,
-        markers: Markers,
-        tags: ThinkTags | None = None,
-        prompt: str = "",
-        eager: bool = False,
-        guided: bool = False,
-    ) -> None:
-        """Parse one answer with a grammar; ``eager``: whether calls are said while they form; see the attributes."""
-        self._grammar = grammar
-        self.plan = plan
-        self.prompt = prompt
-        self.markers = markers
-        self.tags = tags
-        self.opened = tags is not None and tags.opened_by(prompt)
-        self.thinking = self.opened or self._grammar.begins_thinking(prompt)
-        self.guided = guided
+    def __post_init__(self) -> None:
+        """Begin to read."""
+        self.opened = self.tags is not None and self.tags.opened_by(self.prompt)
+        self.thinking = False  # whether the text that comes next is reasoning, as far as can be told
         self.source = TextSource()
-        self.marker = ""
-        self.emitter = Emitter(plan, eager=eager or guided)
-        self.say_prose = self.emitter.content
-        self._header: int | None = 0
+        self.marker = ""  # the text that was read last of those that begin calls
+        self.emitter = Emitter(self.plan, eager=self.eager or self.guided)
+        self.say_prose = self.emitter.content  # takes text that turned out to be no call; inside reasoning: reasoning
+        self._header: int | None = 0  # characters of the call's header; None: it has not ended
         self._steps = self._whole()
-
-    @property
-    def examined(self) -> int:
-        """Characters looked at so far, each time that one was."""
-        return self.source.examined
+        next(self._steps, None)
 
     def feed(self, text: str) -> list[Event]:
         """Take more of the answer; returns the events that are certain now."""
@@ -172,24 +161,16 @@ class FamilyParser:
         return self.emitter.take()
 
     def content_until(self, *wanted: str) -> Steps[str | None]:
-        """Read content up to one of the ``wanted`` texts; the family's other markers are dropped on the way.
-
-        Returns:
-            The text, None at the end.
-        """
+        """Read content up to one of the ``wanted`` texts, or the end; returns the text. Other markers are dropped."""
         markers = self.markers.also(*wanted)
         while (marker := (yield from self.source.until(markers, self.emitter.content))) is not None:
             if marker in wanted:
                 break
-            yield from self._grammar.skip(self.source, marker)
+            yield from self.grammar.skip(self.source, marker)
         return marker
 
     def think(self, *, opened: bool) -> Steps[None]:
-        """Read the reasoning between the tags, if there is any; ``opened``: whether it has begun already.
-
-        A marker of ``tags.instead`` ends it; but behind one that opens a call only a call does, and other text is
-        reasoning.
-        """
+        """Read the reasoning between the tags, if there is any; ``opened``: whether it has begun already."""
         tags = self.tags
         if tags is None:
             return
@@ -218,18 +199,20 @@ class FamilyParser:
         return begun
 
     def _thoughts(self, tags: ThinkTags, ends: set[str]) -> Steps[str | None]:
-        """Read the reasoning up to one of its ends, or up to a call; returns the marker that ended it, if any."""
-        markers, opening = self.markers.also(*ends), self._grammar.opening
-        while (marker := (yield from self.source.until(markers, self.emitter.reasoning))) is not None:
-            if marker in ends or (marker in tags.instead and marker not in opening):
+        """Read the reasoning up to one of its ends, or up to a call; returns the marker that ended it, if any.
+
+        A marker of ``tags.instead`` ends it; but behind one that opens a call only a call does, and other text is
+        reasoning.
+        """
+        markers, opening, calls = self.markers.also(*ends), self.grammar.opening, self.emitter.calls
+        while self.emitter.calls == calls:
+            marker = yield from self.source.until(markers, self.emitter.reasoning)
+            if marker is None or marker in ends or (marker in tags.instead and marker not in opening):
                 return marker
             if marker in tags.instead:
-                self.marker = marker
-                self.say_prose, calls = self.emitter.reasoning, self.emitter.calls
-                yield from self._grammar.read_block(self)
+                self.marker, self.say_prose = marker, self.emitter.reasoning
+                yield from self.grammar.read_block(self)
                 self.say_prose = self.emitter.content
-                if self.emitter.calls > calls:
-                    return None
         return None
 
     def _begin_answer(self, tags: ThinkTags) -> Steps[None]:
@@ -243,9 +226,8 @@ class FamilyParser:
     def begin_call(self, begun: str = "", *, header: bool = False) -> FormingCall:
         """Begin a call, perhaps: the text that is read from now on can still become content, by ``broken``.
 
-        Args:
-            begun: text of the call that has been read already.
-            header: whether its text up to ``end_header`` is the format's; of a cut call that is shown nowhere.
+        ``begun``: text of the call that has been read already. ``header``: whether its text up to ``end_header`` is
+        the format's; of a cut call that is shown nowhere.
         """
         self.source.record(begun)
         self._header = None if header else 0
@@ -256,14 +238,11 @@ class FamilyParser:
         self._header = self.source.recorded_length
 
     def attempt(self, call: FormingCall, reading: Steps[None], before: str = "") -> Steps[bool]:
-        """Read a call that has begun; returns whether it is one. The text of one that is broken is content.
-
-        So is then the text ``before`` it.
-        """
+        """Read a call that has begun; returns whether it is one. Else its text is content, and that ``before`` it."""
         try:
             yield from reading
         except BrokenCallError:
-            rest = yield from self._grammar.skip(self.source, "")
+            rest = yield from self.grammar.skip(self.source, "")
             self.say_prose("" if call.started else before)
             self.broken(call)
             if call.started and not self.source.cut:
@@ -287,8 +266,8 @@ class FamilyParser:
             raw = raw[:begun]
         else:
             raw = "" if self._header is None else self.markers.cut_off(raw[self._header :])
-        self.say_prose(self.markers.removed(self._grammar.without_format(raw, cut=self.source.cut)))
+        self.say_prose(self.markers.removed(self.grammar.without_format(raw, cut=self.source.cut)))
 
     def _whole(self) -> Steps[None]:
-        yield from self._grammar.run(self)
+        yield from self.grammar.run(self)
         yield from self.content_until()

@@ -14,25 +14,14 @@ from gateway.families.bare_calls import BareCalls
 from gateway.families.channel_calls import ChannelCalls
 from gateway.families.family import Family
 from gateway.families.gemma_calls import GemmaCalls
-from gateway.families.harmony import HarmonyCalls, HarmonyFamily
-from gateway.families.json_calls import JsonCalls, MessageCalls
+from gateway.families.harmony import HarmonyCalls
+from gateway.families.json_calls import JsonCalls, NamedCalls
 from gateway.families.markers import ThinkTags
 from gateway.families.model_family import ModelFamily
-from gateway.families.named_calls import NamedCalls
 from gateway.families.nested_tags import NestedTags
 from gateway.families.tagged_calls import TaggedCalls
 
-_GRAMMARS = (
-    BareCalls,
-    ChannelCalls,
-    GemmaCalls,
-    HarmonyCalls,
-    JsonCalls,
-    MessageCalls,
-    NamedCalls,
-    NestedTags,
-    TaggedCalls,
-)
+_GRAMMARS = (BareCalls, ChannelCalls, GemmaCalls, HarmonyCalls, JsonCalls, NamedCalls, NestedTags, TaggedCalls)
 _KINDS: Mapping[str, type] = {kind.__name__: kind for kind in _GRAMMARS}
 
 
@@ -48,12 +37,11 @@ def read_table(text: str) -> dict[str, ModelFamily]:
 
 
 def _family(name: str, entry: Mapping[str, Any]) -> ModelFamily:
-    given, kind = {"name": name, **entry}, ModelFamily
+    given = {"name": name, **entry}
     try:
         if "grammar" in entry:
-            given["grammar"] = grammar = _grammar(**(entry["grammar"] or {}))
-            kind = HarmonyFamily if isinstance(grammar, HarmonyCalls) else ModelFamily
-        family: ModelFamily = _made(kind, given)
+            given["grammar"] = _grammar(**(entry["grammar"] or {}))
+        family: ModelFamily = _made(ModelFamily, given)
     except ValueError as error:
         raise ValueError(f"The family {name!r} is wrong: {error}") from None
     return family

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.families.bare_arguments import bare_forms, is_text, row_format, typed_json, types_of
+from gateway.families.family import Tool
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import dumps, read_name
 from gateway.families.literals import MAX_DEPTH, LiteralReader
 from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import CallFormat, Format, constant, either, sequence, tag
-from gateway.families.text_source import SPACE, BrokenCallError, Emit, Steps, TextSource
-from gateway.families.tool_plan import Tool
+from gateway.families.structural_tags import Format, either, sequence, tag
+from gateway.families.text_source import SPACE, Emit, Steps, TextSource, need
 
 _CALL = "call:"
 _NO_KEY = frozenset("{}[],")
@@ -43,13 +43,6 @@ class GemmaCalls(Grammar):
         """All that only belong to the format."""
         return (*super().markers, self.quote)
 
-    @property
-    def call_format(self) -> CallFormat:
-        """The format as a structural tag."""
-        return CallFormat(
-            f"{self.opens[0]}{_CALL}NAMEARGUMENTS}}{self.close}", self.opens[0], arguments=self._arguments
-        )
-
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read a call behind its marker; see ``Grammar``."""
         source = parser.source
@@ -61,8 +54,7 @@ class GemmaCalls(Grammar):
         typed = parser.plan.parameters(name) or {} if self.typed else None
         yield from _Values(source, call.arguments, self.quote).row_of("}", 1, typed)
         call.complete()
-        yield from source.space()
-        yield from source.choice(self.close, self._half_close)
+        yield from source.spaced(self.close, self._half_close)
 
     @property
     def _half_close(self) -> str:
@@ -79,17 +71,17 @@ class GemmaCalls(Grammar):
         """The text without what is left of the closing marker; see ``Grammar``."""
         return raw.replace(self.close, "").replace(self._half_close, "")
 
-    def _arguments(self, tool: Tool) -> Format | None:
+    def hold(self, tool: Tool) -> Format | None:
         """The arguments of a tool, with the opening brace; None where they cannot be held, as lists and objects."""
 
-        def hold(name: str, value: Mapping[str, Any]) -> Format | None:
+        def held(name: str, value: Mapping[str, Any]) -> Format | None:
             if not name or name != name.strip(SPACE) or any(mark in name for mark in (":", self.quote, *_NO_KEY)):
                 return None
             forms = bare_forms(value) if types_of(value) <= _SCALARS else []
             each = [tag(self.quote, form, self.quote) if text else form for text, form in forms]
-            return sequence(constant(f"{name}:"), either(*each)) if each else None
+            return sequence(f"{name}:", either(*each)) if each else None
 
-        return row_format(tool, hold, begin="{", between=",")
+        return row_format(tool, held, begin="{", between=",")
 
 
 class _Values(LiteralReader):
@@ -100,37 +92,28 @@ class _Values(LiteralReader):
         self._quote = quote
 
     def row_of(self, closing: str, depth: int, typed: Mapping[str, Any] | None = None) -> Steps[None]:
-        """Read an object or a list behind its opening bracket.
+        """Read an object or a list behind its opening bracket; ``depth``: objects and lists here, this one among them.
 
-        Args:
-            closing: the bracket that closes it.
-            depth: objects and lists here, this one among them.
-            typed: the schema that tells the types of an object's values between quotes; None: they are strings.
+        ``typed``: the schema that tells the types of an object's values between quotes; None: they are strings.
         """
         keys: set[str] = set()
 
         def pair(separator: str) -> Steps[bool]:
             key = yield from self._key()
-            if not key or key in keys:
-                raise BrokenCallError
+            need(key and key not in keys)
             self.emit(f"{separator}{dumps(key)}: ")
             keys.add(key)
             yield from self.source.space()
-            if not (yield from self.source.literal(self._quote)):
-                return (yield from self._unquoted(depth))
-            if typed is None or is_text(typed, key):
-                return (yield from self._quoted())
+            if typed is None or is_text(typed, key) or not (yield from self.source.literal(self._quote)):
+                return (yield from self._value(depth))
             text, end = yield from self.source.text_until(self._quote)
-            self.source.examined += len(text)
-            if end is None:
-                raise BrokenCallError
+            need(end)
             self.emit(typed_json(typed, key, text))
-            return True  # models forget the comma behind a quote
+            return True
 
         def member(separator: str) -> Steps[None]:
             self.emit(separator)
-            quoted = yield from self.source.literal(self._quote)
-            yield from self._quoted() if quoted else self._unquoted(depth)
+            yield from self._value(depth)
 
         self.emit("{" if closing == "}" else "[")
         yield from self.row(closing, pair if closing == "}" else member)
@@ -144,19 +127,13 @@ class _Values(LiteralReader):
         key, end = yield from self.source.text_until(":", self._quote, *_NO_KEY)
         return key.strip(SPACE) if end == ":" else ""
 
-    def _quoted(self) -> Steps[bool]:
-        """Read a string behind its quote; it ends at the next one, whatever stands in it."""
-        self.emit('"')
-        if (yield from self.source.until(markers_of(self._quote), self.text)) is None:
-            raise BrokenCallError
-        self.emit('"')
-        return True
-
-    def _unquoted(self, depth: int) -> Steps[bool]:
-        """Read a value that does not stand between quotes."""
+    def _value(self, depth: int) -> Steps[bool]:
+        """Read a value; returns whether it is a string, behind which models forget the comma."""
+        if (yield from self.source.literal(self._quote)):
+            self.emit('"')
+            need((yield from self.source.until(markers_of(self._quote), self.text)))
+            self.emit('"')
+            return True
         opening = "" if depth >= MAX_DEPTH else (yield from self.source.choice(*_CLOSING))
-        if opening:
-            yield from self.row_of(_CLOSING[opening], depth + 1)
-        else:
-            yield from self.scalar()
+        yield from self.row_of(_CLOSING[opening], depth + 1) if opening else self.scalar()
         return False

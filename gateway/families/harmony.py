@@ -12,71 +12,30 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from gateway.families.family import ThoughtEnd
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import read_arguments
-from gateway.families.markers import ThinkTags
-from gateway.families.model_family import ModelFamily
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import (
-    CallFormat,
-    Format,
-    after_reasoning,
-    constant,
-    either,
-    guide_format,
-    sequence,
-    tag_guide,
-)
 from gateway.families.text_source import Steps
-from gateway.families.tool_plan import ToolPlan
-from gateway.generation import Guide
 
-_START = "<|start|>"
-CHANNEL = "<|channel|>"
-_CONSTRAIN = "<|constrain|>"
-MESSAGE = "<|message|>"
-_END = "<|end|>"
-_CALL = "<|call|>"
-_RETURN = "<|return|>"
-STOP = (_CALL, _RETURN)
+_START, _CHANNEL, _CONSTRAIN, _MESSAGE, _END = "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>"
+_CALL, _RETURN = "<|call|>", "<|return|>"
 _FUNCTIONS = "functions."
-_CALLS = CallFormat(f"{CHANNEL}commentary to={_FUNCTIONS}NAME {_CONSTRAIN}json{MESSAGE}ARGUMENTS{_CALL}", once=True)
-_ANALYSIS = ThinkTags(f"{CHANNEL}analysis{MESSAGE}", _END, between=f"{_START}assistant")
 _NAMES = ("analysis", "commentary", "final")
 _RECIPIENT_FOLLOWS = "to="
-_CHANNEL = re.compile(re.escape(CHANNEL) + r"\s*([a-z]*)")
+_CHANNEL_NAME = re.compile(re.escape(_CHANNEL) + r"\s*([a-z]*)")
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 
 
-class _Place(NamedTuple):
-    """Where a prompt leaves off.
-
-    Attributes:
-        header: the part of the last message's header that the prompt has.
-        inside: whether the message itself has begun.
-    """
-
-    header: str
-    inside: bool
-
-    @classmethod
-    def of(cls, prompt: str) -> _Place:
-        """The place at the end of ``prompt``."""
-        header, message, _ = prompt.rpartition(_START)[2].partition(MESSAGE)
-        return cls(header, bool(message))
-
-    @property
-    def fresh(self) -> bool:
-        """Whether the model writes the whole header but the role."""
-        return not self.inside and CHANNEL not in self.header
+def _place(prompt: str) -> tuple[str, bool]:
+    """Where a prompt leaves off: what it has of the last message's header, and whether the message itself has begun."""
+    header, message, _ = prompt.rpartition(_START)[2].rpartition(_END)[2].partition(_MESSAGE)
+    return header, bool(message)
 
 
 def _reasons(header: str) -> bool:
     """Whether a message with this header, and without a recipient, is reasoning."""
-    channel = _CHANNEL.search(header)
+    channel = _CHANNEL_NAME.search(header)
     return channel is not None and channel[1] == "analysis"
 
 
@@ -84,18 +43,13 @@ def _reasons(header: str) -> bool:
 class HarmonyCalls(Grammar):
     """Reads messages. Text outside of messages is content."""
 
-    extra: tuple[str, ...] = (_START, CHANNEL, _CONSTRAIN, MESSAGE, _END, _CALL, _RETURN)
+    extra: tuple[str, ...] = (_START, _CHANNEL, _CONSTRAIN, _MESSAGE, _END, _CALL, _RETURN)
     whole: bool = True
 
-    @property
-    def call_format(self) -> CallFormat:
-        """The format as a structural tag."""
-        return _CALLS
-
-    def begins_thinking(self, prompt: str) -> bool:
-        """Whether the prompt ends inside of an analysis."""
-        place = _Place.of(prompt)
-        return place.inside and _reasons(place.header)
+    def starts_behind(self, prompt: str) -> bool:
+        """Whether the model writes the whole header but the role, or is in its analysis."""
+        header, inside = _place(prompt)
+        return _reasons(header) if inside else _CHANNEL not in header
 
     def run(self, parser: FamilyParser) -> Steps[None]:
         """Read message after message."""
@@ -111,41 +65,37 @@ class _Messages:
         self._said: set[bool] = set()  # kinds of text, reasoning or not, that had a message
 
     def run(self) -> Steps[None]:
-        place = _Place.of(self._parser.prompt)
+        header, inside = _place(self._parser.prompt)
         call = self._parser.begin_call()
         marker: str | None
-        if place.inside:
-            marker = yield from self._body(place.header, call)
-        elif place.fresh:
-            space = yield from self._source.space()
-            marker = yield from self._source.choice(_START, CHANNEL, _RECIPIENT_FOLLOWS)
-            if marker is None:
-                if not self._source.cut_in(_RECIPIENT_FOLLOWS):
-                    self._parser.emitter.content(space)
-            else:
-                marker = yield from self._message("" if marker == _START else marker, call)
+        if inside:
+            marker = yield from self._body(header, call)
+        elif _CHANNEL in header:
+            marker = yield from self._message(header, call)
         else:
-            marker = yield from self._message(place.header, call)
-        while True:
-            if marker not in {_START, CHANNEL}:
-                marker = yield from self._parser.content_until(_START, CHANNEL)
-            if marker is None:
-                return
-            marker = yield from self._message("" if marker == _START else marker, self._parser.begin_call())
+            space = yield from self._source.space()
+            marker = yield from self._source.choice(_START, _CHANNEL, _RECIPIENT_FOLLOWS)
+            if marker is not None:
+                marker = yield from self._message(marker, call)
+            elif not self._source.cut_in(_RECIPIENT_FOLLOWS):
+                self._parser.emitter.content(space)
+        begins = (_START, _CHANNEL)
+        while marker in begins or (marker := (yield from self._parser.content_until(*begins))) is not None:
+            marker = yield from self._message(marker, self._parser.begin_call())
 
     def _message(self, beginning: str, call: FormingCall) -> Steps[str | None]:
         """Read the rest of a header, and its message; returns the marker that ended it."""
-        pieces = [beginning]
+        pieces = ["" if beginning == _START else beginning]
         marker = yield from self._source.until(self._parser.markers, pieces.append)
-        while marker == _CONSTRAIN or (marker == CHANNEL and CHANNEL not in pieces):
+        while marker == _CONSTRAIN or (marker == _CHANNEL and _CHANNEL not in pieces):
             pieces.append(marker)
             marker = yield from self._source.until(self._parser.markers, pieces.append)
         header = "".join(pieces)
         self._source.examined += len(header)
-        if marker == MESSAGE:
+        if marker == _MESSAGE:
             return (yield from self._body(header, call))
         # A header that was cut off is no text; anything else that a model writes here may be all there is.
-        words = header.replace(CHANNEL, " ").split()
+        words = header.replace(_CHANNEL, " ").split()
         if not ((self._source.cut and marker is None) or all(map(_of_header, words))):
             self._parser.broken(call)
         return marker
@@ -162,7 +112,6 @@ class _Messages:
 
     def _call(self, call: FormingCall, name: str) -> Steps[None]:
         call.named(name)
-        yield from self._source.space()
         yield from read_arguments(self._source, call)
         call.complete()
 
@@ -176,7 +125,7 @@ class _Messages:
         self._parser.thinking = reasoning
         while True:
             marker = yield from self._source.until(self._parser.markers, emit)
-            if marker not in {_CONSTRAIN, MESSAGE}:
+            if marker not in {_CONSTRAIN, _MESSAGE}:
                 self._parser.thinking = False
                 return marker
 
@@ -184,51 +133,3 @@ class _Messages:
 def _of_header(word: str) -> bool:
     """Whether a word belongs to a header without a message: a role, a recipient, a channel or the beginning of one."""
     return word == "assistant" or word.startswith(_RECIPIENT_FOLLOWS) or any(each.startswith(word) for each in _NAMES)
-
-
-class HarmonyFamily(ModelFamily):
-    """gpt-oss. All of its answers are messages, so its markers are always wanted.
-
-    Where the engine has structural tags, guides begin after the analysis and calls keep the native format, one to an
-    answer. Elsewhere a guide begins with the first token, in place of any message.
-    """
-
-    @property
-    def reasons(self) -> bool:
-        """True: in the analysis channel."""
-        return True
-
-    def thought_end(self, plan: ToolPlan, prompt: str) -> ThoughtEnd | None:
-        """The way to end the analysis; where calls may be made, the model is free to begin another one."""
-        text = _ANALYSIS.close + _ANALYSIS.between
-        if not self._by_messages(plan, prompt):
-            guide, guided = super()._guide(plan, prompt)
-            return ThoughtEnd(text if guided or plan.calls else f"{text}{CHANNEL}final{MESSAGE}", guide)
-        answer = _answer(plan)
-        if answer is None:
-            return ThoughtEnd(f"{text}{CHANNEL}final{MESSAGE}")
-        return ThoughtEnd(text, tag_guide(answer))
-
-    def _guide(self, plan: ToolPlan, prompt: str) -> tuple[Guide | None, bool]:
-        if not self._by_messages(plan, prompt):
-            return super()._guide(plan, prompt)
-        answer = _answer(plan)
-        if answer is None:
-            return None, False
-        return tag_guide(after_reasoning(_ANALYSIS, prompt, answer)), plan.calls
-
-    def _by_messages(self, plan: ToolPlan, prompt: str) -> bool:
-        """Whether a guide has messages in it: the engine takes such guides, and the prompt leaves the header open."""
-        own = plan.response is not None and plan.response.kind == "structural_tag"
-        if "structural_tag" not in plan.guide_types or not _Place.of(prompt).fresh or own:
-            return False
-        return not (plan.calls and plan.choice == "auto" and plan.response is None)
-
-
-def _answer(plan: ToolPlan) -> Format | None:
-    """The format of the message that is the answer; None where it is free."""
-    calls = _CALLS.alone(plan) if plan.calls else None
-    answers = [] if calls is None else [calls]
-    if plan.response is not None and plan.choice != "required":
-        answers.append(sequence(constant(f"{CHANNEL}final{MESSAGE}"), guide_format(plan.response)))
-    return either(*answers) if answers else None

@@ -58,9 +58,8 @@ for _states, _characters, _following in _ROWS:
 class JsonScanner:
     """Scans one value.
 
-    Attributes:
-        complete: whether the value has ended. A number at the top ends only before another character or at the end.
-        failed: whether the text cannot become a JSON value.
+    It is ``complete`` when it has ended: a number at the top only before another character, or at the end. It has
+    ``failed`` when the text cannot become a JSON value.
     """
 
     __slots__ = ("_stack", "_state", "complete", "failed")
@@ -68,18 +67,12 @@ class JsonScanner:
     def __init__(self) -> None:
         self._stack: list[str] = []  # the brackets that close what is open
         self._state = "value"
-        self.complete = False
-        self.failed = False
+        self.complete = self.failed = False
 
     def scan(self, text: str, at: int) -> int:
-        """Read as much of ``text`` as belongs to the value.
+        """Read as much of ``text``, from the index ``at`` on, as belongs to the value.
 
-        Args:
-            text: holds more of the value.
-            at: where it goes on.
-
-        Returns:
-            The index after the last character that was read. When ``failed``, the character there is the wrong one.
+        Returns the index after the last character that was read. When ``failed``, the character there is the wrong one.
         """
         length = len(text)
         while at < length and not self.complete and not self.failed:

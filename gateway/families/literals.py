@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from gateway.families.json_calls import dumps
 from gateway.families.markers import Markers
-from gateway.families.text_source import BrokenCallError, Emit, Steps, TextSource
+from gateway.families.text_source import BrokenCallError, Emit, Steps, TextSource, need
 
 MAX_DEPTH = 64
 """Lists and dictionaries inside each other at most; deeper is malformed."""
@@ -36,28 +36,21 @@ _ENDS = {end: Markers(end, "\\") for end in ('"', "'", '"""', "'''")}
 
 
 class LiteralReader:
-    """Reads literals. All of its methods raise ``BrokenCallError`` for what JSON cannot say.
-
-    Attributes:
-        source: at a literal; before a value there may be whitespace.
-        emit: takes its JSON text.
-    """
+    """Reads literals. All of its methods raise ``BrokenCallError`` for what JSON cannot say."""
 
     def __init__(self, source: TextSource, emit: Emit) -> None:
         self.source = source
-        self.emit = emit
+        self.emit = emit  # takes the JSON text
 
     def value(self, depth: int = 0) -> Steps[None]:
         """Read one literal inside of ``depth`` lists and dictionaries."""
-        yield from self.source.space()
-        first = yield from self.source.peek()
+        first = yield from self.source.ahead()
         if first in _QUOTES:
             yield from self.string()
         elif first not in _CLOSING:
             yield from self.scalar(prefixes="rRuU")
-        elif depth == MAX_DEPTH:
-            raise BrokenCallError
         else:
+            need(depth < MAX_DEPTH)
             yield from self.source.take()
             yield from self._collection(_CLOSING[first], depth + 1)
 
@@ -67,9 +60,7 @@ class LiteralReader:
         if word and word in prefixes and (yield from self.source.peek()) in _QUOTES:
             return (yield from self.string(raw=word in "rR"))
         text = WORDS.get(word, "") if word else _number((yield from self.source.run(_NUMBER, _LONGEST_NUMBER)))
-        if not text:
-            raise BrokenCallError
-        self.emit(text)
+        self.emit(need(text))
 
     def string(self, *, raw: bool = False) -> Steps[None]:
         """Read a string with one or three quotes; a line end inside is taken as it is.
@@ -80,9 +71,7 @@ class LiteralReader:
         if (yield from self.source.literal(quote * 2)):
             quote *= 3
         self.emit('"')
-        while (marker := (yield from self.source.until(_ENDS[quote], self.text))) != quote:
-            if marker is None:
-                raise BrokenCallError
+        while need((yield from self.source.until(_ENDS[quote], self.text))) != quote:
             self.emit(_json_text("\\" + (yield from self.source.take())) if raw else (yield from self._escape()))
         self.emit('"')
 
@@ -94,16 +83,12 @@ class LiteralReader:
     def row(self, closing: str, member: Callable[[str], Steps[object]], *, begun: bool = False) -> Steps[None]:
         """Read members with commas between them, up to and including the closing bracket.
 
-        Args:
-            closing: the bracket.
-            member: reads one, and says it behind the separator that it is given; returns whether the comma behind it
-                may be missing.
-            begun: whether there was one before.
+        ``member`` reads one, and says it behind the separator that it is given; it returns whether the comma behind it
+        may be missing. ``begun``: whether there was one before.
         """
         more: object = not begun or (yield from self.source.spaced(","))
         while not (yield from self.source.spaced(closing)):
-            if not more:
-                raise BrokenCallError
+            need(more)
             forgiving = yield from member(", " if begun else "")
             more = (yield from self.source.spaced(",")) or forgiving
             begun = True
@@ -114,19 +99,18 @@ class LiteralReader:
             return _json_text(chr(int(digits, 8)))
         character = yield from self.source.take()
         if character not in _CODES:
-            if character in {"", "N"}:  # a character by its name
-                raise BrokenCallError
+            need(character and character != "N")  # a character by its name
             return _json_text(_ESCAPES.get(character, "\\" + character))
         digits = yield from self.source.run(_HEX, _CODES[character])
-        if len(digits) < _CODES[character] or int(digits, 16) > 0x10FFFF:
-            raise BrokenCallError
+        need(len(digits) == _CODES[character] and int(digits, 16) <= 0x10FFFF)
         code = int(digits, 16)
         # Halves of a surrogate pair stay escapes: together they are one character, which the reader of the JSON joins.
         return f"\\u{code:04x}" if 0xD800 <= code <= 0xDFFF else _json_text(chr(code))
 
     def _collection(self, closing: str, depth: int) -> Steps[None]:
         """Read a collection behind its opening bracket; what it is in other brackets than a list's, its begin tells."""
-        pairs, first, listed = False, "", closing == "]"
+        pairs: object = False
+        first, listed = "", closing == "]"
         inner = MAX_DEPTH if closing == "}" else depth  # a key or a member of a set is no collection: none is read
         if not listed:
             if (yield from self.source.spaced(closing)):
@@ -142,8 +126,7 @@ class LiteralReader:
             if not pairs:
                 self.emit(separator)
                 return (yield from self.value(inner))
-            if (yield from self.source.peek()) not in _QUOTES:
-                raise BrokenCallError
+            need((yield from self.source.peek()) in _QUOTES)
             self.emit(separator)
             yield from self.string()
             yield from self.source.expect(":")
@@ -166,14 +149,12 @@ def python_json(text: str) -> str:
 
     def read() -> Steps[None]:
         yield from LiteralReader(source, pieces.append).value()
-        if (yield from source.more()):
-            raise BrokenCallError
+        need(not (yield from source.more()))
 
-    try:
+    with suppress(BrokenCallError):
         next(read(), None)  # to its end: no more text is waited for
-    except BrokenCallError:
-        return ""
-    return "".join(pieces)
+        return "".join(pieces)
+    return ""
 
 
 def _number(text: str) -> str:

@@ -10,28 +10,18 @@ _TAIL = 64  # characters of whitespace at the prompt's end at most
 
 
 class Markers:
-    """A set of markers, found in a text that arrives in pieces.
-
-    Attributes:
-        texts: the markers.
-        first: finds a character that begins a marker.
-        first_or_space: the same, and whitespace at the end of a text.
-    """
+    """A set of markers, found in a text that arrives in pieces. None holds another: they could not be told apart."""
 
     def __init__(self, *texts: str) -> None:
-        """Prepare to find the markers.
-
-        Raises:
-            ValueError: when a marker is empty, or holds another, so that the two could not be told apart.
-        """
+        """Prepare to find the markers; ``ValueError`` where one is empty, or holds another."""
         self.texts = tuple(dict.fromkeys(texts))
         if not all(texts):
             raise ValueError("A marker must not be empty.")
         if any(one in other for one in self.texts for other in self.texts if one is not other):
             raise ValueError("A marker must not hold another marker.")
         first = "[" + "".join(re.escape(text[0]) for text in texts) + "]" if texts else r"(?!)"
-        self.first = re.compile(first)
-        self.first_or_space = re.compile(rf"{first}|[ \t\r\n]\Z")
+        self.first = re.compile(first)  # finds a character that begins a marker
+        self.first_or_space = re.compile(rf"{first}|[ \t\r\n]\Z")  # and whitespace at the end of a text
         self._longest = max(map(len, texts), default=0)
         self._beginnings = frozenset(text[:length] for text in texts for length in range(1, len(text)))
 
@@ -87,6 +77,7 @@ class ThinkTags:
         open: before the reasoning.
         close: after it.
         between: text that the model writes between the closing tag and the answer; a guide keeps to it.
+        final: text that begins an answer without calls; a guide keeps to it, too.
         instead: markers that end the reasoning where the model forgot to close it.
         until_calls: whether those that begin calls are among them, besides the others that are named.
         label: text that the model writes behind the opening tag and that is no reasoning.
@@ -99,6 +90,7 @@ class ThinkTags:
     open: str = "<think>"
     close: str = "</think>"
     between: str = ""
+    final: str = ""
     instead: tuple[str, ...] = ()
     until_calls: bool = True
     label: str = ""
@@ -119,4 +111,5 @@ class ThinkTags:
 
     def closed_by(self, prompt: str) -> bool:
         """Whether the prompt ends behind the reasoning: with the closing tag, so that there will be none."""
-        return prompt[-len(self.close) - _TAIL :].rstrip().endswith(self.close)
+        behind = self.close + self.between
+        return prompt[-len(behind) - _TAIL :].rstrip().endswith((self.close, behind.rstrip()))

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gateway.families.call_schema import calls_schema, object_schema, schema_guide
-from gateway.families.family import Family, Parser, Preparation, ThoughtEnd
+from gateway.families.call_schema import calls_guide, object_schema
+from gateway.families.family import Family, Parser, Preparation, ThoughtEnd, ToolPlan
 from gateway.families.family_parser import NO_CALLS, FamilyParser, Grammar
 from gateway.families.json_calls import GuidedCalls
 from gateway.families.markers import Markers, ThinkTags
-from gateway.families.structural_tags import CallFormat, Format, after_reasoning, either, guide_format, tag_guide
-from gateway.families.tool_plan import ToolPlan
+from gateway.families.structural_tags import CallFormat, Format, after_reasoning, either, final_format, tag_guide
 from gateway.generation import Guide
 
 
@@ -71,17 +70,11 @@ class ModelFamily:
         return self.tags is not None
 
     def claims(self, architectures: Sequence[str], model_type: str | None, template_source: str) -> bool:
-        """Whether a model is of this family; arguments as of ``rank``."""
+        """Whether a model is of this family; see ``rank``."""
         return self.rank(architectures, model_type, template_source) > 0
 
     def rank(self, architectures: Sequence[str], model_type: str | None, template_source: str) -> int:
-        """The certainty that a model is of this family; 0: it is not.
-
-        Args:
-            architectures: of ``config.json``.
-            model_type: of ``config.json``.
-            template_source: its chat template, empty when it has none.
-        """
+        """The certainty that a model is of this family; 0: it is not. Arguments as of ``family_choice.Evidence``."""
         types = {*architectures, model_type}
         if self.signs_in(template_source):
             return 2 if types.isdisjoint((*self.model_types, *self.older_types)) else 4
@@ -96,22 +89,19 @@ class ModelFamily:
     def prepare(self, plan: ToolPlan, prompt: str = "") -> Preparation:
         """Prepare the generation of an answer; see ``Family.prepare``."""
         guide, guided = self._guide(plan, prompt)
-        special = {*self.markers.texts, *self.visible} if plan.calls or self.grammar.whole else set()
-        if self.tags:
-            special.update(self.tags.markers.texts)
+        special = self.tags.markers.texts if self.tags else ()
+        if plan.calls or self.grammar.whole:
+            special = (*self.markers.texts, *self.visible)
         return Preparation(guide=guide, special=frozenset(special), stop=self.stop, guided=guided)
 
     def thought_end(self, plan: ToolPlan, prompt: str) -> ThoughtEnd | None:
-        """The way to end the reasoning of an answer early; None where there is none.
-
-        Args:
-            plan: of the answer.
-            prompt: the rendered prompt.
-        """
+        """The way to end the reasoning of an answer early; None where there is none. Arguments as of ``prepare``."""
         if self.tags is None:
             return None
         text = self.tags.close + self.tags.between
-        return ThoughtEnd(text, self._guide(plan, prompt + text)[0])
+        guide, _ = self._guide(plan, prompt + text)
+        free = not plan.calls and guide in (None, plan.response)
+        return ThoughtEnd(text + self.tags.final if free else text, guide)
 
     def parser(self, plan: ToolPlan, preparation: Preparation, prompt: str, *, eager: bool = False) -> Parser:
         """Make a parser for one answer; see ``Family.parser``."""
@@ -127,26 +117,31 @@ class ModelFamily:
             grammar = GuidedCalls()
         elif not (plan.calls or self.grammar.whole) or not tagged:
             grammar, markers = NO_CALLS, tags.markers if tags else Markers()
+        guided = preparation.guided
         return FamilyParser(
-            plan, grammar=grammar, markers=markers, tags=tags, prompt=prompt, eager=eager, guided=preparation.guided
+            plan=plan, grammar=grammar, prompt=prompt, markers=markers, tags=tags, guided=guided, eager=eager
         )
 
     def _guide(self, plan: ToolPlan, prompt: str) -> tuple[Guide | None, bool]:
-        """The guide, and whether it guarantees every call."""
+        """The guide, and whether it guarantees every call. It is of the answer behind the reasoning where it can be."""
+        tags = self.tags if self.grammar.starts_behind(prompt) else None
         native = self._native_calls(plan)
         if native is not None:
             beside = plan.response if plan.choice == "auto" else None
-            content = native if beside is None else either(native, guide_format(beside))
-            return tag_guide(after_reasoning(self.tags, prompt, content) if self.tags else content), True
+            content = native if beside is None else either(native, final_format(tags, beside))
+            return tag_guide(after_reasoning(tags, prompt, content)), True
         demanded = plan.calls and plan.choice == "required"
         structured = object_schema(plan.response) if plan.response and plan.calls and not demanded else None
         by_schema = not {"json_schema", "structural_tag"}.isdisjoint(plan.guide_types)
-        if by_schema and (demanded or structured is not None):
-            calls = calls_schema(plan.tools, parallel=plan.parallel, response=structured)
-            return self._content_guide(schema_guide(calls), plan, prompt), True
-        if demanded or plan.response is None:
-            return None, False
-        return self._content_guide(plan.response, plan, prompt), False
+        guided = by_schema and (demanded or structured is not None)
+        guide = None if demanded else plan.response
+        if guided:
+            guide = calls_guide(plan.tools, parallel=plan.parallel, response=structured)
+        if guide is None or guide.kind == "structural_tag" or "structural_tag" not in plan.guide_types:
+            return guide, guided
+        if tags is None and guide.kind in plan.guide_types:
+            return guide, guided
+        return tag_guide(after_reasoning(tags, prompt, final_format(tags, guide))), guided
 
     def _native_calls(self, plan: ToolPlan) -> Format | None:
         """Calls guided in the family's own format; None: they are not guided, or as an array of JSON."""
@@ -158,14 +153,6 @@ class ModelFamily:
         if response is None:
             return form.among_text(plan) if any(tool.strict for tool in plan.tools) else None
         return None if response.kind == "structural_tag" else form.alone(plan, beside=True)
-
-    def _content_guide(self, guide: Guide, plan: ToolPlan, prompt: str) -> Guide:
-        """A guide of the answer proper, behind the reasoning where the engine can."""
-        if guide.kind == "structural_tag" or "structural_tag" not in plan.guide_types:
-            return guide
-        if self.tags is None:
-            return guide if guide.kind in plan.guide_types else tag_guide(guide_format(guide))
-        return tag_guide(after_reasoning(self.tags, prompt, guide_format(guide)))
 
 
 def ends_thoughts(family: Family) -> bool:

@@ -19,7 +19,7 @@ from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import dumps, read_name
 from gateway.families.parser_events import FormingCall
 from gateway.families.tagged_calls import rest_of_tag
-from gateway.families.text_source import BrokenCallError, Steps, TextSource
+from gateway.families.text_source import Steps, TextSource, need
 
 _CALL, _CALL_END = '<invoke name="', "</invoke>"
 _SECTION, _SECTION_END = "<tool_call>", "</tool_call>"
@@ -40,8 +40,8 @@ class NestedTags(Grammar):
 
     def read_block(self, parser: FamilyParser) -> Steps[None]:
         """Read a section behind the token before its tag, or a call."""
-        source = parser.source
-        section, more = False, True
+        source, section = parser.source, False
+        more: str | None = self._word
         while more:
             yield from source.space()
             if not section and (yield from source.literal(_SECTION)):
@@ -56,18 +56,12 @@ class NestedTags(Grammar):
 
     def skip(self, source: TextSource, marker: str) -> Steps[str]:
         """Read the rest of a tag of a broken call."""
-        if not marker:
-            yield from rest_of_tag(source, "</")
-        return ""
+        return "" if marker else (yield from rest_of_tag(source, "</")) and ""
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read a call behind the token before its tag; see ``Grammar``."""
         source = parser.source
-        if not (yield from source.literal(_CALL)):
-            raise BrokenCallError
-        name = yield from read_name(source)
-        if not (yield from source.literal('">')):
-            raise BrokenCallError
+        name = yield from _read_tag(source, _CALL, '">')
         call.named(name)
         parser.end_header()
         yield from source.expect(self._word)
@@ -82,30 +76,20 @@ class NestedTags(Grammar):
     def _read_tags(self, source: TextSource, schema: Mapping[str, Any], end: str, depth: int) -> Steps[str]:
         """Read tags up to the ``end`` of the one around them; returns the JSON text of their values.
 
-        Args:
-            source: behind the token before the first tag.
-            schema: of the object; that of a list names its items as an object's properties.
-            end: the closing tag.
-            depth: tags around this one.
+        ``schema``: of the object; that of a list names its items as an object's properties. ``depth``: tags around.
         """
         values: dict[str, str] = {}
         items: list[str] = []
         while not (yield from source.spaced(end)):
-            if not (yield from source.literal("<")):
-                raise BrokenCallError
-            name = yield from read_name(source)
-            if not (yield from source.literal(">")):
-                raise BrokenCallError
+            name = yield from _read_tag(source, "<", ">")
             value = yield from self._read_value(source, schema, name, depth)
-            if name in values:
-                raise BrokenCallError
+            need(name not in values)
             if name == _ITEM:
                 items.append(value)
             else:
                 values[name] = value
             yield from source.expect(self._word)
-        if items and values:
-            raise BrokenCallError
+        need(not (items and values))
         if items:
             return f"[{', '.join(items)}]"
         return "{" + ", ".join(f"{dumps(name)}: {value}" for name, value in values.items()) + "}"
@@ -114,17 +98,22 @@ class NestedTags(Grammar):
         """Read the value behind a tag, and its closing tag; returns its JSON text."""
         end = f"</{name}>"
         text, marker = yield from source.text_until(self._word)
-        if marker is None or depth == _DEEPEST:
-            raise BrokenCallError
+        need(marker and depth < _DEEPEST)
         if (yield from source.spaced(end)):
-            source.examined += len(text)
             types = argument_types(schema, name)
             if not text.strip() and types & {"array", "object"}:
                 return "[]" if "array" in types else "{}"
             return typed_json(schema, name, text)
-        if text.strip():
-            raise BrokenCallError
+        need(not text.strip())
         return (yield from self._read_tags(source, _inner(schema, name), end, depth + 1))
+
+
+def _read_tag(source: TextSource, begin: str, end: str) -> Steps[str]:
+    """Read a tag; returns the name in it."""
+    need((yield from source.literal(begin)))
+    name = yield from read_name(source)
+    need((yield from source.literal(end)))
+    return name
 
 
 def _inner(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:

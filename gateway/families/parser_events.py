@@ -1,4 +1,4 @@
-"""Events of a family's parser, in the order of the answer, and the emitter that makes them.
+"""Events of a family's parser, in the order of the answer: the emitter that makes them.
 
 Events of the same kind (and index) that follow each other merge: only their concatenation has a meaning, never where
 one ends and the next begins.
@@ -6,88 +6,33 @@ one ends and the next begins.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
+from gateway.families.family import CallArguments, CallStart, Content, Event, Reasoning, ToolPlan
 from gateway.families.markers import Markers
-from gateway.families.text_source import SPACE, BrokenCallError
-from gateway.families.tool_plan import ToolPlan
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """Text for the user: never empty, without the family's markers."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reasoning:
-    """Text of the model's reasoning: never empty, without the family's markers."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallStart:
-    """A tool call begins.
-
-    Attributes:
-        index: of the call in this answer, from 0, without gaps.
-        name: of the tool; one of those that may be called.
-        id: the model's own id of the call where its format has one, else None.
-    """
-
-    index: int
-    name: str
-    id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CallArguments:
-    """More of a call's arguments; the texts of one index concatenated are the JSON text of one object.
-
-    Attributes:
-        index: of the call.
-        text: never empty.
-    """
-
-    index: int
-    text: str
-
-
-Event: TypeAlias = Content | Reasoning | CallStart | CallArguments
+from gateway.families.text_source import SPACE, need
 
 
 class Passing(NamedTuple):
-    """A state of a parser in which each text becomes an event by itself, and changes nothing.
+    """A state of a parser in which each text becomes an event by itself, and changes nothing."""
 
-    Attributes:
-        kind: of the events.
-        more: finds in a text what makes it more than that; None where there is nothing.
-    """
-
-    kind: type[Content | Reasoning]
-    more: Callable[[str], object | None]
+    kind: type[Content | Reasoning]  # of the events
+    more: Callable[[str], object | None]  # finds in a text what makes it more than that; None where there is nothing
 
 
 def merge(events: Sequence[Event]) -> list[Event]:
-    """Join events of the same kind and index that follow each other."""
+    """Join events of the same kind and index that follow each other; of calls that start, no two are of one index."""
     if len(events) < 2:
         return list(events)
-    groups = groupby(events, key=lambda event: (type(event), getattr(event, "index", 0)))
-    return [_joined(list(group)) for _, group in groups]
-
-
-def _joined(group: list[Any]) -> Event:
-    """One event in place of several; of calls that start, no two are of one index."""
-    if len(group) > 1:
-        return dataclasses.replace(group[0], text="".join([each.text for each in group]))  # type: ignore[no-any-return]
-    only: Event = group[0]
-    return only
+    alike = groupby(events, key=lambda event: (type(event), getattr(event, "index", 0)))
+    groups: list[list[Any]] = [list(group) for _, group in alike]
+    return [
+        group[0] if len(group) == 1 else replace(group[0], text="".join([each.text for each in group]))
+        for group in groups
+    ]
 
 
 class Emitter:
@@ -95,42 +40,27 @@ class Emitter:
 
     Whitespace between text and a call belongs to the format: it is shown only between two texts. Whitespace around
     reasoning is not shown at all. So whitespace at the end is held back until something follows.
-
-    Attributes:
-        content: takes text for the user.
-        reasoning: takes text of the reasoning.
-        names: of the tools that may be called.
-        calls: how many have been said, or left out as more than the plan allows.
-        eager: whether calls are said while they form.
     """
 
     def __init__(self, plan: ToolPlan, *, eager: bool) -> None:
-        """Say an answer's events; ``plan`` names the tools that may be called, ``eager`` is as of the attribute."""
-        events: list[Event] = []  # by its own name, as what knows this object would be known by it
-        self._events = events
+        """Say an answer's events; ``plan`` names the tools, ``eager``: whether calls are said while they form."""
+        self._events = events = list[Event]()
         self.names = frozenset(tool.name for tool in plan.tools) if plan.calls else frozenset()
-        self._parallel = plan.parallel
-        self.calls = 0
-        self.eager = eager
-        self._content = _Channel(lambda text: events.append(Content(text)), hold=plan.calls)
-        self._reasoning = _Channel(lambda text: events.append(Reasoning(text)), hold=True, trim=True)
-        self.content: Callable[[str], None] = self._content.text
-        self.reasoning: Callable[[str], None] = self._reasoning.text
+        self._parallel, self.eager = plan.parallel, eager
+        self.calls = 0  # how many have been said, or left out as more than the plan allows
+        self._content = _Channel(Content, events, hold=plan.calls)
+        self._reasoning = _Channel(Reasoning, events, hold=True, trim=True)
+        self.content, self.reasoning = self._content.text, self._reasoning.text
 
     def passing(self, taker: Callable[[str], None] | None, awaited: Markers) -> Passing | None:
-        """The state in which texts become events by themselves; None where more is to be done with them.
+        """The state in which texts become events by themselves; None where their ``taker`` does more with them.
 
-        Args:
-            taker: of the texts: ``content`` or ``reasoning``; another one does something else with them.
-            awaited: markers that end the state.
+        ``awaited``: markers that end the state.
         """
-        if taker is not self.content and taker is not self.reasoning:
-            return None
-        channel = self._content if taker is self.content else self._reasoning
-        if not channel.settled:
-            return None
-        kind: type[Content | Reasoning] = Content if channel is self._content else Reasoning
-        return Passing(kind, (awaited.first_or_space if channel.hold else awaited.first).search)
+        for channel in (self._content, self._reasoning):
+            if taker == channel.text and channel.settled:
+                return Passing(channel.kind, (awaited.first_or_space if channel.hold else awaited.first).search)
+        return None
 
     def end_reasoning(self) -> None:
         """Begin the answer proper: whitespace on both sides of the boundary is not shown."""
@@ -147,117 +77,89 @@ class Emitter:
         """End the answer: say the text that was held back."""
         self._content.finish()
 
-    def start(self, name: str, call_id: str | None) -> int | None:
-        """Say that a call begins; returns its index, or None when it is one more than the plan allows."""
+    def start(self, name: str, call_id: str | None) -> Callable[[str], None]:
+        """Say that a call begins; returns what takes its arguments, which drops those of one too many for the plan."""
         index = self.calls
         self.calls += 1
         if index and not self._parallel:
-            return None
+            return lambda _: None
         self._content.interrupt()
         self._events.append(CallStart(index, name, call_id))
-        return index
-
-    def more_arguments(self, index: int, text: str) -> None:
-        """Say more of a call's arguments."""
-        if text:
-            self._events.append(CallArguments(index, text))
+        return lambda text: self._events.append(CallArguments(index, text)) if text else None
 
 
 class FormingCall:
     """A call that forms. Held until ``complete``, unless calls are eager: then said once its name is known.
 
     With ``parallel`` off only the first call of an answer is said, however many the model writes.
-
-    Attributes:
-        started: whether it has been said, so that it cannot be taken back.
-        id: the model's own id of it, which comes too late for a call that has been said.
     """
-
-    __slots__ = ("_emitter", "_held", "_index", "_name", "id", "started")
 
     def __init__(self, emitter: Emitter) -> None:
         self._emitter = emitter
         self._name = ""
         self._held: list[str] = []
-        self._index: int | None = None
-        self.id: str | None = None
-        self.started = False
+        self._take: Callable[[str], None] = self._held.append
+        self.id: str | None = None  # the model's own, which comes too late for a call that has been said
+        self.started = False  # whether it has been said, so that it cannot be taken back
 
     def named(self, name: str) -> None:
-        """Take the name.
-
-        Raises:
-            BrokenCallError: when there is no such tool.
-        """
-        if name not in self._emitter.names:
-            raise BrokenCallError
+        """Take the name; without such a tool the call is broken."""
+        need(name in self._emitter.names)
         self._name = name
         if self._emitter.eager:
             self.complete()
 
     def arguments(self, text: str) -> None:
         """Take more of the JSON text of the arguments."""
-        if not self.started:
-            self._held.append(text)
-        elif self._index is not None:
-            self._emitter.more_arguments(self._index, text)
+        self._take(text)
 
     def complete(self) -> None:
         """Say the call, which is whole and valid."""
-        if self.started:
-            return
-        self._index = self._emitter.start(self._name, self.id)
-        self.started = True
-        for text in self._held:
-            self.arguments(text)
+        if not self.started:
+            self.started = True
+            self._take = self._emitter.start(self._name, self.id)
+            self._take("".join(self._held))
 
 
+@dataclass(eq=False)
 class _Channel:
-    """Text of one kind, with the rules for whitespace at its ends.
+    """Text of one kind, with the rules for whitespace at its ends."""
 
-    ``trim``: whitespace at the beginning is not shown. ``hold``: whitespace at the end waits for what follows.
-    """
-
-    __slots__ = ("_emit", "_interrupted", "_shown", "_space", "_trim", "hold")
-
-    def __init__(self, emit: Callable[[str], None], *, hold: bool, trim: bool = False) -> None:
-        self._emit = emit
-        self.hold = hold
-        self._trim = trim
-        self._shown = False
-        self._interrupted = False
-        self._space: list[str] = []
+    kind: type[Content | Reasoning]
+    events: list[Event]
+    hold: bool  # whether whitespace at the end waits for what follows
+    trim: bool = False  # whether whitespace at the beginning is not shown
+    shown: bool = False
+    interrupted: bool = False
+    space: list[str] = field(default_factory=list)
 
     def text(self, text: str) -> None:
-        if self._trim:
+        if self.trim:
             text = text.lstrip(SPACE)
-            if not text:
-                return
-            self._trim = False
+            self.trim = not text
         body = text.rstrip(SPACE) if self.hold else text
         if body:
-            self._emit("".join([*self._space, body]))
-            self._space = []
-            self._shown, self._interrupted = True, False
+            self.events.append(self.kind("".join([*self.space, body])))
+            self.space = []
+            self.shown, self.interrupted = True, False
         if len(body) < len(text):
-            self._space.append(text[len(body) :])
+            self.space.append(text[len(body) :])
 
     @property
     def settled(self) -> bool:
         """Whether ``text`` would show a text without whitespace at its end as it is, and change nothing."""
-        return self._shown and not (self._trim or self._space or self._interrupted)
+        return self.shown and not (self.trim or self.space or self.interrupted)
 
     def interrupt(self) -> None:
         """Note that a call comes here."""
-        self._interrupted = True
-        if not self._shown:
-            self._space = []
+        self.interrupted = True
+        if not self.shown:
+            self.space = []
 
     def restart(self) -> None:
-        self._space = []
-        self._trim = True
+        self.space = []
+        self.trim = True
 
     def finish(self) -> None:
-        if self._space and not self._interrupted:
-            self._emit("".join(self._space))
-        self._space = []
+        if self.space and not self.interrupted:
+            self.events.append(self.kind("".join(self.space)))

@@ -13,12 +13,20 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from gateway.families.call_schema import arguments_schema
+from gateway.families.family import Tool, ToolPlan
 from gateway.families.markers import ThinkTags
-from gateway.families.tool_plan import Tool, ToolPlan
 from gateway.generation import Guide
 
 Format: TypeAlias = dict[str, Any]
 """One piece of a structural tag, as JSON."""
+
+FREE_TEXT: Format = {"type": "any_text"}
+"""Any text, up to the end of the tag around it."""
+
+NOTHING: Format = {"type": "grammar", "grammar": 'root ::= ""'}
+"""No text at all. xgrammar 0.1.25 refuses an empty ``const_string``."""
+
+_NUMBER: Format = {"type": "regex", "pattern": "[0-9]{1,4}"}
 
 
 def json_format(schema: Mapping[str, Any]) -> Format:
@@ -31,24 +39,15 @@ def constant(text: str) -> Format:
     return {"type": "const_string", "value": text}
 
 
-def free_text() -> Format:
-    """A format: any text, up to the end of the tag around it."""
-    return {"type": "any_text"}
-
-
-def nothing() -> Format:
-    """A format: no text at all. xgrammar 0.1.25 refuses an empty ``const_string``."""
-    return {"type": "grammar", "grammar": 'root ::= ""'}
-
-
 def tag(begin: str, content: Format, end: str) -> Format:
     """A format: content between two texts."""
     return {"type": "tag", "begin": begin, "content": content, "end": end}
 
 
-def sequence(*elements: Format) -> Format:
-    """A format: these formats one after the other."""
-    return {"type": "sequence", "elements": list(elements)} if len(elements) > 1 else elements[0]
+def sequence(*elements: Format | str) -> Format:
+    """A format: these formats, and texts, one after the other."""
+    pieces = [constant(each) if isinstance(each, str) else each for each in elements if each]
+    return {"type": "sequence", "elements": pieces} if len(pieces) > 1 else (pieces or [NOTHING])[0]
 
 
 def either(*elements: Format) -> Format:
@@ -71,7 +70,7 @@ class CallFormat:
         trigger: beginning of the call that stands nowhere in free text; empty: all before the name. A beginning of the
             section instead: there are no calls but inside of one.
         section: texts before the first and after the last of calls that follow each other.
-        separator: text between two of them.
+        gap: text between two of them.
         lead: text before calls, or their section, that stand alone, behind reasoning or not.
         once: whether an answer has one call at most, as its models were taught.
         arguments: the format of a tool's arguments, which holds them to the schema of a strict tool, and leaves those
@@ -82,7 +81,7 @@ class CallFormat:
     call: str
     trigger: str = ""
     section: tuple[str, str] = ("", "")
-    separator: str = ""
+    gap: str = ""
     lead: str = ""
     once: bool = False
     arguments: Callable[[Tool], Format | None] = arguments_format
@@ -101,86 +100,77 @@ class CallFormat:
         return replace(self, call=self.call.replace(self.trigger, text), trigger=text, section=(begin, end))
 
     def among_text(self, plan: ToolPlan) -> Format | None:
-        """The format of an answer of free text, with or without calls.
+        """The format of an answer of free text, with or without calls; only strict tools are held to their schema.
 
-        Args:
-            plan: names the tools; only strict ones are held to their schema.
-
-        Returns:
-            The format; None where the arguments of a strict tool cannot be held to its schema, or others not at all.
+        None where the arguments of a strict tool cannot be held to its schema, or others not at all.
         """
-        held = {tool.name: self._numbered(self.arguments(tool)) for tool in plan.tools}
-        calls = {name: content for name, content in held.items() if content is not None}
-        if len(calls) < len(held):
+        calls = self._held(plan.tools, exact=False)
+        if calls is None:
             return None
-        forms = (self, *self.also)
+        forms, many = (self, *self.also), plan.parallel and not self.once
         return {
             "type": "triggered_tags",
             "triggers": [form.trigger or form.texts[0] for form in forms],
-            "tags": [tagged for form in forms for tagged in form.tags_among(plan, calls)],
+            "tags": [tagged for form in forms for tagged in form.tags_among(calls, many=many)],
             "at_least_one": False,
-            "stop_after_first": not self._many(plan),
+            "stop_after_first": not many,
         }
 
-    def tags_among(self, plan: ToolPlan, calls: Mapping[str, Format]) -> list[Format]:
+    def tags_among(self, calls: Mapping[str, Format], *, many: bool) -> list[Format]:
         """The tags of calls among text, in this form alone; ``calls``: the arguments of each tool."""
         if self.texts[0].startswith(self.trigger):
-            return self.each(calls)
-        if self._many(plan) and self.section[1]:
-            return [self._several(calls)]
-        return self.each(calls, *self.section)
+            return self.each(calls, "", "")
+        return [self._several(calls)] if many and self.section[1] else self.each(calls, *self.section)
 
     def alone(self, plan: ToolPlan, *, beside: bool = False) -> Format | None:
-        """The format of an answer that is calls, one at least.
+        """The format of an answer that is calls, one at least; None where the arguments of a tool cannot be held.
 
         Args:
             plan: names the tools. All are held to their schemas, those that are not strict as far as can be.
             beside: whether it is one alternative of an answer. Then it ends by itself: as one call, or by the
                 section's end, for version 0.1.25 takes no endless row beside a format that ends.
-
-        Returns:
-            The format; None where the arguments of a tool cannot be held.
         """
-        held = {tool.name: self._held(tool) for tool in plan.tools}
-        calls = {name: content for name, content in held.items() if content is not None}
-        if len(calls) < len(held):
+        calls = self._held(plan.tools, exact=True)
+        if calls is None:
             return None
-        single = not self._many(plan) or (beside and not self.section[1])
+        single = self.once or not plan.parallel or (beside and not self.section[1])
         forms = (self, *self.also) if self.once else (self,)
         ones = [tagged for form in forms for tagged in form.each(calls, *form.section)]
         form = either(*ones) if single else self._several(calls)
-        return sequence(constant(self.lead), form) if self.lead else form
+        return sequence(self.lead, form)
 
-    def _held(self, tool: Tool) -> Format | None:
-        """Arguments that follow the tool's schema, as far as can be where it is not strict."""
-        exact = self.arguments(replace(tool, strict=True))
-        return self._numbered(exact if exact is not None or tool.strict else self.arguments(tool))
+    def _held(self, tools: Sequence[Tool], *, exact: bool) -> Mapping[str, Format] | None:
+        """The arguments of each tool, with the number before them; None where those of one cannot be held.
 
-    def _numbered(self, arguments: Format | None) -> Format | None:
-        between = self.texts[2]
-        if arguments is None or not between:
-            return arguments
-        return sequence({"type": "regex", "pattern": "[0-9]{1,4}"}, constant(between), arguments)
+        ``exact``: whether those that are not strict follow their schemas, too, as far as can be.
+        """
+        number: list[Format | str] = [_NUMBER, self.texts[2]] if self.texts[2] else []
+        held = {}
+        for tool in tools:
+            arguments = self.arguments(replace(tool, strict=exact or tool.strict))
+            if arguments is None and not tool.strict:
+                arguments = self.arguments(tool)
+            if arguments is None:
+                return None
+            held[tool.name] = sequence(*number, arguments)
+        return held
 
-    def _many(self, plan: ToolPlan) -> bool:
-        return plan.parallel and not self.once
-
-    def each(self, calls: Mapping[str, Format], begin: str = "", end: str = "") -> list[Format]:
+    def each(self, calls: Mapping[str, Format], begin: str, end: str) -> list[Format]:
         """A call of each tool in this form, each between two texts; ``calls``: the arguments of each tool."""
         before, between, _, after = self.texts
         return [tag(f"{begin}{before}{name}{between}", content, after + end) for name, content in calls.items()]
 
     def _several(self, calls: Mapping[str, Format]) -> Format:
-        """Calls in a row, in a section. What begins each is told by the separator, which must not be empty."""
+        """Calls in a row, in a section. What begins each is told by the gap, which must not be empty."""
         (begin, end), (before, between, _, after) = self.section, self.texts
         row: Format = {
             "type": "tags_with_separator",
             "tags": [tag(name + between, content, after) for name, content in calls.items()],
-            "separator": self.separator + before,
+            "separator": self.gap + before,
             "at_least_one": True,
             "stop_after_first": False,
         }
-        return tag(begin + before, row, end) if end else sequence(constant(begin + before), row)
+        return tag(begin + before, row, end) if end else sequence(begin + before, row)
 
 
 def tag_guide(content: Format) -> Guide:
@@ -202,17 +192,15 @@ def guide_format(guide: Guide) -> Format:
     return form
 
 
-def after_reasoning(tags: ThinkTags, prompt: str, content: Format) -> Format:
-    """``content`` behind the reasoning that the model is in, or may begin with.
+def final_format(tags: ThinkTags | None, guide: Guide) -> Format:
+    """The piece of a structural tag that stands for the guide of an answer without calls."""
+    return sequence(tags.final if tags else "", guide_format(guide))
 
-    Args:
-        tags: around the reasoning.
-        prompt: the rendered prompt.
-        content: format of the answer.
-    """
-    if tags.closed_by(prompt):
+
+def after_reasoning(tags: ThinkTags | None, prompt: str, content: Format) -> Format:
+    """``content`` behind the reasoning that the model is in, or may begin with, as ``tags`` tell."""
+    if tags is None or tags.closed_by(prompt):
         return content
-    begin = "" if tags.opened_by(prompt) else tags.open
-    rest = [constant(tags.between), content] if tags.between else [content]
-    reasoned = sequence(tag(begin, free_text(), tags.close), *rest)
-    return reasoned if tags.opened_by(prompt) else either(reasoned, content)
+    opened = tags.opened_by(prompt)
+    reasoned = sequence(tag("" if opened else tags.open, FREE_TEXT, tags.close), tags.between, content)
+    return reasoned if opened else either(reasoned, content)

@@ -12,17 +12,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 from gateway.families.bare_arguments import BareArguments, bare_forms, held_arguments
+from gateway.families.family import Tool
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import LONGEST_NAME, NAME_CHARACTERS, read_arguments, read_name
 from gateway.families.markers import markers_of
 from gateway.families.parser_events import FormingCall
-from gateway.families.structural_tags import CallFormat, Format, constant, either, free_text, nothing, sequence, tag
-from gateway.families.text_source import BrokenCallError, Steps, TextSource
-from gateway.families.tool_plan import Tool
+from gateway.families.structural_tags import FREE_TEXT, NOTHING, CallFormat, Format, either, sequence, tag
+from gateway.families.text_source import Emit, Steps, TextSource, need, pieces_of
 
 _TRUE, _FALSE = 'true"', 'false"'
 _CDATA, _CDATA_END = "<![CDATA[", "]]>"
@@ -35,10 +35,8 @@ class TaggedCalls(Grammar):
     The texts are as a template writes them, with its line ends; an answer may have other whitespace between tags.
 
     Attributes:
-        lead: text before calls that stand alone.
-        section: texts around calls; an answer may leave them out. Empty: there are none.
+        section: an answer may leave it out.
         wrapped: whether each call has a section of its own, as far as a template tells.
-        separator: text between two calls.
         call: the beginning of a call, with ``NAME`` for the function's name; an answer may leave out what stands
             between the first and the last tag before the name.
         argument: an argument, with ``KEY`` for its name and ``VALUE`` for its value; a line end between the value and
@@ -50,11 +48,8 @@ class TaggedCalls(Grammar):
         cdata: whether a value may stand in a CDATA section.
     """
 
-    lead: str = ""
-    section: tuple[str, str] = ("", "")
     wrapped: bool = False
-    separator: str = "\n"
-    call: str
+    gap: str = "\n"
     argument: str
     end: str
     attribute: str = ""
@@ -76,32 +71,25 @@ class TaggedCalls(Grammar):
     def markers(self) -> Sequence[str]:
         """The section's, and the tags where they are the format's own."""
         tags = (self._call[0], *self._argument, self.end) if self.own else ()
-        return [piece for text in (*self.section, *tags) for piece in _pieces(text) if piece.startswith("<")]
+        return [piece for text in (*self.section, *tags) for piece in pieces_of(text) if piece.startswith("<")]
 
     @property
     def opening(self) -> Sequence[str]:
         """The section's, and a call's."""
-        return (*_pieces(self.section[0]), _pieces(self._call[0])[0])
+        return (*pieces_of(self.section[0]), pieces_of(self._call[0])[0])
 
     @property
     def begins(self) -> Sequence[str]:
         """The first of the section, or of a call where there is none."""
-        return _pieces(self.section[0] or self._call[0])[:1]
+        return pieces_of(self.section[0] or self._call[0])[:1]
 
     @property
     def call_format(self) -> CallFormat | None:
         """The format of a call in its section."""
-        (begin, end), call, after = self.section, self._call[0], self.end
+        call, section = f"{self._call[0]}NAMEARGUMENTS{self.end}", self.section
         if self.wrapped:
-            begin, end, call, after = "", "", begin + call, after + end
-        return CallFormat(
-            f"{call}NAMEARGUMENTS{after}",
-            self.begins[0],
-            (begin, end),
-            self.separator,
-            self.lead,
-            arguments=self._arguments,
-        )
+            call, section = section[0] + call + section[1], ("", "")
+        return CallFormat(call, self.begins[0], section, self.gap, self.lead, arguments=self.hold)
 
     def skip(self, source: TextSource, marker: str) -> Steps[str]:
         """Read the rest of a tag."""
@@ -109,27 +97,26 @@ class TaggedCalls(Grammar):
 
     def read_block(self, parser: FamilyParser) -> Steps[None]:
         """Read a section, or a call, which may come without one."""
-        source, first = parser.source, _pieces(self._call[0])[0]
-        begun, called, space = parser.marker == first, False, ""
+        source, first = parser.source, pieces_of(self._call[0])[0]
+        begun, called = parser.marker == first, False
         while True:
-            if not begun:
-                space = yield from source.space()
-                if not (yield from source.literal(first)):
-                    source.cut_in(first)
-                    break
+            space = "" if begun else (yield from source.space())
+            if not begun and not (yield from source.literal(first)):
+                break
             call = parser.begin_call(first, header=True)
             if not (yield from parser.attempt(call, self.read_call(parser, call), before=space)) or not self.section[0]:
                 return
             begun, called = False, True
-        if not called:
-            parser.say_prose(space)
-        else:
+        source.cut_in(first)
+        if called:
             yield from source.literal(self.section[1].strip())
+        else:
+            parser.say_prose(space)
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
         """Read a call behind the first of the texts that begin it; see ``Grammar``."""
         source, named = parser.source, self._call[1].strip()
-        *between, last = _pieces(self._call[0])
+        *between, last = pieces_of(self._call[0])
         for piece in between[1:]:
             yield from source.spaced(piece)
         if between:
@@ -140,37 +127,23 @@ class TaggedCalls(Grammar):
         marker = "" if named else (yield from self._marker(source))
         call.named(name)
         parser.end_header()
-        marker = yield from self._read_arguments(parser, call, name, marker)
-        end, *more = _pieces(self.end)
-        if marker == end:
+        end, *more = pieces_of(self.end)
+        if (yield from self._read_arguments(parser, call, name, marker)) == end:
             for piece in more:
                 yield from source.spaced(piece)
         call.complete()
 
     def _marker(self, source: TextSource) -> Steps[str]:
         """Read the text that begins an argument, or ends the call."""
-        yield from source.space()
-        marker = yield from source.choice(self._argument[0], _pieces(self.end)[0], *_pieces(self.section[1]))
-        if marker is None:
-            raise BrokenCallError
-        return marker
+        return need((yield from source.spaced(self._argument[0], pieces_of(self.end)[0], *pieces_of(self.section[1]))))
 
     def _read_arguments(self, parser: FamilyParser, call: FormingCall, name: str, marker: str) -> Steps[str]:
-        """Read the arguments and the marker behind them, which is returned.
-
-        Args:
-            parser: at the arguments.
-            call: takes them.
-            name: of the function.
-            marker: the first marker, where it has been read; else empty.
-        """
+        """Read the arguments and the marker behind them, which is returned; ``marker``: the first, if read before."""
         source = parser.source
-        if self.or_json:
-            yield from source.space()
-            if (yield from source.peek()) == "{":
-                yield from read_arguments(source, call)
-                yield from source.expect(end := _pieces(self.end)[0])
-                return end
+        if self.or_json and (yield from source.ahead()) == "{":
+            yield from read_arguments(source, call)
+            yield from source.expect(end := pieces_of(self.end)[0])
+            return end
         arguments = BareArguments(source, call, parser.plan.parameters(name), line_end=self._line_end)
         marker = marker or (yield from self._marker(source))
         while marker == self._argument[0]:
@@ -180,56 +153,47 @@ class TaggedCalls(Grammar):
         return marker
 
     def _read_argument(self, parser: FamilyParser, arguments: BareArguments) -> Steps[None]:
-        """Read an argument behind ``key``."""
-        source = parser.source
-        text = None
-        first, *more = _pieces(self._argument[1])
+        """Read an argument behind the text that begins it."""
+        source, text = parser.source, None
+        first, *more = pieces_of(self._argument[1])
         bare = () if first.startswith("<") else ("<", "\n")
         ends = (first[0] if self.attribute else first, *(bare or (self._argument[0], *more)))
         name, end = yield from source.text_until(*ends)
-        if end != ends[0]:
-            raise BrokenCallError
+        need(end == ends[0])
         if self.attribute:
             more = [first[1:]]
             if (yield from source.literal(f' {self.attribute}="')):
                 word = yield from source.choice(_TRUE, _FALSE)
                 if word is None:
                     yield from rest_of_tag(source)
-                    raise BrokenCallError
-                text = word == _TRUE
+                text = need(word) == _TRUE
         yield from source.expect(*more)
-        arguments.begin(name.strip(), text=text)
-        yield from source.literal(self._line_end)
-        yield from self._read_value(parser, arguments)
-        arguments.close()
+        yield from arguments.read(name.strip(), lambda emit: self._read_value(parser, emit), text=text)
 
-    def _read_value(self, parser: FamilyParser, arguments: BareArguments) -> Steps[None]:
+    def _read_value(self, parser: FamilyParser, emit: Emit) -> Steps[None]:
         """Read a value and the text behind it; one that another begins in was never closed."""
         source, end = parser.source, self._argument[2].strip()
+        yield from source.literal(self._line_end)
         if self.cdata and (yield from source.literal(_CDATA)):
-            yield from source.until(markers_of(_CDATA_END), arguments.more)
-            if not (yield from source.literal(end)):
-                raise BrokenCallError
+            yield from source.until(markers_of(_CDATA_END), emit)
+            need((yield from source.literal(end)))
             return
-        first, *more = _pieces(self._argument[1])
+        first, *more = pieces_of(self._argument[1])
         again, closed = (more[-1], "") if more else (self._argument[0], first if first.startswith("<") else first[0])
-        while (marker := (yield from source.until(markers_of(end, again), arguments.more))) == again:
+        while need((yield from source.until(markers_of(end, again), emit))) == again:
             name = (yield from read_name(source)) if closed else ""
-            if not parser.guided and (not closed or (name and (yield from source.literal(closed)))):
-                raise BrokenCallError
-            arguments.more(again + name)
-        if marker is None:
-            raise BrokenCallError
+            need(parser.guided or (closed and not (name and (yield from source.literal(closed)))))
+            emit(again + name)
 
     def without_format(self, raw: str, *, cut: bool) -> str:
         """The text without tags, where they are the format's own or the token limit has cut them; see ``Grammar``."""
         if cut:
-            tags = (_pieces(self._call[0])[-1], self._argument[0], self._argument[2].strip(), _pieces(self.end)[0])
+            tags = (pieces_of(self._call[0])[-1], self._argument[0], self._argument[2].strip(), pieces_of(self.end)[0])
             raw = markers_of(*tags).cut_off(raw)
         elif not self.own:
             return raw
         texts = (self._call[0], *self._argument[::2], self.end)
-        patterns = (r"\s*".join(map(re.escape, _pieces(text))) for text in texts)
+        patterns = (r"\s*".join(map(re.escape, pieces_of(text))) for text in texts)
         # With names and attributes.
         whole = (each if each.endswith(">") else each + r"[^<>\n]*(?:>|\Z)" for each in patterns)
         return re.sub("|".join(whole), "", raw)
@@ -238,35 +202,27 @@ class TaggedCalls(Grammar):
     def _line_end(self) -> str:
         return "\n" if self._argument[2].startswith("\n") else ""
 
-    def _arguments(self, tool: Tool) -> Format | None:
+    def hold(self, tool: Tool) -> Format | None:
         """The arguments of a tool; None where one of them cannot be held to its schema."""
-        held = held_arguments(tool, lambda name, value: self._held(name, value) or None)
+        held = held_arguments(tool, self._held)
         if held is None:
             return None
-        named = [constant(self._call[1])] if self._call[1] else []
-        pieces = [either(*forms, *([nothing()] if optional else [])) for forms, optional in held.values()]
-        return sequence(*([*named, *pieces] or [nothing()]))
+        pieces = [either(*forms, *([NOTHING] if optional else [])) for forms, optional in held.values()]
+        return sequence(self._call[1], *pieces)
 
-    def _held(self, name: str, value: Mapping[str, Any]) -> list[Format]:
-        """The forms of an argument; none where it cannot be held."""
+    def _held(self, name: str, value: Mapping[str, Any]) -> list[Format] | None:
+        """The forms of an argument; None where it cannot be held."""
         key, keyed, value_end = self._argument
         end = value_end.strip()
         tags = []
         for text, form in bare_forms(value):
             attribute = f' {self.attribute}="{str(text).lower()}">' if self.attribute else ">"
             begin = key + name + keyed.replace(">", attribute)
-            if form == free_text():  # which must not hold the tag, with or without line ends
-                after = value_end.partition(end)[2]
-                tags.append(sequence(tag(begin, form, end), *([constant(after)] if after else [])))
+            if form == FREE_TEXT:  # which must not hold the tag, with or without line ends
+                tags.append(sequence(tag(begin, form, end), value_end.partition(end)[2]))
             else:
                 tags.append(tag(begin, form, value_end))
-        return tags
-
-
-@cache
-def _pieces(text: str) -> tuple[str, ...]:
-    """The tags in a text, and what is between them, without whitespace."""
-    return tuple(piece.strip() for piece in re.findall(r"<[^<>]*>?|[^<]+", text) if piece.strip())
+        return tags or None
 
 
 def rest_of_tag(source: TextSource, begun: str = "") -> Steps[str]:

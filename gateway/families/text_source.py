@@ -29,45 +29,42 @@ class BrokenCallError(Exception):
     """The text is no call of a known tool from the character on that comes next."""
 
 
-def ignore(text: str) -> None:
-    """Drop the text."""
+@cache
+def pieces_of(text: str) -> tuple[str, ...]:
+    """The tags in a text, and what is between them, without whitespace."""
+    return tuple(piece.strip() for piece in re.findall(r"<[^<>]*>?|[^<]+", text) if piece.strip())
+
+
+def need(found: _T | None) -> _T:
+    """Return what was found; where it is None, False or empty, the call is broken: ``BrokenCallError``."""
+    if not found:
+        raise BrokenCallError
+    return found
 
 
 class TextSource:
-    """Characters of one answer.
-
-    Work is linear: text is dropped once it is read, and less than a marker waits.
-
-    Attributes:
-        ended: whether no more text will come.
-        cut: whether the token limit ended it; valid once ``ended``.
-        examined: characters looked at, each time that one was, but the beginning of a marker that waits once.
-        awaited: the markers that a parser waits for; valid where there is a ``taker``.
-        taker: takes the text that comes next, where that is all that is done with it: a parser waits for a marker, and
-            holds nothing back; else None.
-    """
+    """Characters of one answer. Work is linear: text is dropped once it is read, and less than a marker waits."""
 
     __slots__ = ("_at", "_raw", "_text", "awaited", "cut", "ended", "examined", "taker")
 
     def __init__(self) -> None:
-        self._text = ""
-        self._at = 0
+        self._text, self._at = "", 0
         self._raw: list[str] | None = None
-        self.ended = False
-        self.cut = False
-        self.examined = 0
-        self.awaited = markers_of()
+        self.ended = False  # whether no more text will come
+        self.cut = False  # whether the token limit ended it; valid once it has ended
+        self.examined = 0  # characters looked at, each time that one was, but the beginning of a marker that waits once
+        self.awaited = markers_of()  # the markers that a parser waits for; valid where there is a taker
+        # Takes the text that comes next, where that is all that is done with it: a parser waits for a marker, and holds
+        # nothing back.
         self.taker: Emit | None = None
 
     def push(self, text: str) -> None:
         """Take more text."""
-        self._text = self._text[self._at :] + text
-        self._at = 0
+        self._text, self._at = self._text[self._at :] + text, 0
 
     def end(self, *, cut: bool) -> None:
         """End the text: no more will come."""
-        self.ended = True
-        self.cut = cut
+        self.ended, self.cut = True, cut
 
     def record(self, begun: str = "") -> None:
         """Keep the text that is read from here on, and ``begun`` before it, for ``recorded``, in place of all else."""
@@ -87,8 +84,7 @@ class TextSource:
 
     def unread(self, text: str) -> None:
         """Give back text that was read last."""
-        self.push("")
-        self._text = text + self._text
+        self._text, self._at = text + self._text[self._at :], 0
 
     def more(self) -> Steps[bool]:
         """Wait for an unread character; False when there is none before the end."""
@@ -100,10 +96,14 @@ class TextSource:
 
     def peek(self) -> Steps[str]:
         """The next character, which stays unread; empty at the end."""
-        if not (yield from self.more()):
-            return ""
+        yield from self.more()
         self.examined += 1
-        return self._text[self._at]
+        return self._text[self._at : self._at + 1]
+
+    def ahead(self) -> Steps[str]:
+        """Read whitespace; returns the next character, which stays unread, empty at the end."""
+        yield from self.space()
+        return (yield from self.peek())
 
     def take(self) -> Steps[str]:
         """Read one character; empty at the end."""
@@ -133,20 +133,15 @@ class TextSource:
         """Read ``text`` if it comes next; otherwise nothing is read."""
         return not text or (yield from self.choice(text)) is not None
 
-    def spaced(self, text: str) -> Steps[bool]:
-        """Read whitespace, then ``text`` if it comes next."""
+    def spaced(self, *texts: str) -> Steps[str | None]:
+        """Read whitespace, then the one of the texts that comes next, as ``choice`` does."""
         yield from self.space()
-        return (yield from self.literal(text))
+        return (yield from self.choice(*texts))
 
     def expect(self, *texts: str) -> Steps[None]:
-        """Read these texts one after the other, with any whitespace before each.
-
-        Raises:
-            BrokenCallError: when one does not come next.
-        """
-        for text in texts:
-            if not (yield from self.spaced(text)):
-                raise BrokenCallError
+        """Read these texts one after the other, with any whitespace before each; without one the call is broken."""
+        for text in filter(None, texts):
+            need((yield from self.spaced(text)))
 
     def choice(self, *texts: str) -> Steps[str | None]:
         """Read the one of the texts that comes next, if one does; otherwise nothing is read. None begins another."""
@@ -171,15 +166,10 @@ class TextSource:
         return found
 
     def until(self, markers: Markers, emit: Emit) -> Steps[str | None]:
-        """Read up to and including the first marker.
+        """Read up to and including the first marker; returns it, None when the text ended without one.
 
-        Args:
-            markers: to look for.
-            emit: takes the text before it. An end of the text that may begin a marker is held back, and dropped where
-                the token limit has cut the answer inside of one; see ``Markers.cut_off``.
-
-        Returns:
-            The marker; None when the text ended without one.
+        ``emit`` takes the text before it. An end of the text that may begin a marker is held back, and dropped where
+        the token limit has cut the answer inside of one; see ``Markers.cut_off``.
         """
         held = 0
         while True:
@@ -207,28 +197,23 @@ class TextSource:
         """Read up to and including the first of the texts; returns what is before it, and the text as of ``until``."""
         pieces: list[str] = []
         found = yield from self.until(markers_of(*texts), pieces.append)
-        return "".join(pieces), found
+        before = "".join(pieces)
+        self.examined += len(before)
+        return before, found
 
-    def json(self, emit: Emit = ignore) -> Steps[None]:
-        """Read one JSON value, whose text ``emit`` takes.
-
-        Raises:
-            BrokenCallError: when the text is no JSON from the next unread character on, or ended.
-        """
+    def json(self, emit: Emit = lambda _: None) -> Steps[None]:
+        """Read one JSON value, whose text ``emit`` takes; a text that is none is a broken call."""
         scanner = JsonScanner()
         while not scanner.complete and (yield from self.more()):
             end = scanner.scan(self._text, self._at)
             self.examined += min(end + 1, len(self._text)) - self._at
             if end > self._at:
                 emit(self._consume(end))
-            if scanner.failed:
-                raise BrokenCallError
-        if not scanner.end():
-            raise BrokenCallError
+            need(not scanner.failed)
+        need(scanner.end())
 
     def _consume(self, end: int) -> str:
-        text = self._text[self._at : end]
-        self._at = end
+        text, self._at = self._text[self._at : end], end
         if self._raw is not None and text:
             self._raw.append(text)
         return text

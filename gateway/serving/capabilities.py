@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from gateway.config import ModelSettings
 from gateway.families import ToolPlan
-from gateway.families.example_call import EXAMPLE
+from gateway.families.family_choice import EXAMPLE
 from gateway.families.model_family import ends_thoughts, writes_calls
 from gateway.generation import Capability, EngineFeatures
 from gateway.prompt import TemplateError, history

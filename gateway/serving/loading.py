@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from gateway.config import ConfigError, ModelSettings
 from gateway.config.model_settings import SamplingDefaults
 from gateway.families import Family
-from gateway.families.example_call import ARGUMENTS, EXAMPLE, WrittenCall
-from gateway.families.family_choice import Choice, Evidence, UnknownFamilyError, choose
+from gateway.families.family_choice import ARGUMENTS, EXAMPLE, Choice, Evidence, UnknownFamilyError, WrittenCall, choose
 from gateway.generation import EngineFeatures
 from gateway.generation.request import LoraAdapter, PromptTable
 from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, history, load_template

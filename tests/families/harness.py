@@ -1,6 +1,7 @@
 """Feeds recorded outputs to the families' parsers in every way, and says what they said.
 
 ``recorded/<family>.yaml`` holds the tools of its cases, and cases: what the model wrote, and the events that it means.
+Where the form is published, the family's entry of the table says (``sources``), and the file where it has more of them.
 Keys of a case:
 
     name      of the case

@@ -14,8 +14,8 @@ from pathlib import Path
 from gateway.families import CallArguments, CallStart, Event, Tool, ToolPlan
 from gateway.families.bare_calls import BareCalls
 from gateway.families.family_table import CLAIMING, PLAIN, THINK
+from gateway.families.json_calls import NamedCalls
 from gateway.families.model_family import ModelFamily, writes_calls
-from gateway.families.named_calls import NamedCalls
 from tests.families.harness import GUIDES, cases
 from tests.families.written import exact_tool, native, prompts, texts_of
 
@@ -39,7 +39,6 @@ _FORMS = {
     "GemmaCalls": "Gemma's",
     "HarmonyCalls": "name, JSON",
     "JsonCalls": "JSON",
-    "MessageCalls": "JSON",
     "NamedCalls": "name, JSON",
     "TaggedCalls": "tags",
     "NestedTags": "tags",
@@ -87,10 +86,7 @@ def _row(family: ModelFamily) -> Iterator[str]:
     yield f"`{family.name}`"
     yield family.models
     yield _form(family)
-    if family.tags is not None:
-        yield f"`{family.tags.open.replace('|', chr(92) + '|')}`"
-    else:
-        yield "in messages of its own" if family.reasons else "-"
+    yield "-" if family.tags is None else f"`{family.tags.open.replace('|', chr(92) + '|')}`"
     yield _strict(family) if writes_calls(family) else "-"
 
 
@@ -98,7 +94,7 @@ def _form(family: ModelFamily) -> str:
     if not writes_calls(family):
         return "-"
     if isinstance(family.grammar, BareCalls):
-        return "Python" if family.grammar.written in ("list", "lines") else "JSON"
+        return "JSON" if family.grammar.call.startswith("{") else "Python"
     if isinstance(family.grammar, NamedCalls) and family.grammar.array == "written":
         return "JSON"
     kind = family.grammar if isinstance(family.grammar, type) else type(family.grammar)

@@ -21,8 +21,7 @@ from typing import Any
 
 import yaml
 
-from gateway.families.example_call import WrittenCall
-from gateway.families.family_choice import Choice, Evidence, choose
+from gateway.families.family_choice import Choice, Evidence, WrittenCall, choose
 from gateway.families.family_table import CLAIMING, THINK
 from gateway.prompt import ChatTemplate
 from gateway.serving.loading import written_call

@@ -5,11 +5,10 @@ from importlib.metadata import EntryPoint, EntryPoints
 import pytest
 
 from gateway.families import family_choice
-from gateway.families.example_call import WrittenCall
-from gateway.families.family_choice import Choice, Evidence, UnknownFamilyError, choose
+from gateway.families.family_choice import Choice, Evidence, UnknownFamilyError, WrittenCall, choose
 from gateway.families.family_table import FAMILIES
+from gateway.families.json_calls import NamedCalls
 from gateway.families.model_family import ModelFamily, writes_calls
-from gateway.families.named_calls import NamedCalls
 
 # ruff: noqa: RUF001 - DeepSeek spells its tokens with these characters
 

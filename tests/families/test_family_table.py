@@ -10,8 +10,8 @@ import yaml
 
 from gateway.families import family_table
 from gateway.families.family_table import read_table
+from gateway.families.json_calls import NamedCalls
 from gateway.families.markers import ThinkTags
-from gateway.families.named_calls import NamedCalls
 
 ENTRY = """
 families:

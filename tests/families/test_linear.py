@@ -5,6 +5,7 @@ import tracemalloc
 import pytest
 
 from gateway.families import CallStart, Family, ToolPlan
+from gateway.families.family_parser import FamilyParser
 from tests.families.harness import cases, families_recorded
 from tests.families.written import calls_text, each_formed, exact_tool, is_single, prompts
 
@@ -84,7 +85,8 @@ def _calls(family: Family, count: int, length: int) -> None:
         started += sum(isinstance(event, CallStart) for event in parser.finish(cut=False))
         assert started == calls
         assert tracemalloc.get_traced_memory()[1] - before < 100_000 + 8 * kept
-        assert parser.examined < LIMIT * len(text)
+        assert isinstance(parser, FamilyParser)
+        assert parser.source.examined < LIMIT * len(text)
     tracemalloc.stop()
 
 
@@ -94,4 +96,5 @@ def _check(family: str, eager: bool, size: int, length: int) -> None:
         for start in range(0, len(text), size):
             parser.feed(text[start : start + size])
         parser.finish(cut=True)
-        assert parser.examined < LIMIT * len(text), (name, size)
+        assert isinstance(parser, FamilyParser)
+        assert parser.source.examined < LIMIT * len(text), (name, size)
