@@ -161,13 +161,17 @@ async def read_request(request: Request, parse: Callable[[Body], Parsed]) -> Par
             raise BadRequestError("The request body is empty; a JSON object is expected.")
         if size <= _LARGE_BODY:
             return parse(b"".join(pieces))
-        body = as_body(pieces)
-        if isinstance(body, bytes) and mostly_text.is_short(body):
-            return parse(body)
-        return await in_turn(request, size, lambda: parse(body))
+        return await _parsed_in_turn(request, as_body(pieces), size, parse)
     finally:
         if counted:
             _bodies.leave(counted)
+
+
+async def _parsed_in_turn(request: Request, body: Body, size: int, parse: Callable[[Body], Parsed]) -> Parsed:
+    """Parse a large body in its turn, unless that takes less than to hand it over."""
+    if isinstance(body, bytes) and mostly_text.is_short(body):
+        return parse(body)
+    return await in_turn(request, size, lambda: parse(body))
 
 
 async def in_turn(request: Request, size: int, work: Callable[[], Parsed]) -> Parsed:
