@@ -23,6 +23,8 @@ MOST_PROMPTS = 2048  # strings, or arrays of ids
 MOST_CHARACTERS = 2**23  # of one string; no context is so long
 MOST_LEVELS = 64  # nesting; real requests have fewer than 20
 _LEAST_LIMIT = min(MOST_MESSAGES, MOST_PARTS, MOST_PARTS_OF_ONE, MOST_CALLS, MOST_PROMPTS)  # items; each has two bytes
+_FEW = 16  # objects or arrays that another process hands over in one piece
+_MANY = 4096  # fields, numbers or strings
 _PIECE = 2**20
 _NOUNS = {"messages": "messages", "input": "items"}
 # Only a body with such an escape can hold a NUL or a lone surrogate: raw ones are no valid JSON or UTF-8.
@@ -46,13 +48,48 @@ class JsonTextError(ValueError):
 
 
 def answer(body: bytes | bytearray) -> bytes:
-    """Parse a body for another process: return the object and None, or None and the error's fields, marshalled."""
+    """Parse a body for another process: return the object's pieces and None, or None and the error's fields."""
     try:
-        return marshal.dumps((parse(body), None))
+        return marshal.dumps(([marshal.dumps(piece) for piece in _pieces(parse(body))], None))
     except JsonTextError as error:
         return marshal.dumps((None, (error.message, error.param, error.code)))
     except MemoryError:
         return marshal.dumps((None, ("it takes too much memory", None, None)))
+
+
+def object_of(answered: bytes | bytearray) -> dict[str, Any]:
+    """The object of an ``answer``; to make all of it in one go would hold up everybody else in this process.
+
+    Raises:
+        JsonTextError: the body was refused.
+    """
+    pieces, problem = marshal.loads(answered)  # noqa: S302 - by our own process
+    if problem is not None:
+        raise JsonTextError(*problem)
+    value: dict[str, Any] = {}
+    for piece in pieces:
+        fields, more = marshal.loads(piece)  # noqa: S302 - as above
+        value.update(fields)
+        for name, items in more:
+            value[name] += items
+    return value
+
+
+def _pieces(value: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[tuple[str, list[Any]]]]]:
+    """Cut an object into fields, and further items of its long arrays; each takes less than a millisecond to load."""
+    fields: dict[str, Any] = {}
+    for name, child in value.items():
+        whole = not isinstance(child, list) or len(child) <= _FEW
+        fields[name] = child if whole else []
+        if whole and len(fields) < _MANY:
+            continue
+        yield fields, []
+        fields = {}
+        if not whole:
+            step = _FEW if isinstance(child[0], (dict, list)) else _MANY
+            for start in range(0, len(child), step):
+                yield {}, [(name, child[start : start + step])]
+    yield fields, []
 
 
 def parse(body: bytes | bytearray, *, light: bool = False) -> dict[str, Any]:

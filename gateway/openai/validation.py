@@ -79,8 +79,9 @@ def validated(kind: type[Model], data: Mapping[str, Any]) -> Model:
     """
     unknown: dict[str, Any] = {}
     if len(data) > _MANY and kind.model_config.get("extra") == "allow":  # pydantic would hold up others for all of them
-        unknown = {name: value for name, value in data.items() if name not in kind.model_fields}
-        data = {name: value for name, value in data.items() if name in kind.model_fields}
+        known = set(kind.model_fields)
+        unknown = {name: value for name, value in data.items() if name not in known}
+        data = {name: value for name, value in data.items() if name in known}
     try:
         request = kind.model_validate(data)
     except ValidationError as error:

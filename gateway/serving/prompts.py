@@ -123,7 +123,9 @@ def may_be_known(source: PromptSource, work: LongWork, parts: ModelParts) -> boo
     """Whether a long prompt may be a conversation that goes on: looked up, it costs less than a thread's turn."""
     if work is TEMPLATES or not isinstance(source, ChatPrompt) or len(source.messages) > _MOST_MESSAGES:
         return False
-    if work is LARGE_PROMPTS and _size(source, _MOST_LOOKED_UP) > _MOST_LOOKED_UP:
+    if work is LARGE_PROMPTS and (
+        sum(map(len, map(_CONTENT, source.messages))) > _MOST_LOOKED_UP or _nested(source, _LARGE) > _LARGE
+    ):
         return False
     return parts.tokenizer.obstacle is None
 
@@ -138,8 +140,8 @@ def most_tokens(parts: ModelParts) -> int:
     return max(parts.max_seq_len, _LEAST_BOUND)
 
 
-def _size(source: PromptSource, most: int = _LARGE) -> int:
-    """Roughly its characters, or its ids; what has more than ``most`` is not measured to the end."""
+def _size(source: PromptSource) -> int:
+    """Roughly its characters, or its ids; what is large is not measured to the end."""
     if isinstance(source, TextPrompt):
         return len(source.text)
     if isinstance(source, IdsPrompt):
@@ -150,9 +152,9 @@ def _size(source: PromptSource, most: int = _LARGE) -> int:
         size += _FRAME + len(message["content"]) + len(message.get("reasoning", ""))
         if calls := message.get("tool_calls"):
             size += sum([_FRAME + len(call["function"]["arguments"]) for call in calls])
-        if size > most:
+        if size > _LARGE:
             return size
-    return size + _nested(source, most - size) if source.tools or source.documents or source.variables else size
+    return size + _nested(source, _LARGE - size) if source.tools or source.documents or source.variables else size
 
 
 def _nested(source: ChatPrompt, most: int) -> int:

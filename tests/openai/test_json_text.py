@@ -80,6 +80,19 @@ def test_usual_requests_are_read_by_the_faster_parser(ascii_only: bool, indent: 
         assert mostly_text.parse(body) == request
 
 
+@given(st.integers(0, 40), st.integers(0, 3), st.sampled_from([1, 300, 5000]))
+def test_another_process_hands_over_the_same_object(count: int, depth: int, size: int) -> None:
+    item: object = {"a": [1, "b", None]}
+    for _ in range(depth):
+        item = [item]
+    value = {"a": 1, "b": [item] * count, "c": ["d"] * size, **{f"e{index}": [index] for index in range(size)}, "f": []}
+    body = json.dumps(value).encode()
+    read = json_text.object_of(json_text.answer(body))
+    assert (read, list(read)) == (value, list(value))
+    with pytest.raises(JsonTextError, match="given twice"):
+        json_text.object_of(json_text.answer(b'{"a":1,"a":2}'))
+
+
 def test_long_arrays_are_refused_by_the_faster_parser_too() -> None:
     body = json.dumps({"messages": [1] * (json_text.MOST_MESSAGES + 1)}).encode()
     with pytest.raises(JsonTextError, match="at most 16384 items"):
