@@ -10,6 +10,7 @@ import json
 import logging
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,15 @@ from tests.telemetry.collector import Collector, Span, collecting
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 SERVER, CLIENT, INTERNAL = 2, 3, 1
+
+
+@pytest.fixture(autouse=True)
+def _exporters_end() -> Iterator[None]:
+    """Wait for exporters that retry: they draw random numbers, which Hypothesis takes for a fault of the next test."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name.lower().startswith("otel"):
+            thread.join(60)
 
 
 @pytest.fixture
