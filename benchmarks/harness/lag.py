@@ -11,7 +11,7 @@ from typing import Any
 from gateway.tokens import Tokenizer
 
 from .client import call
-from .processes import ROOT, Child, SyntheticTriton, free_port
+from .processes import ROOT, BenchmarkError, Child, SyntheticTriton, free_port
 from .relay import Tell
 from .subjects import Subject, settings_file, tokenizer_folder, transports, write_repository
 
@@ -73,7 +73,11 @@ def probed(subject: Subject, triton: SyntheticTriton, **settings: Any) -> Child:
     port = free_port()
     file = settings_file(subject, triton, port, label="lag", **settings)
     child = Child(file.stem, [sys.executable, "-m", "benchmarks.harness.lag_probe", file], port, cwd=ROOT)
-    child.wait_http("/health/ready")
+    try:
+        child.wait_http("/health/ready")
+    except BenchmarkError:
+        child.stop()
+        raise
     return child
 
 

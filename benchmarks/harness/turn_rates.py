@@ -21,9 +21,9 @@ from .turns import SIZES, Size, conversations, more
 _WORKERS = 4
 _SECONDS = 4
 _KNOWN = 32  # conversations of which later turns are asked
-_LATE_MS = (
-    150.0  # later than the usual one at the first rate; such a 99th percentile of first events is behind the knee
-)
+_TURNS = 8  # later ones of each of them
+# Later than the median at the first rate; such a 99th percentile of first events is behind the knee.
+_LATE_MS = 150.0
 _FIRST_RATES = 5, 10, 25, 50, 100, 200, 400, 800
 _LATER_RATES = 100, 200, 300, 400, 600, 800, 1200, 1600
 _MARGIN_S = 1.0
@@ -88,7 +88,7 @@ def _run(gateway: Child, size: Size, turn: str, rate: int, seed: str) -> dict[st
         talks = list(itertools.islice(_endless(size, "known"), _KNOWN))
         _write(file, talks)
         _generate(gateway, file, _KNOWN, 20)  # they are known from here on; asked again, they cost little
-        _write(file, [talk + more(1) for talk in talks])
+        _write(file, [talk + more(1 + number // len(talks)) for number, talk in enumerate(talks * _TURNS)])
     cpu = gateway.cpu_s()
     figures = _generate(gateway, file, count, rate)
     return {

@@ -189,10 +189,10 @@ async def stream(
                 if group.done:
                     break
                 # What the engine has ended leaves with its end. A call that is held back makes no event of its tokens.
+                waiting, more = (b"", waiting + more) if group.complete else (waiting, more)
                 if not group.complete and (waiting or more or time.monotonic() - quiet_since >= timeouts.keepalive_s):
-                    begun = True
                     yield finished(waiting + more) or COMMENT
-                    waiting, more, quiet_since = b"", b"", time.monotonic()
+                    begun, waiting, more, quiet_since = True, b"", b"", time.monotonic()
                     if forward is None and (write := output.write) is not None:
                         forward = events.forward(write if output.copy is None else copied(write, output.copy))
             usage = answer.note(record, group, ended=True)

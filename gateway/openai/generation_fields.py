@@ -282,7 +282,8 @@ class SamplingFields(BaseModel):
         """
         fields = vars(self)
         values: dict[str, Any] = dict(defaults.given)
-        for name in _SAME_NAMES & self.model_fields_set:  # what is not given is the same in both
+        # What is not given is the same in both; unknown fields are no parameters, whatever they are called.
+        for name in _SAME_NAMES & self.model_fields_set & fields.keys():
             values[name] = fields[name]
         if values.get("temperature", 1.0) < GREEDY_BELOW or values.get("top_p") == 0:
             values |= {"temperature": 0.0, "top_p": 1.0}

@@ -11,7 +11,7 @@ from gateway.openai.json_text import MOST_LEVELS, check_lengths
 
 _VECTORS = 8192  # bytes from which on NumPy counts faster
 _MOST_LIGHT = {b"[{": 4096, b",": 32768, b"\\": 131072}
-_MOST_SHORT = {b"[{": 2048, b",": 16384, b"\\": 131072}
+_MOST_SHORT = {b"[{": 1024, b",": 4096, b"\\": 131072}
 _SHORT = 2**18  # bytes
 _MOST_ITEMS = 32768
 _FEW_ITEMS = 1024  # of which no array is too long

@@ -50,7 +50,8 @@ def parse_object(body: Body) -> dict[str, Any]:
     """
     try:
         if isinstance(body, bytes):
-            return mostly_text.parse(body) or json_text.parse(body)
+            usual = len(body) <= _SMALL or mostly_text.is_light(body)
+            return (mostly_text.parse(body) if usual else None) or json_text.parse(body)
         return _parse_large(body)
     except JsonTextError as error:
         message = error.message
@@ -72,6 +73,7 @@ def _parse_apart(body: list[bytes]) -> dict[str, Any]:
         raise JsonTextError("it takes too much time or memory") from None
 
 
+_SMALL = 8192  # bytes, in which there cannot be many parts
 _LARGE_BODY = 65536  # bytes; parsing more than this may hold up other requests' tokens
 _JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)
 _OWN_SITES = ("same-origin", "none")  # of Sec-Fetch-Site; another port of this machine is the same site

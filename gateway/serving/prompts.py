@@ -103,7 +103,7 @@ LONG = 4096
 """Characters or ids; rendering and tokenizing more than this would hold up other requests' tokens."""
 _LARGE = 65536  # characters or ids; of more one is built at a time, and what is shorter does not wait for it
 _MOST_MESSAGES = 256  # of a conversation that is looked up on the event loop
-_MOST_LOOKED_UP = 262144  # characters of it
+_MOST_LOOKED_UP = 262144  # characters of its messages, reasoning and calls among them
 _MOST_CHARACTERS = 8  # for each token, in a long prompt; texts have 1 to 6
 _MOST_UNCOUNTED = 65536  # characters of a prompt that is not long in this sense
 _FRAME = 16  # characters that a template writes around a message or a call
@@ -123,9 +123,7 @@ def may_be_known(source: PromptSource, work: LongWork, parts: ModelParts) -> boo
     """Whether a long prompt may be a conversation that goes on: looked up, it costs less than a thread's turn."""
     if work is TEMPLATES or not isinstance(source, ChatPrompt) or len(source.messages) > _MOST_MESSAGES:
         return False
-    if work is LARGE_PROMPTS and (
-        sum(map(len, map(_CONTENT, source.messages))) > _MOST_LOOKED_UP or _nested(source, _LARGE) > _LARGE
-    ):
+    if work is LARGE_PROMPTS and (_said(source, _MOST_LOOKED_UP) > _MOST_LOOKED_UP or _nested(source, _LARGE) > _LARGE):
         return False
     return parts.tokenizer.obstacle is None
 
@@ -146,15 +144,21 @@ def _size(source: PromptSource) -> int:
         return len(source.text)
     if isinstance(source, IdsPrompt):
         return len(source.ids)
+    size = _said(source, _LARGE)
+    return size + _nested(source, _LARGE - size) if source.tools or source.documents or source.variables else size
+
+
+def _said(source: ChatPrompt, most: int) -> int:
+    """Roughly the characters of its messages; measured up to ``most``."""
     size = 0
     for message in source.messages:
         # A template writes something for an empty message as well.
         size += _FRAME + len(message["content"]) + len(message.get("reasoning", ""))
         if calls := message.get("tool_calls"):
             size += sum([_FRAME + len(call["function"]["arguments"]) for call in calls])
-        if size > _LARGE:
-            return size
-    return size + _nested(source, _LARGE - size) if source.tools or source.documents or source.variables else size
+        if size > most:
+            break
+    return size
 
 
 def _nested(source: ChatPrompt, most: int) -> int:

@@ -17,7 +17,7 @@ from gateway.ids import new_id
 from gateway.telemetry.logs import log_facts, work_for
 from gateway.telemetry.metrics import Metrics, Tally
 from gateway.telemetry.traces import RequestTrace, Telemetry, tracing
-from gateway.web.routing import HEADERS, headers_of
+from gateway.web.routing import BEGUN, HEADERS, headers_of
 
 ACCESS_LOG: Final = logging.getLogger("gateway.access")
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
@@ -126,6 +126,7 @@ class AccessLogMiddleware:
             nonlocal status, logged
             if message["type"] == "http.response.start":
                 status = message["status"]
+                scope[BEGUN] = True
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", record.request_id.encode())]
             elif not message.get("more_body", False) and not logged:
                 logged = True  # before the last byte: a client that has the whole answer finds it logged and counted

@@ -17,6 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 HEADERS = "gateway.headers"
 """The key of an ASGI scope under which ``headers_of`` keeps what it made, for a dozen readers."""
+BEGUN = "gateway.begun"
+"""The key that a scope has once the head of its answer was sent."""
 _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
 
 
@@ -37,6 +39,8 @@ class DirectRoute(APIRoute):
                 response = await endpoint(request)
                 await response(scope, receive, send)
             except _answered(scope) as error:
+                if BEGUN in scope:
+                    raise
                 await _answer(request, error, send)
 
         self.app = app

@@ -101,7 +101,7 @@ class Interval:
         if not everything or not bounds:
             return None
         bound, below = next(((bound, count) for bound, count in bounds if bound >= value), bounds[-1])
-        return round(everything - below), round(everything), bound
+        return max(0, round(everything - below)), round(everything), bound  # a gateway may have begun anew meanwhile
 
     def _buckets(self, name: str, **labels: str) -> list[tuple[float, float]]:
         """Upper bounds of a histogram's buckets with the growth of their counts, which include the lower ones."""

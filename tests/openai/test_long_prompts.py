@@ -125,7 +125,7 @@ async def test_a_conversation_that_goes_on_does_not_wait_for_long_ones(
     folder: Path, words: int, work: LongWork, threads: int
 ) -> None:
     go = threading.Event()
-    said = [{"role": role, "content": f"{role} says {'a word, ' * words}"} for role in ("user", "assistant")]
+    said = [{"role": role, "content": f"{role} says {'a word; ' * words}"} for role in ("user", "assistant")]
     async with gateway(folder, max_seq_len=131_072) as running:
         path = "/v1/chat/completions"
         await running.client.post(path, json={"model": MODEL, "max_tokens": 1, "messages": said})
@@ -145,6 +145,28 @@ async def test_a_conversation_that_goes_on_does_not_wait_for_long_ones(
             go.set()
             await asyncio.gather(*held)
         assert (await waits).status_code == 200
+
+
+async def test_long_calls_are_not_looked_up_where_others_would_wait(folder: Path) -> None:
+    """Arguments of calls are rendered as messages are, and count as they do."""
+    go = threading.Event()
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": json.dumps({"x": "y" * 300_000})}}
+    messages = [
+        {"role": "user", "content": "Call it."},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "a", "content": "Done."},
+    ]
+    async with gateway(folder, max_seq_len=MOST) as running:
+        held = asyncio.create_task(LARGE_PROMPTS.run(lambda _: go.wait(20)))
+        try:
+            await until(lambda: LARGE_PROMPTS.count == 1)
+            asked = {"model": MODEL, "messages": messages}
+            waits = asyncio.create_task(running.client.post("/v1/chat/completions", json=asked))
+            await until(lambda: LARGE_PROMPTS.count == 2)
+        finally:
+            go.set()
+            await held
+        assert (await waits).status_code in (200, 400)
 
 
 async def test_large_bodies_of_many_parts_are_read_in_their_turn(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from gateway.generation import SamplingParams
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.completions.protocol import CompletionRequest
 from gateway.openai.generation_fields import GenerationFields
+from tests.app.harness import gateway
+from tests.app.scripted import MODEL
 
 CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 COMPLETION: dict[str, Any] = {"model": "m", "prompt": "Hi"}
@@ -29,6 +32,20 @@ def test_a_field_that_is_left_out_means_its_default(kind: type[GenerationFields]
     assert len(given) > 15
     short, long = (kind.model_validate(fields).sampling_params(SamplingDefaults()) for fields in (least, least | given))
     assert short == long == SamplingParams()
+
+
+@pytest.mark.parametrize(("path", "least"), [("/v1/chat/completions", CHAT), ("/v1/completions", COMPLETION)])
+async def test_an_unknown_field_may_have_the_name_of_a_parameter_within(
+    folder: Path, path: str, least: dict[str, Any]
+) -> None:
+    kind = ChatCompletionRequest if least is CHAT else CompletionRequest
+    names = {field.name for field in dataclasses.fields(SamplingParams)} - kind.model_fields.keys()
+    assert {"beam_width", "guide", "end_ids"} <= names
+    async with gateway(folder) as running:
+        for name in names:
+            body = least | {"model": MODEL, "max_tokens": 1, name: 3}
+            answer = await running.client.post(path, json=body)
+            assert answer.status_code in (200, 400), name  # a parameter of another endpoint may be refused
 
 
 def test_defaults_of_the_model_hold_where_a_field_is_left_out() -> None:
