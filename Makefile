@@ -11,7 +11,7 @@ ARGS ?=
 # What make bench measures: relay, requests, features, frontdoor, mirror, memory, turns, lag, hostile, rates, workers or triton.
 MODE ?= relay
 # Processes that run the tests; each starts servers of its own, and waits for them often: more than two cores are not needed.
-JOBS ?= 3
+JOBS ?= 4
 PIP_INSTALL := $(BIN)/python gateway_ops/local_stack/pip_progress.py
 
 # What make up needs is part of what make test needs, so the larger installation serves both once it is there.

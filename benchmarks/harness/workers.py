@@ -69,12 +69,11 @@ def requests(rounds: int, tell: Tell) -> dict[str, Any]:
     rows = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(cores.on(others))
-        triton = stack.enter_context(SyntheticTriton(write_repository()))
-        triton.pace(0)
+        tritons = _start_tritons(stack, 0)
         for workers in [count for count in _WORKERS if count <= max(2, len(gateway_cores))]:
             with cores.on(gateway_cores):
                 reference = reference_ms_of(workers)
-                child = start(Subject("gateway", "tokens", transports()[0]), triton, workers=workers)
+                child = start(Subject("gateway", "tokens", transports()[0]), tritons[0], workers=workers)
             with child:
                 _requests(child, workers)  # a warm-up
                 row = _median([_requests(child, workers) for _ in range(rounds)])
@@ -110,7 +109,7 @@ def scaling(transport: str, rounds: int, tell: Tell) -> list[dict[str, Any]]:
     rows = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(cores.on(others))
-        tritons = _start_tritons(stack)
+        tritons = _start_tritons(stack, _LOADS[0].delay_us)
         for workers in [count for count in _WORKERS if count <= max(2, os.cpu_count() or 1)]:
             for load in _LOADS:
                 row: dict[str, Any] = {"transport": transport, "workers": workers, "load": load.name}
@@ -142,13 +141,13 @@ def _carried(child: Child, load: Load, tritons: list[SyntheticTriton], rounds: i
         return {"error": str(error)}
 
 
-def _start_tritons(stack: contextlib.ExitStack) -> list[SyntheticTriton]:
+def _start_tritons(stack: contextlib.ExitStack, delay_us: int) -> list[SyntheticTriton]:
     repository = write_repository()
     tritons = [stack.enter_context(SyntheticTriton(repository))]
     while len(tritons) < _TRITONS:
         tritons.append(stack.enter_context(SyntheticTriton(repository, beside=tritons)))
     for triton in tritons:
-        triton.pace(_LOADS[0].delay_us)
+        triton.pace(delay_us)
     return tritons
 
 
