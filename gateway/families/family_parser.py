@@ -30,7 +30,7 @@ class Grammar:
         section: texts before the first and after the last of calls; empty: there are none.
         gap: text between two calls.
         lead: text before calls that stand alone.
-        once: whether an answer has one call at most.
+        once: whether a guide lets an answer have one call at most, as its models were taught.
     """
 
     opens: tuple[str, ...] = ()
