@@ -36,6 +36,7 @@ class BareCalls(Grammar):
     Behind calls may stand ``close`` or one of ``extra``.
 
     Attributes:
+        call: a JSON object, or a Python call, whose ``ARGUMENTS`` has the opening bracket: ``NAMEARGUMENTS)``.
         marked: whether calls always stand behind a marker.
         fenced: whether calls without a marker may stand in a Markdown fence.
         lines: whether Python calls may stand one a line behind the marker.

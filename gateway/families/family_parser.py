@@ -26,11 +26,11 @@ class Grammar:
         extra: other texts that only belong to the format.
         whole: whether it is the format of whole answers, so that it reads those without calls too.
         call: a call as models write it, as of ``CallFormat``; empty: a guide cannot hold it.
-        trigger: as of ``CallFormat``; by default the first of ``opens``, where models begin calls with it.
+        trigger: as of ``CallFormat``; by default the first of ``begins``, where models begin calls with it.
         section: texts before the first and after the last of calls; empty: there are none.
         gap: text between two calls.
         lead: text before calls that stand alone.
-        once: whether an answer has one call at most.
+        once: whether a guide lets an answer have one call at most, as its models were taught.
     """
 
     opens: tuple[str, ...] = ()

@@ -31,6 +31,7 @@ class GemmaCalls(Grammar):
     """Reads such calls.
 
     Attributes:
+        call: its ``ARGUMENTS`` has the opening brace: ``call:NAMEARGUMENTS}`` between the markers.
         quote: the token on both sides of a string.
         typed: whether arguments of other types stand between these tokens, too: the tool's schema tells their types.
     """

@@ -110,6 +110,7 @@ class ThinkTags:
         return prompt[-len(labelled) - _TAIL :].rstrip().endswith((self.open, labelled.rstrip()))
 
     def closed_by(self, prompt: str) -> bool:
-        """Whether the prompt ends behind the reasoning: with the closing tag, so that there will be none."""
-        behind = self.close + self.between
-        return prompt[-len(behind) - _TAIL :].rstrip().endswith((self.close, behind.rstrip()))
+        """Whether the prompt ends behind the reasoning: with a closing tag, or a thought's and the text between."""
+        _, opened, rest = prompt.rstrip().rpartition(self.open)
+        behind = (self.close + self.between).rstrip()  # without a thought just before, where gpt-oss ends any message
+        return rest.endswith(self.close) or (bool(opened) and rest.count(self.close) == 1 and rest.endswith(behind))

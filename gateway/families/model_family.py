@@ -94,12 +94,12 @@ class ModelFamily:
             special = (*self.markers.texts, *self.visible)
         return Preparation(guide=guide, special=frozenset(special), stop=self.stop, guided=guided)
 
-    def thought_end(self, plan: ToolPlan, prompt: str) -> ThoughtEnd | None:
-        """The way to end the reasoning of an answer early; None where there is none. Arguments as of ``prepare``."""
+    def thought_end(self, plan: ToolPlan) -> ThoughtEnd | None:
+        """The way to end the reasoning of an answer early; None where there is none."""
         if self.tags is None:
             return None
         text = self.tags.close + self.tags.between
-        guide, _ = self._guide(plan, prompt + text)
+        guide, _ = self._guide(plan, self.tags.open + text)
         free = not plan.calls and guide in (None, plan.response)
         return ThoughtEnd(text + self.tags.final if free else text, guide)
 

@@ -29,10 +29,11 @@ _DEEPEST = 16
 
 @dataclass(frozen=True, kw_only=True)
 class NestedTags(Grammar):
-    """Reads such calls, all of whose tags follow the one token that opens them.
+    """Reads such calls, all of whose tags follow the one token that opens them."""
 
-    There is no guide: a structural tag holds a schema's JSON, not these tags.
-    """
+    @property
+    def call_format(self) -> None:
+        """None: a structural tag holds a schema's JSON, not these tags."""
 
     @property
     def _word(self) -> str:

@@ -72,7 +72,7 @@ class CallFormat:
         section: texts before the first and after the last of calls that follow each other.
         gap: text between two of them.
         lead: text before calls, or their section, that stand alone, behind reasoning or not.
-        once: whether an answer has one call at most, as its models were taught.
+        once: whether a guide lets an answer have one call at most, as its models were taught.
         arguments: the format of a tool's arguments, which holds them to the schema of a strict tool, and leaves those
             of another as free as can be; None where it cannot.
         also: other forms of the same calls that are read too, so that none of them passes unguided.

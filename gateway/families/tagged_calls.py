@@ -89,7 +89,7 @@ class TaggedCalls(Grammar):
         call, section = f"{self._call[0]}NAMEARGUMENTS{self.end}", self.section
         if self.wrapped:
             call, section = section[0] + call + section[1], ("", "")
-        return CallFormat(call, self.begins[0], section, self.gap, self.lead, arguments=self.hold)
+        return CallFormat(call, self.trigger or self.begins[0], section, self.gap, self.lead, self.once, self.hold)
 
     def skip(self, source: TextSource, marker: str) -> Steps[str]:
         """Read the rest of a tag."""

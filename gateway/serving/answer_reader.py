@@ -373,7 +373,7 @@ class PreparedTurn:
         tokens = params.thinking_token_budget
         if tokens is None or tokens < 0 or not isinstance(self.family, ModelFamily):
             return None
-        end = self.family.thought_end(self.turn, self.prompt)
+        end = self.family.thought_end(self.turn)
         return None if end is None else ThoughtBudget(tokens, tuple(tokenizer.encode(end.text)), end.guide)
 
     def reader(self, params: SamplingParams) -> AnswerReader:

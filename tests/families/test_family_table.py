@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from gateway.families import family_table
+from gateway.families import Tool, ToolPlan, family_table
 from gateway.families.family_table import read_table
 from gateway.families.json_calls import NamedCalls
 from gateway.families.markers import ThinkTags
@@ -67,3 +69,30 @@ def test_no_name_stands_twice_in_the_table() -> None:
     found = list(names(yaml.compose(table, Loader=yaml.SafeLoader)))
     assert len(found) > 50
     assert [each for each in found if len(each) != len(set(each))] == []
+
+
+TAGGED = """
+families:
+  acme:
+    grammar:
+      {kind: TaggedCalls, call: "<call name=NAME>", argument: "<a=KEY>VALUE</a>", end: </call>, section: [<c>, </c>]}
+  word:
+    grammar: {kind: NestedTags, opens: [<w>], call: "<w>NAMEARGUMENTS"}
+"""
+PLAN = ToolPlan((Tool("now", strict=True),), "auto", guide_types=frozenset({"structural_tag"}))
+
+
+def form_of(text: str, name: str = "acme") -> Any:
+    guide = read_table(text)[name].prepare(PLAN).guide
+    return guide and json.loads(guide.text)["format"]
+
+
+def test_the_fields_of_tagged_calls_are_in_their_guide() -> None:
+    usual = form_of(TAGGED)
+    assert (usual["triggers"], usual["stop_after_first"]) == (["<c>"], False)
+    other = form_of(TAGGED.replace("section:", "once: true, trigger: '<call name=', section:"))
+    assert (other["triggers"], other["stop_after_first"]) == (["<call name="], True)
+
+
+def test_nested_tags_have_no_guide_whatever_their_call() -> None:
+    assert form_of(TAGGED, "word") is None

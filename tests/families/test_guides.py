@@ -12,8 +12,11 @@ import pytest
 
 from gateway.families import Family, Preparation, ToolPlan
 from gateway.families.family_table import FAMILIES
+from gateway.families.model_family import ModelFamily
 from gateway.generation import Guide
+from tests.chat_templates.conversation import MESSAGES, TOOLS, template
 from tests.families.harness import GUIDES, parse, tool
+from tests.families.written import prompts
 from tests.tokens.build import byte_level
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "triton_repo" / "tensorrt_llm" / "1"))
@@ -178,25 +181,68 @@ def test_strict_calls_are_held_to_their_schema_in_the_familys_format(family: str
     assert names[-2:] == ["CallStart", "CallArguments"]
 
 
+CALLS = {
+    "qwen3": '<tool_call>\n{"name": "now", "arguments": %s}\n</tool_call>',
+    "harmony": "<|channel|>commentary to=functions.now <|constrain|>json<|message|>%s<|call|>",
+}
+FINAL = {"qwen3": "%s", "harmony": "<|channel|>final<|message|>%s"}
+GPT_OSS = template("gpt_oss").render([{"role": "user", "content": "How many?"}])
+GPT_OSS_RESULTS = template("gpt_oss").render(MESSAGES, tools=TOOLS)
+ANALYSIS = "I count.<|end|><|start|>assistant"
+
+
 @pytest.mark.parametrize(
-    ("prompt", "reasoning"),
-    [("", "<think>\nI count.\n</think>\n\n"), ("<think>\n", "I count.\n</think>\n\n"), ("</think>\n\n", "")],
-    ids=["fresh", "opened", "closed"],
+    ("name", "prompt", "reasoning"),
+    [
+        ("qwen3", "", "<think>\nI count.\n</think>\n\n"),
+        ("qwen3", "<think>\n", "I count.\n</think>\n\n"),
+        ("qwen3", "</think>\n\n", ""),
+        ("harmony", GPT_OSS, f"<|channel|>analysis<|message|>{ANALYSIS}"),
+        ("harmony", GPT_OSS, ""),
+        ("harmony", GPT_OSS_RESULTS, f"<|channel|>analysis<|message|>{ANALYSIS}"),
+        ("harmony", f"{GPT_OSS}<|channel|>analysis<|message|>", ANALYSIS),
+        ("harmony", f"{GPT_OSS}<|channel|>analysis<|message|>{ANALYSIS}", ""),
+    ],
+    ids=[
+        "fresh",
+        "opened",
+        "closed",
+        *(f"gpt-oss-{each}" for each in ("fresh", "direct", "results", "opened", "closed")),
+    ],
 )
 @pytest.mark.parametrize(
     "fields", [{"response": ANSWER}, {"tools": (NOW,), "choice": "required"}], ids=["content", "call"]
 )
-def test_a_guide_begins_after_the_reasoning(prompt: str, reasoning: str, fields: dict[str, Any]) -> None:
-    call = '<tool_call>\n{"name": "now", "arguments": %s}\n</tool_call>'
-    good, bad = ('{"n": 3}', '{"n": "x"}') if "response" in fields else (call % "{}", call % "[]")
-    behind = guide("qwen3", prompt, **fields)
+def test_a_guide_begins_after_the_reasoning(name: str, prompt: str, reasoning: str, fields: dict[str, Any]) -> None:
+    form, *values = (FINAL[name], '{"n": 3}', '{"n": "x"}') if "response" in fields else (CALLS[name], "{}", "[]")
+    good, bad = (form % value for value in values)
+    behind = guide(name, prompt, **fields)
     assert keeps_to(behind, reasoning + good)
     assert not keeps_to(behind, reasoning + bad)
     assert not keeps_to(behind, reasoning + "No.")
-    family, turn, preparation = prepared("qwen3", prompt, **fields)
+    family, turn, preparation = prepared(name, prompt, **fields)
     kinds = [type(event).__name__ for event in parse(family.parser(turn, preparation, prompt), reasoning + good)]
     last = ["Content"] if "response" in fields else ["CallStart", "CallArguments"]
     assert kinds == (["Reasoning"] if reasoning else []) + last
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, family in FAMILIES.items() if isinstance(family, ModelFamily) and family.tags]
+)
+def test_a_guide_leaves_a_new_turn_its_reasoning(name: str) -> None:
+    family = FAMILIES[name]
+    assert isinstance(family, ModelFamily)
+    assert family.tags is not None
+    tags, new = family.tags, prompts(family)[0]
+    thought, answer = f"{tags.open}Hm.{tags.close}{tags.between}", f'{tags.final}{{"n": 3}}'
+    for prompt in (new, f"{thought}{answer}\nuser: Hi{new}"):
+        fresh = guide(name, prompt, response=ANSWER)
+        assert keeps_to(fresh, thought + answer)
+        assert keeps_to(fresh, answer)
+        assert not keeps_to(fresh, thought + "No.")
+    behind = guide(name, thought, response=ANSWER)
+    assert keeps_to(behind, answer)
+    assert not keeps_to(behind, thought + answer)
 
 
 def test_without_structural_tags_a_guide_leaves_no_room_for_reasoning() -> None:

@@ -20,9 +20,11 @@ from gateway.serving.answer_reader import AnswerReader, PreparedTurn, prepare
 from gateway.serving.budgeted_engine import BudgetedEngine
 from gateway.tokens import Tokenizer
 from tests.app.scripted import TOKENS, write_tokenizer
+from tests.chat_templates.conversation import template
 
 OPENED, FREE = "<|im_start|>assistant\n<think>\n", "<|im_start|>assistant\n"
 END = "</think>\n\n"
+GPT_OSS = template("gpt_oss").render([{"role": "user", "content": "Hi"}])
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +224,10 @@ def test_the_guide_behind_a_thought_has_no_other_one(name: str, choice: Any) -> 
     tool = Tool("f", None, {"type": "object", "properties": {}, "additionalProperties": False}, strict=True)
     kinds = frozenset({"json_schema", "structural_tag"})
     plan = ToolPlan((tool,), choice, guide_types=kinds)
-    end = family.thought_end(plan, "<|start|>assistant" if name == "harmony" else OPENED)
+    guide = family.prepare(plan, GPT_OSS if name == "harmony" else OPENED).guide
+    assert guide is not None
+    assert any(text in guide.text for text in ("</think>", "analysis"))
+    end = family.thought_end(plan)
     assert end is not None
     assert end.guide is not None
     assert end.guide.kind == "structural_tag"
@@ -232,7 +237,7 @@ def test_the_guide_behind_a_thought_has_no_other_one(name: str, choice: Any) -> 
 @pytest.mark.parametrize("opened", [False, True], ids=["free", "opened"])
 @pytest.mark.parametrize("budget", [0, 1, 10])
 def test_harmony_ends_its_analysis_and_says_the_answer(tokenizer: Tokenizer, budget: int, opened: bool) -> None:
-    prompt, header = "<|start|>assistant", "<|channel|>analysis<|message|>"
+    prompt, header = GPT_OSS, "<|channel|>analysis<|message|>"
     engine = Thinking(tokenizer, "x" * 50 if opened else header + "x" * 50, "Yes.", [3])
     engine.end = "<|start|>assistant<|channel|>final<|message|>"
     run = Run(engine, prompt + header if opened else prompt, budget, name="harmony")
