@@ -200,14 +200,18 @@ HANDLED: tuple[type[Exception], ...] = (
 )
 
 
-_UNSERVED = ("/v1/audio", "/v1/batches", "/v1/embeddings", "/v1/files", "/v1/images", "/v1/moderations", "/v1/realtime")
+_UNSERVED = frozenset(
+    ("assistants", "audio", "batches", "chatkit", "containers", "embeddings", "evals", "files", "fine_tuning", "images",
+     "moderations", "realtime", "threads", "uploads", "vector_stores", "videos")
+)  # fmt: skip
 
 
 def _hint(request: Request) -> str:
     """Where the path is served that the client meant, if any."""
     path = meant(request.url.path[:256], request.app.router.routes)
     if path is None:
-        known = request.url.path.startswith(_UNSERVED)
+        version, _, rest = request.url.path.strip("/").partition("/")
+        known = version == "v1" and rest.partition("/")[0] in _UNSERVED
         return " It is of OpenAI's API, and not served here." if known else ""
     base = " The base URL of an OpenAI client ends with '/v1', once." if path.startswith("/v1/") else ""
     if path.startswith("/v1/messages"):

@@ -76,7 +76,10 @@ def object_of(answered: bytes | bytearray) -> dict[str, Any]:
 
 
 def _pieces(value: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[tuple[str, list[Any]]]]]:
-    """Cut an object into fields, and further items of its long arrays; each takes less than a millisecond to load."""
+    """Cut an object into fields, and further items of its long arrays: few objects or arrays, or thousands of others.
+
+    What is nested deeper is not cut.
+    """
     fields: dict[str, Any] = {}
     for name, child in value.items():
         whole = not isinstance(child, list) or len(child) <= _FEW
@@ -86,7 +89,7 @@ def _pieces(value: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[tuple[
         yield fields, []
         fields = {}
         if not whole:
-            step = _FEW if isinstance(child[0], (dict, list)) else _MANY
+            step = _FEW if any(isinstance(item, (dict, list)) for item in child) else _MANY
             for start in range(0, len(child), step):
                 yield {}, [(name, child[start : start + step])]
     yield fields, []

@@ -106,7 +106,7 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
         findings += doubt_findings(f"{base} {name}", gateway.get("family"), gateway.get("family_doubts") or {})
         if gateway.get("template_renders") is False:
             what = "Its chat template cannot render a message of a user."
-            fix = "Chats are refused until it can; the gateway's log says why."
+            fix = "Chats that give it no more are refused; the gateway's log says why."
             findings.append(Finding(Severity.WARNING, f"{base} {name}", what, fix))
         losses = dict.fromkeys(gateway.get("losses") or (), "") | (gateway.get("cures") or {})
         findings += loss_findings(f"{base} {name}", losses)

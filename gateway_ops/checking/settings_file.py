@@ -304,7 +304,7 @@ def _check_loaded(parts: ModelParts) -> Iterator[Located]:
     fault = parts.template(tools=False).fault
     if fault is not None:
         what = f"The chat template cannot render a message of a user ({fault})."
-        yield ("template",), Finding(Severity.WARNING, "", what, "Chats are refused until it can.")
+        yield ("template",), Finding(Severity.WARNING, "", what, "Chats that give it no more are refused.")
     if parts.tokenizer.obstacle is not None:
         what = (
             f"Long prompts cost their tokenization at each turn of a conversation, because {parts.tokenizer.obstacle}."
