@@ -178,6 +178,7 @@ class RecordedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
         self._tokenizer = tokenizer
         self._configs = configurations()
         self._asked: list[str] = []
+        self.untold: set[str] = set()  # texts of prompts that are left out of what it was asked
         self._server = grpc.server(ThreadPoolExecutor(64), options=[("grpc.so_reuseport", 0)])
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
         self.url = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
@@ -194,7 +195,7 @@ class RecordedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
     def asked(self) -> list[str]:
         """What it was asked since the last call, in an order that does not depend on that of arrival."""
         lines, self._asked = sorted(self._asked), []
-        return lines
+        return [line for line in lines if not any(text in line for text in self.untold)]
 
     def ServerLive(self, _request: Any, _context: Any) -> Any:  # noqa: N802
         return service_pb2.ServerLiveResponse(live=True)
