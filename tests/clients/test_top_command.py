@@ -254,3 +254,7 @@ def test_a_gateway_that_started_anew_has_no_negative_rates() -> None:
     (model,) = activity(Interval(before, now), {})["models"]
     assert (model["requests_per_s"], model["completion_tokens_per_s"]) == (2.0, 4.0)
     assert model["first_token_s"]["p50"] == 0.05
+    before = Scrape.parse(PAGE.format(served=10, tokens=8, fast=9, middle=9, all=10), 10.0)
+    now = Scrape.parse(PAGE.format(served=11, tokens=8, fast=5, middle=5, all=11), 12.0)  # it has answered more since
+    (model,) = activity(Interval(before, now), {})["models"]
+    assert model["slow"]["count"] == 0
