@@ -83,7 +83,7 @@ class Ticket:
         rank: among those of its caller.
         queued: when it began to wait, by the clock of the shares.
         waited_s: seconds that it waited; 0.0 until it runs.
-        cost: of what it wants, once it runs.
+        cost: of what it wants, once it runs; None before, and where nothing limits the model: nobody's share counts.
         running: whether it runs, or has run.
         gone: whether it no longer waits.
         turn: is done when its turn comes.
@@ -96,7 +96,7 @@ class Ticket:
     rank: int
     queued: float = 0.0
     waited_s: float = 0.0
-    cost: int = 0
+    cost: int | None = None
     running: bool = False
     gone: bool = False
     turn: asyncio.Future[None] | None = field(default=None, repr=False)
@@ -108,7 +108,8 @@ class Ticket:
 
     def leave(self, used: int) -> None:
         """Note its end, and the tokens of its prompt and its answer."""
-        self.line[SERVED] += _cost(used, self.demand.weight) - self.cost
+        if self.cost is not None:
+            self.line[SERVED] += _cost(used, self.demand.weight) - self.cost
         self.line[RUNNING] -= 1
         admission = self.admission
         admission.own[RUNNING] -= 1
@@ -185,9 +186,12 @@ class Admission:
         line = self._shares.line(self._model, key_of(self._name, demand.caller))
         first = min(max(demand.priority, -_FIRST), _FIRST - 1) + _FIRST
         ticket = Ticket(self, demand, line[CALLER], line, first << _CLOCK_BITS | int(self._shares.clock() * 1e6))
-        running, waiting, served, virtual = self._shares.standing(self.own, line)
         limit = self.limit
-        if limit is None or (running < limit and not waiting):
+        if limit is None:
+            self._begin(ticket)
+            return ticket
+        running, waiting, served, virtual = self._shares.standing(self.own, line)
+        if running < limit and not waiting:
             self._run(ticket, served, virtual)
             return ticket
         self._make_room(ticket, Totals(running, waiting, limit))
@@ -321,7 +325,9 @@ class Admission:
 
     def dispatch(self) -> None:
         """Let run what may, or wake the process whose request is next."""
-        while self._shares.standing(self.own, self.own)[1]:  # mostly nobody waits
+        if self.limit is None and not self._waiting:
+            return  # what still waits in other processes, since before the limit went, is seen by them
+        while self._shares.waiting(self.own):  # mostly nobody waits
             self._shares.look()
             limit, virtual, running = self.limit, 0, 0
             served: dict[int, int] = {}
@@ -353,14 +359,16 @@ class Admission:
             ticket.turn.set_result(None)
 
     def _run(self, ticket: Ticket, served: int, virtual: int) -> None:
-        ticket.running = True
         begins = max(served, virtual)
-        line, own = ticket.line, self.own
-        own[SERVED] = max(own[SERVED], begins)
+        self.own[SERVED] = max(self.own[SERVED], begins)
         ticket.cost = _cost(ticket.demand.tokens, ticket.demand.weight)
-        line[SERVED] += begins - served + ticket.cost
-        line[RUNNING] += 1
-        own[RUNNING] += 1
+        ticket.line[SERVED] += begins - served + ticket.cost
+        self._begin(ticket)
+
+    def _begin(self, ticket: Ticket) -> None:
+        ticket.running = True
+        ticket.line[RUNNING] += 1
+        self.own[RUNNING] += 1
 
 
 def _cost(tokens: int, weight: float) -> int:

@@ -24,7 +24,8 @@ _MODEL, CALLER, SERVED, WAITING, TOKENS, RANK, RUNNING, ENDED = range(8)
 _FIELDS: Final = 8
 _LINES: Final = 512
 _KEPT: Final = 64  # of them for models by themselves, and for those who have no line
-_HEAD: Final = 2  # lines in use, milliseconds of the clock at which the process last looked at those that wait
+_USED, _LOOKED, _BEGUN = range(3)  # lines; milliseconds of the clock; how often a line began to be somebody's
+_HEAD: Final = 8  # so that a line is one of the processor's cache: processes take them from each other
 _ROW: Final = _HEAD + _LINES * _FIELDS
 _HUNG_S: Final = 1.0  # a process that has not looked for so long is passed over
 _OTHERS: Final = 1  # the key of callers for whom there is no line left
@@ -94,11 +95,16 @@ class Shares:
         self._wakers = wakers
         self._listeners: list[Callable[[], None]] = []
         self._found: dict[tuple[int, int], Line] = {}  # a line may have become another's since
+        self._begun: list[int] = []  # of all rows, when the lines below were found
+        self._found_in_all: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def clear(self, row: int) -> None:
         """Forget the requests of a process, which has died."""
-        for index in range(row * _ROW, (row + 1) * _ROW):
+        start = row * _ROW
+        begun = self._cells[start + _BEGUN]
+        for index in range(start, start + _ROW):
             self._cells[index] = 0
+        self._cells[start + _BEGUN] = begun + 1
 
     def line(self, model: int, caller: int = 0) -> Line:
         """The line of this process for a model's caller, made where there is none.
@@ -114,7 +120,7 @@ class Shares:
 
     def _look_for(self, model: int, caller: int) -> Line:
         start = self.row * _ROW
-        used = self._cells[start]
+        used = self._cells[start + _USED]
         for index in range(used):
             line = self._at(self.row, index)
             if line[_MODEL] == model and line[CALLER] == caller:
@@ -129,15 +135,17 @@ class Shares:
             return memoryview(bytearray(_FIELDS * 8)).cast("q")
         line = self._at(self.row, used)
         self._begin(line, model, caller)
-        self._cells[start] = used + 1
+        self._cells[start + _USED] = used + 1
+        self._cells[start + _BEGUN] += 1
         return line
 
     def _reused(self, model: int, caller: int) -> Line | None:
         """A line of somebody who has no requests now."""
-        for index in range(self._cells[self.row * _ROW]):
+        for index in range(self._cells[self.row * _ROW + _USED]):
             line = self._at(self.row, index)
             if line[CALLER] not in {0, _OTHERS} and not line[WAITING] and not line[RUNNING]:
                 self._begin(line, model, caller)
+                self._cells[self.row * _ROW + _BEGUN] += 1
                 return line
         return None
 
@@ -157,7 +165,7 @@ class Shares:
         """The lines of all processes for a model."""
         for row in range(self._rows):
             start = row * _ROW
-            cells = self._cells[start + _HEAD : start + _HEAD + self._cells[start] * _FIELDS].tolist()
+            cells = self._cells[start + _HEAD : start + _HEAD + self._cells[start + _USED] * _FIELDS].tolist()
             for at in range(0, len(cells), _FIELDS):
                 if cells[at] == model:
                     yield Entry(row, *cells[at + 1 : at + _FIELDS])
@@ -175,28 +183,51 @@ class Shares:
         model, caller = own[_MODEL], line[CALLER]
         if self._rows == 1:
             return own[RUNNING], own[WAITING], line[SERVED] if caller else 0, max(own[SERVED], 0)
-        running = waiting = served = virtual = 0
-        for start in range(0, self._rows * _ROW, _ROW):
-            if used := self._cells[start]:
-                cells = self._cells[start + _HEAD : start + _HEAD + used * _FIELDS].tolist()
-                for at in range(0, len(cells), _FIELDS):
-                    if cells[at] != model:
-                        continue
-                    if not cells[at + CALLER]:
-                        running += cells[at + RUNNING]
-                        waiting += cells[at + WAITING]
-                        virtual = max(virtual, cells[at + SERVED])
-                    elif cells[at + CALLER] == caller:
-                        served += cells[at + SERVED]
+        cells = self._cells
+        running = waiting = virtual = 0
+        for at in self._in_all(model, 0):
+            running += cells[at + RUNNING]
+            waiting += cells[at + WAITING]
+            virtual = max(virtual, cells[at + SERVED])
+        served = sum(cells[at + SERVED] for at in self._in_all(model, caller)) if caller else 0
         return running, waiting, served, virtual
+
+    def waiting(self, own: Line) -> int:
+        """How many requests of a model wait, in all processes.
+
+        Args:
+            own: of this process, for a model by itself.
+        """
+        if self._rows == 1:
+            return own[WAITING]
+        return sum(self._cells[at + WAITING] for at in self._in_all(own[_MODEL], 0))
+
+    def _in_all(self, model: int, caller: int) -> tuple[int, ...]:
+        """Where the lines of all processes for a model's caller begin; looked for again where any line has changed."""
+        begun = self._cells[_BEGUN : self._rows * _ROW : _ROW].tolist()
+        if begun != self._begun or len(self._found_in_all) > _LINES:
+            self._found_in_all.clear()
+            self._begun = begun
+        found = self._found_in_all.get((model, caller))
+        if found is None:
+            found = self._found_in_all[model, caller] = tuple(self._places(model, caller))
+        return found
+
+    def _places(self, model: int, caller: int) -> Iterator[int]:
+        for start in range(0, self._rows * _ROW, _ROW):
+            first = start + _HEAD
+            cells = self._cells[first : first + self._cells[start + _USED] * _FIELDS].tolist()
+            for at in range(0, len(cells), _FIELDS):
+                if cells[at] == model and cells[at + CALLER] == caller:
+                    yield first + at
 
     def look(self) -> None:
         """Note that this process looks at those that wait."""
-        self._cells[self.row * _ROW + 1] = int(self.clock() * 1000)
+        self._cells[self.row * _ROW + _LOOKED] = int(self.clock() * 1000)
 
     def hung(self, row: int) -> bool:
         """Whether another process has long not looked."""
-        return row != self.row and self.clock() - self._cells[row * _ROW + 1] / 1000 > _HUNG_S
+        return row != self.row and self.clock() - self._cells[row * _ROW + _LOOKED] / 1000 > _HUNG_S
 
     def wake(self, row: int) -> None:
         """Have another process look."""

@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.config.model_settings import AdmissionSettings
 from gateway.generation import EngineError, ErrorKind
 from gateway.serving.admission.admission import Admission, Demand, Ticket
-from gateway.serving.admission.shares import RUNNING, Shares, size_of
+from gateway.serving.admission.shares import RUNNING, SERVED, WAITING, Shares, size_of
 
 MODEL = "model"
 
@@ -333,12 +335,56 @@ def test_models_that_come_after_hundreds_of_callers_have_places_of_their_own(bus
     assert [entry.running for entry in mine.entries(7)] == [3]
 
 
+_WRITTEN = st.sampled_from((SERVED, WAITING, RUNNING))
+_CHANGES = st.tuples(st.integers(0, 2), st.integers(2, 4), st.integers(0, 3), _WRITTEN)  # process, model, caller, field
+
+
+@given(st.lists(st.one_of(_CHANGES, st.integers(0, 2)), max_size=60))
+def test_each_process_sums_what_all_have_written(changes: list[tuple[int, int, int, int] | int]) -> None:
+    """A number among the changes is a process that dies and is begun again."""
+    cells = memoryview(bytearray(size_of(3) * 8)).cast("q")
+    every = [Shares(3, row, cells) for row in range(3)]
+    reader = every[0]
+    for number, change in enumerate(changes, 1):
+        if isinstance(change, int):
+            reader.clear(change)
+            every[change] = Shares(3, change, cells)
+            continue
+        row, model, caller, field = change
+        every[row].line(model, caller)[field] = number
+        own, line = reader.line(model), reader.line(model, caller)
+        entries = list(reader.entries(model))
+        alone = [entry for entry in entries if not entry.caller]
+        assert reader.standing(own, line) == (
+            sum(entry.running for entry in alone),
+            sum(entry.waiting for entry in alone),
+            sum(entry.served for entry in entries if caller and entry.caller == caller),
+            max(entry.served for entry in alone),
+        )
+        assert reader.waiting(own) == sum(entry.waiting for entry in alone)
+
+
 async def test_without_a_limit_nobody_waits() -> None:
     async with processes(max_running=0) as (admission,):
         tickets = [await admission.enter(demand()) for _ in range(1000)]
         assert admission.totals().running == 1000
         for ticket in tickets:
             ticket.leave(1)
+
+
+async def test_what_ran_without_a_limit_counts_for_nobody_once_there_is_one() -> None:
+    limit: int | None = None
+    admission = Admission(MODEL, AdmissionSettings(), Shares(), lambda: limit)
+    for _ in range(100):
+        (await admission.enter(demand("busy", tokens=1000))).leave(1000)
+    limit = 1
+    line = Line()
+    await line.ask(admission, "runs", demand("runs"))
+    await line.ask(admission, "first", demand("busy"))
+    await line.ask(admission, "second", demand("idle"))
+    await line.end_all()
+    assert line.order == ["runs", "first", "second"]
+    admission.close()
 
 
 async def test_a_flood_in_one_process_does_not_close_the_queue_to_others() -> None:
