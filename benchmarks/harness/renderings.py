@@ -228,21 +228,20 @@ def _requests(values: dict[str, Any]) -> str:
     one = values["rows"][0]
     rows = []
     for row in values["rows"]:
-        share, slower = (
-            row["requests_s"] / row["workers"] / one["requests_s"],
-            row["reference_ms"] / one["reference_ms"],
-        )
+        each, apart = (row[f"{kind}requests_s"] / row["workers"] / one[f"{kind}requests_s"] for kind in ("", "apart_"))
+        share = f"{row['least_share']:.2f}-{row['most_share']:.2f}"
         rows.append(
-            [row["transport"], row["workers"], f"{row['requests_s']:,.0f}", f"{share:.2f}", f"{1 / slower:.2f}",
-             f"{share * slower:.2f}", row["cpu_ms"], row["busy"], f"{row['least_share']:.2f}-{row['most_share']:.2f}"]
+            [row["transport"], row["workers"], f"{row['requests_s']:,.0f}", f"{each:.2f}",
+             f"{row['apart_requests_s']:,.0f}", f"{apart:.2f}", f"{row['requests_s'] / row['apart_requests_s']:.2f}",
+             f"{row['cpu_ms']} / {row['apart_cpu_ms']}", f"{row['busy']} / {row['apart_busy']}", share]
         )  # fmt: skip
-    head = ["transport", "workers", "requests/s", "of one worker's, each", "machine: of one core's, each", "over it",
-            "CPU ms/request", f"busy of {values['gateway_cores']} cores",
-            "CPU of a worker over an even share"]  # fmt: skip
+    head = ["transport", "workers", "requests/s", "of one's, each", "gateways apart", "of one's, each", "over apart",
+            "CPU ms/request", "busy cores", "worker's CPU over even"]  # fmt: skip
     return (
         f"Requests of one token with a prompt of about 200, {values['at_once']} at once for each worker, a connection"
-        f" each; the gateway on {values['gateway_cores']} cores, the load on {values['other_cores']} others. Machine:"
-        " the speed of a constant piece of Python work in as many processes, over that of one alone."
+        f" each; the gateway on {values['gateway_cores']} cores, the load on {values['other_cores']} others. Gateways"
+        " apart: as many gateways of one process, each on a port of its own and with a load of its own, that take turns"
+        " with the workers: what the machine allows."
         f"\n\n{table(head, rows)}"
     )
 

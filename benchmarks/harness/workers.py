@@ -11,11 +11,10 @@ from typing import Any
 
 from . import cores
 from .load import Load, run
-from .processes import BenchmarkError, Child, SyntheticTriton, raise_file_limit
+from .processes import BenchmarkError, Child, SyntheticTriton, free_port, raise_file_limit
 from .relay import Tell
-from .speed import reference_ms_of
 from .steady import SteadyLoad
-from .subjects import PROMPT, Subject, body, start, transports, write_repository
+from .subjects import PROMPT, Subject, body, launch, start, transports, write_repository
 
 _LOADS = [Load(f"{streams}x10ms", streams, 10_000, 100_000) for streams in (256, 1024, 2048, 4096)]
 _WORKERS = (1, 2, 4, 8, 12)
@@ -58,6 +57,8 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
 def requests(rounds: int, tell: Tell) -> dict[str, Any]:
     """Requests per second of 1, 2, 4 ... workers on three quarters of the cores, each as busy as it can be.
 
+    As many gateways apart, of one process each, take turns with them: what those do is what the machine allows.
+
     Args:
         rounds: runs, of which the median counts.
         tell: is told of each row.
@@ -71,31 +72,41 @@ def requests(rounds: int, tell: Tell) -> dict[str, Any]:
         stack.enter_context(cores.on(others))
         tritons = _start_tritons(stack, 0)
         for workers in [count for count in _WORKERS if count <= max(2, len(gateway_cores))]:
-            with cores.on(gateway_cores):
-                reference = reference_ms_of(workers)
-                child = start(Subject("gateway", "tokens", transports()[0]), tritons[0], workers=workers)
-            with child:
-                _requests(child, workers)  # a warm-up
-                row = _median([_requests(child, workers) for _ in range(rounds)])
-            rows.append({"transport": transports()[0], "workers": workers, "reference_ms": reference, **row})
+            rows.append({"transport": transports()[0], "workers": workers, **_row(workers, tritons, rounds)})
             tell(" ".join(f"{name}={value}" for name, value in rows[-1].items()))
     return {"gateway_cores": len(gateway_cores), "other_cores": len(others), "at_once": _AT_ONCE, "rows": rows}
 
 
-def _requests(child: Child, workers: int) -> dict[str, float]:
-    streams = workers * _AT_ONCE // _GENERATORS
-    load = Load("requests", streams, 0, 1, rounds=_ROUNDS)
+def _row(workers: int, tritons: list[SyntheticTriton], rounds: int) -> dict[str, Any]:
+    subject = Subject("gateway", "tokens", transports()[0])
+    with contextlib.ExitStack() as stack:
+        with cores.on(cores.split(_SHARE)[0]):
+            one = stack.enter_context(start(subject, tritons[0], workers=workers))
+            many = [launch(subject, tritons[0], free_port(), label=f"apart-{number}") for number in range(workers)]
+        for child in many:
+            stack.enter_context(child)
+            child.wait_http("/health/ready")
+        runs: list[dict[str, float]] = []
+        for _ in range(1 + rounds):
+            together, apart = _requests([one] * _GENERATORS, workers), _requests(many, workers)
+            runs.append({**together, **{f"apart_{name}": value for name, value in apart.items()}})
+        return _median(runs[1:])  # after a warm-up
+
+
+def _requests(asked: list[Child], workers: int) -> dict[str, float]:
+    """Ask each of these at the same time; one that is named several times has so many generators."""
+    load = Load("requests", workers * _AT_ONCE // len(asked), 0, 1, rounds=_ROUNDS)
     file = body(1, PROMPT)
-    before = {pid: child.cpu_s_of(pid) for pid in child.pids()}
+    children = list(dict.fromkeys(asked))
+    before = {pid: child.cpu_s_of(pid) for child in children for pid in child.pids()}
     begun = time.perf_counter()
-    with ThreadPoolExecutor(_GENERATORS) as pool:
-        list(pool.map(lambda _: run(child, load, file), range(_GENERATORS)))
+    with ThreadPoolExecutor(len(asked)) as pool:
+        results = list(pool.map(lambda child: run(child, load, file), asked))
     seconds = time.perf_counter() - begun
-    spent = sorted((child.cpu_s_of(pid) - cpu for pid, cpu in before.items()), reverse=True)
-    count = streams * _ROUNDS * _GENERATORS
+    spent = sorted((asked[0].cpu_s_of(pid) - cpu for pid, cpu in before.items()), reverse=True)
     return {
-        "requests_s": count / seconds,
-        "cpu_ms": sum(spent) * 1000 / count,
+        "requests_s": sum(result.tokens_s for result in results),
+        "cpu_ms": sum(spent) * 1000 / (load.streams * load.rounds * len(asked)),
         "busy": sum(spent) / seconds,
         "least_share": spent[workers - 1] * workers / sum(spent[:workers]),
         "most_share": spent[0] * workers / sum(spent[:workers]),
