@@ -10,7 +10,7 @@ import itertools
 import json
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -75,6 +75,7 @@ class ControlEscaper:
         self._tokens = longest_first
         self._longest = len(longest_first[0]) if longest_first else 0
         self._prefix = commonprefix(longest_first)  # noqa: RUF071 - of characters; found ten times as fast as a pattern
+        self._usual = self._own(_NONCHARACTERS[0])
 
     def occurs_in(self, messages: Sequence[Mapping[str, Any]], *data: Any) -> bool:
         """Whether any string holds a control token's text.
@@ -98,7 +99,7 @@ class ControlEscaper:
     def mark(self, data: Any, marker: str) -> Any:
         """Copy nested data with ``marker`` behind the first character of each occurrence, overlapping ones too."""
         if isinstance(data, str):
-            return self._mark_text(data, marker)
+            return self._mark_text(data, marker) if self._prefix in data else data
         if isinstance(data, Mapping):
             return {self.mark(key, marker): self.mark(value, marker) for key, value in data.items()}
         if isinstance(data, list | tuple):
@@ -111,25 +112,28 @@ class ControlEscaper:
         Their texts together are the rendered text without markers. A plain stretch reaches from one control token of
         the template to the next, because tokenizers cut there anyway: escaping moves no other token boundary.
         """
-        # A control token of one character has no inside: behind it, the marker tells.
-        own = re.compile("|".join(re.escape(t) + (f"(?!{marker})" if len(t) == 1 else "") for t in self._tokens))
+        own = self._usual if marker == _NONCHARACTERS[0] else self._own(marker)
         stretches: list[Stretch] = []
-        trusted, position = "", 0
-        while True:
-            match = self._search(own, rendered, position)
-            start, end = match.span() if match else (len(rendered),) * 2
-            between = rendered[position:start]
-            if marker in between:
-                stretches += [Stretch(trusted, False)] if trusted else []
-                stretches.append(Stretch(between.replace(marker, ""), True))
-                trusted = ""
-            else:
-                trusted += between
-            trusted += rendered[start:end]
+        begun = position = 0  # of the template's text so far, and of what follows its last control token
+        next_marked = rendered.find(marker)
+        for start, end in itertools.chain(self._found(own, rendered), [(len(rendered),) * 2]):
+            if 0 <= next_marked < position:  # inside a control token whose text holds such a character
+                next_marked = rendered.find(marker, position)
+            if position <= next_marked < start:
+                if begun < position:
+                    stretches.append(Stretch(rendered[begun:position], False))
+                stretches.append(Stretch(rendered[position:start].replace(marker, ""), True))
+                begun = start
+                next_marked = rendered.find(marker, start)
             position = end
-            if match is None:
-                break
-        return [*stretches, Stretch(trusted, False)] if trusted else stretches
+        return [*stretches, Stretch(rendered[begun:], False)] if begun < len(rendered) else stretches
+
+    def _own(self, marker: str) -> re.Pattern[str]:
+        """A pattern for the template's own control tokens.
+
+        One of one character has no inside for a marker: that stands behind it.
+        """
+        return re.compile("|".join(re.escape(t) + (f"(?!{marker})" if len(t) == 1 else "") for t in self._tokens))
 
     def _mark_text(self, text: str, marker: str) -> str:
         if self._pattern is None:
@@ -141,6 +145,13 @@ class ControlEscaper:
             position = match.start() + 1
             match = self._search(self._pattern, text, position)
         return "".join([*parts, text[position:]])
+
+    def _found(self, pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+        """Where matches begin and end, one behind another."""
+        match = self._search(pattern, text, 0)
+        while match is not None:
+            yield match.span()
+            match = self._search(pattern, text, match.end())
 
     def _search(self, pattern: re.Pattern[str], text: str, position: int) -> re.Match[str] | None:
         """The next match, looked for in pieces: no other thread runs while a pattern is."""
@@ -155,8 +166,11 @@ class ControlEscaper:
 
 def unused_marker(*data: Any) -> str:
     """A character that no string of the data holds."""
+    texts = _strings(data)
+    if not any(_NONCHARACTERS[0] in text for text in texts):  # nearly always
+        return _NONCHARACTERS[0]
     used: set[str] = set()
-    for text in _strings(data):
+    for text in texts:
         for start in range(0, 0 if text.isascii() else len(text), _PIECE):
             used.update(text[start : start + _PIECE])
     candidates = itertools.chain(_NONCHARACTERS, map(chr, _PRIVATE))
