@@ -93,6 +93,10 @@ class _GrpcioCall:
         self._call = call
         self._cancelled = False
 
+    @property
+    def ended(self) -> bool:
+        return bool(self._call.done())
+
     async def read(self) -> bytes | None:
         try:
             message = await self._call.read()

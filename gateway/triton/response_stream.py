@@ -77,6 +77,9 @@ class ResponseStream:
     async def _read_status(self) -> None:
         # The status follows at once. A call dropped before it is cancelled, and Triton would count a cancelled ensemble
         # request as in flight until it is shut down (wire contract 9.1, row 5).
+        if self._call.ended:  # as it mostly has with the response
+            self._ended = True
+            return
         timer = asyncio.get_running_loop().call_later(_TRAILER_TIMEOUT_S, self._call.cancel)
         with contextlib.suppress(TransportError):
             await self._call.read()

@@ -46,6 +46,11 @@ class InferCall(Protocol):
 
     tap: Tap | None
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come, apart from what has come."""
+        ...
+
     async def read(self) -> bytes | None:
         """Read the next response, a serialized ``ModelStreamInferResponse``, or None at the end of the stream.
 

@@ -48,6 +48,8 @@ FLOATS = {"output_log_probs", "top_log_probs", "prompt_log_probs", "prompt_top_l
 class Call:
     """An answer that has come already."""
 
+    ended = False
+
     def __init__(self, messages: list[bytes]) -> None:
         self.tap = None
         self._messages = list(messages)

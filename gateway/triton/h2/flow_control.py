@@ -34,10 +34,17 @@ class Outbound:
         """Whether ``pump`` would send something."""
         return bool(self._ready) and self.window > 0
 
-    def begin(self, stream: Stream) -> None:
-        """Start to send a stream's body."""
+    def begin(self, stream: Stream, out: list[bytes]) -> None:
+        """Start to send a stream's body: append it to ``out`` where it is one frame and nothing waits, as mostly."""
         stream.send_window = self.initial
-        if stream.send_window > 0:
+        size = len(stream.body)
+        if not self._ready and 0 < size <= min(self.initial, self.window, self.frame_bytes):
+            out.append(frames.head(frames.DATA, frames.END_STREAM, stream.id, size))
+            out.append(stream.body)
+            stream.sent = size
+            stream.send_window -= size
+            self.window -= size
+        elif stream.send_window > 0:
             self._ready[stream] = None
 
     def widen(self, stream: Stream, increment: int) -> None:
@@ -180,8 +187,9 @@ class Inbound:
 
     def forget(self, stream: Stream) -> None:
         """Count nothing any more of a stream that has ended."""
-        sizes = (len(message) + _MESSAGE_HEAD for message in stream.messages)
-        self.held -= sum(size for size in sizes if size <= self._small)
+        if stream.messages:
+            sizes = [len(message) + _MESSAGE_HEAD for message in stream.messages]
+            self.held -= sum([size for size in sizes if size <= self._small])
         if stream.reserved:
             self._release(stream, stream.reserved)
         self.credit_connection()

@@ -178,7 +178,7 @@ class Http2Connection:
             stream.window = self._limits.window
             block = self._request_headers.encode(stream.path, stream.timeout, stream.traceparent)
             self._send(frames.frame(frames.HEADERS, frames.END_HEADERS, stream.id, block))
-            self.outbound.begin(stream)
+            self.outbound.begin(stream, self.out)
 
     def _finish(self, stream: Stream, status: Status, *, unprocessed: bool = False) -> None:
         """End a stream. What came before may still be read, and no longer counts as held."""

@@ -56,6 +56,7 @@ class ConfiguredTriton:
 
 class _Call:
     tap = None
+    ended = False
 
     def __init__(self, response: service_pb2.ModelStreamInferResponse) -> None:
         self._left = [response.SerializeToString()]
