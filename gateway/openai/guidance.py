@@ -29,6 +29,9 @@ class Structure:
     path: str = ""
 
 
+ANY_TEXT = Structure()
+
+
 def structure(wanted: Wanted | None, features: EngineFeatures, *, validate: bool) -> Structure:
     """Find a way to the wanted form.
 
@@ -41,7 +44,7 @@ def structure(wanted: Wanted | None, features: EngineFeatures, *, validate: bool
         BadRequestError: that names the field, when there is no way, or the keyword of a schema that cannot be enforced.
     """
     if wanted is None:
-        return Structure()
+        return ANY_TEXT
     guide = wanted.guide(features.guide_types, features.guide_backend)
     if guide is not None:
         return Structure(guide, field=wanted.field, path=wanted.path)

@@ -50,7 +50,7 @@ def parse_object(body: Body) -> dict[str, Any]:
     """
     try:
         if isinstance(body, bytes):
-            usual = len(body) <= _SMALL or mostly_text.is_light(body)
+            usual = len(body) > _SHORT and (len(body) <= _SMALL or mostly_text.is_light(body))
             return (mostly_text.parse(body) if usual else None) or json_text.parse(body)
         return _parse_large(body)
     except JsonTextError as error:
@@ -73,6 +73,7 @@ def _parse_apart(body: list[bytes]) -> dict[str, Any]:
         raise JsonTextError("it takes too much time or memory") from None
 
 
+_SHORT = 2048  # bytes, which the one parser has read before the other has counted what it found
 _SMALL = 8192  # bytes, in which there cannot be many parts
 _LARGE_BODY = 65536  # bytes; parsing more than this may hold up other requests' tokens
 _JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)

@@ -20,7 +20,7 @@ from gateway.openai.chat.choice import Extras, ParsedChoice
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.endpoint import DONE, Answer, best, error_event, prompt_logprobs_list
 from gateway.openai.errors import Names, OpenAIError
-from gateway.openai.guidance import Structure
+from gateway.openai.guidance import ANY_TEXT, Structure
 from gateway.openai.usage import ReasonedUsage, at_beginning, usage_object
 from gateway.records import dataclass
 from gateway.relay.interface import Forward, Write
@@ -39,7 +39,7 @@ class Expectations:
         demanded: whether there must be a call.
     """
 
-    structure: Structure = field(default_factory=Structure)
+    structure: Structure = ANY_TEXT
     arguments: Mapping[str, Callable[[str], bool]] = field(default_factory=dict)
     demanded: bool = False
 

@@ -7,7 +7,6 @@ import functools
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
 from gateway.bad_request import BadRequestError
@@ -19,9 +18,9 @@ from gateway.generation.sampling_params import Guide
 from gateway.openai.chat.answer import ChatAnswer, Expectations
 from gateway.openai.chat.choice import ParsedChoice, Style
 from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.chat.tools import FunctionDefinition, Offered, tools_for_template
+from gateway.openai.chat.tools import NO_TOOLS, FunctionDefinition, Offered, tools_for_template
 from gateway.openai.errors import Names
-from gateway.openai.guidance import Structure, structure
+from gateway.openai.guidance import ANY_TEXT, Structure, structure
 from gateway.openai.parameters.check import (
     NOTHING_IGNORED,
     Ignored,
@@ -63,8 +62,8 @@ class ChatPlan:
     source: ChatPrompt
     names: Names
     turn: ToolPlan | None = None
-    structure: Structure = field(default_factory=Structure)
-    offered: Offered = field(default_factory=Offered)
+    structure: Structure = ANY_TEXT
+    offered: Offered = NO_TOOLS
     shown: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
 

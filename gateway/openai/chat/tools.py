@@ -208,7 +208,7 @@ class Offered:
         return [(each, path) for each, path in pairs if self.allowed is None or each.name in self.allowed]
 
 
-_NOTHING = Offered()
+NO_TOOLS = Offered()
 
 
 def offered(
@@ -219,7 +219,7 @@ def offered(
 ) -> Offered:
     """The tools of a request: ``tools`` with ``tool_choice``, or ``functions`` with ``function_call``."""
     if not (tools or functions or isinstance(choice, BaseModel)):
-        return _NOTHING
+        return NO_TOOLS
     if functions:
         paths = [f"functions[{index}]" for index in range(len(functions))]
         if isinstance(call, NamedFunction):
