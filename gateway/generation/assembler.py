@@ -6,6 +6,7 @@ engine groups its tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
@@ -16,15 +17,18 @@ from gateway.generation.engine import (
     EngineFinish,
     ErrorKind,
     MalformedOutputError,
+    ScoredToken,
 )
 from gateway.generation.request import GenerationRequest
 from gateway.generation.stop import Reader, Search, StopMatcher
 from gateway.generation.token_counts import Counted, Predicted, TextCounter, Usage
 from gateway.generation.token_logprobs import (
+    LOWEST,
+    REPLACEMENT,
     EntryQueue,
     PromptTokenLogprob,
     TokenLogprob,
-    finite,
+    make_alternatives,
     make_entry,
     prompt_entries,
 )
@@ -32,7 +36,6 @@ from gateway.tokens import IncrementalDetokenizer, Tokenizer
 
 _NO_DRAFT = Predicted(0, 0)
 _UNSEARCHED = StopMatcher(())  # of all answers whose text is not searched, so nothing changes it
-_REPLACEMENT = "\ufffd"  # in place of bytes that are no text
 
 
 @dataclass(slots=True)
@@ -106,8 +109,8 @@ class SequenceAssembler:
         "_stop_ids",
         "_stops",
         "_sums",
-        "_take_token",
-        "_takes_entries",
+        "_take_text",
+        "_takes_scored",
         "_takes_tokens",
         "_textual",
         "_tokenizer",
@@ -154,9 +157,9 @@ class SequenceAssembler:
         bare = not (watched or params.return_token_ids)
         self._takes_tokens = self._plain = bare and reader is None
         self._stops: Search = (_UNSEARCHED if self._plain else StopMatcher(params.stop)) if reader is None else reader
-        self._take_token = reader.take_token if bare and reader is not None else None
+        self._take_text = self._text_taker(reader)
         ends = params.stop or params.stop_token_ids or params.min_tokens or params.return_token_ids or request.draft
-        self._takes_entries = params.logprobs and not ends and reader is None
+        self._takes_scored = params.logprobs and not ends and reader is None
         self._vocab_size = max(tokenizer.vocab_size, request.vocab_size or 0)
         self._extras = request.cached_tokens or params.prompt_logprobs is not None
         self._cached_tokens: int | None = None
@@ -216,48 +219,64 @@ class SequenceAssembler:
             None where there is more to do with it: then nothing was taken, and ``feed`` is to be called.
         """
         if not self._takes_tokens or index in self._end_ids or not 0 <= index < self._vocab_size:
-            return None if self._take_token is None else self._read_token(index, self._take_token)
+            return None if self._take_text is None else self.feed_searched(index)
         if self._completion >= self._most:
             return None
         self._completion += 1
         return self._push(index)
 
-    def _read_token(self, index: int, take: Callable[[str], bool]) -> str | None:
-        """Have the reader ``take`` a token whose text shows at once."""
-        if self.stopped or self._completion >= self._most:
+    def feed_searched(self, index: int) -> str | None:
+        """Do what ``feed_token`` does, where the text is searched: the search takes the text of the whole token."""
+        take = self._take_text
+        if take is None or self.stopped or self._completion >= self._most or index in self._end_ids:
             return None
-        if index in self._end_ids or not 0 <= index < self._vocab_size:
+        text = self._foresee(index) if 0 <= index < self._vocab_size else None
+        if not text or self._recent:
             return None
-        text = self._foresee(index)
-        if not text or self._recent or not take(text):
-            return None
-        self._completion += 1
-        self._characters += len(text)
-        return self._push(index)
+        shown = take(text)
+        if shown is not None:
+            self._completion += 1
+            self._characters += len(shown)
+            self._push(index)
+        return shown
 
-    def feed_entry(self, chunk: EngineChunk) -> Piece | None:
+    @property
+    def feed_alone(self) -> Callable[[int], str | None]:
+        """``feed_token``, without what need not be asked of this sequence."""
+        return self.feed_token if self._take_text is None else self.feed_searched
+
+    def feed_scored(self, token: ScoredToken) -> Piece | None:
         """Take a token that came alone with its log-prob, as ``feed`` would, where both show at once.
-
-        Args:
-            chunk: says nothing else, and has one id.
 
         Returns:
             None where there is more to do with it: then nothing was taken, and ``feed`` is to be called.
-
-        Raises:
-            EngineError: as ``feed``.
         """
-        (index,) = chunk.ids
-        if not self._takes_entries or self.stopped or self._completion >= self._most or index in self._end_ids:
+        index, logprob, top = token
+        if not self._takes_scored or self.stopped or self._completion >= self._most or index in self._end_ids:
             return None
         text = self._foresee(index) if 0 <= index < self._vocab_size else None
-        if not text or _REPLACEMENT in text or self._recent or self._queue:
+        if not text or REPLACEMENT in text or self._recent or self._queue:
             return None
-        entry = self._entry(chunk, 0, index, text)
+        if not LOWEST <= logprob < math.inf:  # false for NaN, too
+            return None
+        entry = TokenLogprob(text, text.encode(), logprob, (), index)
+        if (wanted := self._params.top_logprobs) and not self._add_alternatives(entry, top and top[:wanted]):
+            return None
         self._completion += 1
         self._characters += len(text)
         self._push(index)
         return Piece(text, [entry])
+
+    def _add_alternatives(self, entry: TokenLogprob, top: Sequence[tuple[int, float]] | None) -> bool:
+        """Have alternatives in an entry; returns whether they can be, which ``feed`` finds out otherwise."""
+        if not top:
+            return False
+        try:
+            entry.top = make_alternatives(self._tokenizer, self._detokenizer, top)
+        except MalformedOutputError:
+            return False
+        entry.top_ids = tuple([other for other, _ in top])
+        return True
 
     def finish(self) -> Piece | None:
         """End the sequence; return the held-back end: the beginning of a stop string, or an unfinished character.
@@ -314,6 +333,16 @@ class SequenceAssembler:
             self._prompt_ranks,
             skip_special_tokens=skip_special_tokens,
         )
+
+    def _text_taker(self, reader: Reader | None) -> Callable[[str], str | None] | None:
+        """What takes the text of a token that came alone, and tells what of it shows; None where more is to be done."""
+        params = self._params
+        more = params.logprobs or params.stop_token_ids or params.min_tokens or params.return_token_ids
+        if more or self._request.draft:
+            return None
+        if reader is not None:
+            return None if params.stop else reader.take_token
+        return self._stops.take if isinstance(self._stops, StopMatcher) and params.stop else None
 
     def _check(self, ids: Sequence[int]) -> None:
         """Refuse ids that no sound engine sends: they would be taken for an answer, or never end."""
@@ -414,7 +443,7 @@ class SequenceAssembler:
                 raise EngineError(
                     ErrorKind.INTERNAL, "The engine returned text without the log-probabilities asked for."
                 )
-            self._textual = TextCounter(self._tokenizer, self._request.end_texts)
+            self._textual, self._take_text = TextCounter(self._tokenizer, self._request.end_texts), None
             ends = tuple(filter(None, self._request.end_texts))
             if self._reader is None:
                 self._stops = StopMatcher(self._params.stop + ends)
@@ -471,7 +500,7 @@ class SequenceAssembler:
             self.surplus_tokens += late
             del self.token_ids[-late:]
 
-    def _entry(self, chunk: EngineChunk, offset: int, index: int, text: str | None = None) -> TokenLogprob:
+    def _entry(self, chunk: EngineChunk, offset: int, index: int) -> TokenLogprob:
         top: Sequence[tuple[int, float]] = ()
         if chunk.logprobs is None or offset >= len(chunk.logprobs):
             raise EngineError(ErrorKind.INTERNAL, "The engine returned a token without its log-probability.")
@@ -479,8 +508,6 @@ class SequenceAssembler:
             if chunk.top_logprobs is None or offset >= len(chunk.top_logprobs):
                 raise EngineError(ErrorKind.INTERNAL, "The engine returned a token without its alternatives.")
             top = chunk.top_logprobs[offset][: self._params.top_logprobs]
-        if text is not None and not top:
-            return TokenLogprob(text, text.encode(), finite(chunk.logprobs[offset]), (), index)
         return make_entry(self._tokenizer, self._detokenizer, index, chunk.logprobs[offset], top)
 
     def _count_text(self, textual: TextCounter) -> Counted:

@@ -28,6 +28,10 @@ Estimate = Literal["prompt_tokens", "completion_tokens", "finish_reason"]
 """Facts of an answer that may be inexact where nothing tells them."""
 
 
+ScoredToken = tuple[int, float, Sequence[tuple[int, float]] | None]
+"""A token id with its log-prob, and its alternatives as (token id, log-prob), best first, where there are any."""
+
+
 @dataclass(slots=True)
 class EngineChunk:
     """One response of an engine: the tokens of one iteration, usually one, at times none or several.

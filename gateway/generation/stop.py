@@ -41,8 +41,8 @@ class Reader(Search, Protocol):
         """Note a token that covers these characters of the whole text; called before ``push`` with its text."""
         ...
 
-    def take_token(self, text: str) -> bool:
-        """Take the text of a whole token, as ``count`` and ``push`` would, if it shows at once; returns whether."""
+    def take_token(self, text: str) -> str | None:
+        """Take the text of a whole token, as ``count`` and ``push`` would, if it shows at once; returns it, or None."""
         ...
 
 
@@ -95,21 +95,39 @@ class StopMatcher:
                 self._seen += len(text)
                 return text
             start = hit.start()
-        depth = 0
-        for index in range(start, len(text)):
+        index, depth = start, 0
+        while index < len(text):
             character = text[index]
+            index += 1
             depth = 0
             for automaton in self._automata:
                 state = automaton.step(character)
                 if state == automaton.length:
-                    return self._match(automaton.stop, held + text[: index + 1], index + 1)
+                    return self._match(automaton.stop, held + text[:index], index)
                 depth = max(depth, state)
+            if not depth:  # as before any text
+                hit = self._first.search(text, index)
+                index = len(text) if hit is None else hit.start()
         if start < len(text):
             text = held + text
             self._seen += len(text) - len(held)
             self._held = text[len(text) - depth :]
             return text[: len(text) - depth]
         return ""
+
+    def take(self, text: str) -> str | None:
+        """Take more text as ``push`` does, unless it completes a stop: then None, and nothing was taken."""
+        if not self._held and self._first is not None and self._first.search(text) is None:  # most of them
+            self._seen += len(text)
+            return text
+        held, states = self._held, [automaton.state for automaton in self._automata]
+        shown = self.push(text)
+        if self.matched is None:
+            return shown
+        self.matched, self._held = None, held
+        for automaton, state in zip(self._automata, states, strict=True):
+            automaton.state = state
+        return None
 
     def skip(self, text: str) -> str:
         """Let text pass that is not to be searched; only before the first ``push``."""

@@ -16,6 +16,9 @@ _Bytes = bytes  # the dataclass below has a field of that name
 LOWEST = -9999.0
 """The log-prob that OpenAI's API gives for a token that is as good as impossible; minus infinity has no JSON form."""
 
+REPLACEMENT = "\ufffd"
+"""The character that a text has in place of bytes that are no text."""
+
 
 @dataclass(slots=True)  # not frozen: making one costs twice as much then
 class TokenLogprob:
@@ -81,12 +84,29 @@ def make_entry(
         MalformedOutputError: when a log-prob is not a number.
     """
     name, data = _named(tokenizer, detokenizer, index)
-    alternatives = []
+    others = make_alternatives(tokenizer, detokenizer, top)
+    return TokenLogprob(name, data, finite(logprob), others, index, tuple([other for other, _ in top]))
+
+
+def make_alternatives(
+    tokenizer: Tokenizer, detokenizer: IncrementalDetokenizer, top: Sequence[tuple[int, float]]
+) -> tuple[tuple[str, bytes, float], ...]:
+    """Make the alternatives of the next token's entry: each with its text, its bytes and its log-prob.
+
+    Raises:
+        MalformedOutputError: when a log-prob is not a number.
+    """
+    known = tokenizer.whole_texts  # most have one of these, and that is quick
+    made = []
     for other, value in top:
-        own = tokenizer.token_bytes(other) if tokenizer.is_special(other) else detokenizer.contribution(other)
-        alternatives.append((token_form(own), own, finite(value)))
-    ids = tuple(other for other, _ in top)
-    return TokenLogprob(name, data, finite(logprob), tuple(alternatives), index, ids)
+        text = known.get(other)
+        if text is None or REPLACEMENT in text:
+            own = tokenizer.token_bytes(other) if tokenizer.is_special(other) else detokenizer.contribution(other)
+            text = token_form(own)
+        else:
+            own = text.encode()
+        made.append((text, own, value if LOWEST <= value < math.inf else finite(value)))
+    return tuple(made)
 
 
 def prompt_entries(

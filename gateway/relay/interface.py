@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeGuard
 
 from gateway.generation import EngineChunk, GenerationRequest, Piece
+from gateway.generation.engine import ScoredToken
 
 Drain = Callable[[], Awaitable[None]]
 """Waits until a client has room for more."""
@@ -25,8 +26,8 @@ async def nothing_shown() -> None:
     """Wait for nothing: no event was written."""
 
 
-Take = Callable[[list[int] | EngineChunk], int]
-"""Takes token ids, or a chunk that says more of one; returns how many it took, from the first on."""
+Take = Callable[[Sequence[int] | Sequence[ScoredToken]], int]
+"""Takes tokens, at least one, of which each came alone; returns how many it took, from the first on."""
 
 Began = Callable[[Callable[[], None]], None]
 """Is called with the function that cancels a request which has begun."""
@@ -42,7 +43,7 @@ class RelayingEngine(Protocol):
 
         Args:
             request: what to generate.
-            take: may be called, whenever all chunks were taken and the next is waited for, with the ids of responses
+            take: may be called, whenever all chunks were taken and the next is waited for, with the tokens of responses
                 that say nothing else; those that it does not take come as chunks. It takes none before the first chunk.
             began: called with what cancels the request, anew where it is sent anew: then the iteration ends with an
                 ``EngineError``.

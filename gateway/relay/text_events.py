@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 import orjson
 
 from gateway.generation import Piece
 from gateway.relay.interface import Drain, Forward, Write, nothing_shown
 
+_NUMBERED = b',"sequence_number":%d}\n\n'
 _LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
 
 
@@ -46,25 +48,93 @@ def text_events(before: bytes, after: bytes, write: Write, other: Callable[[Piec
     def forward(pieces: Sequence[Piece | str]) -> Drain | None:
         if len(pieces) > 1:
             return write(b"".join(map(event, pieces)))
-        if isinstance(text := pieces[0], str):  # most of them: as `event`, without a call
-            said = dumps(text)
+        piece = pieces[0]  # most of them: as `event`, without a call
+        if isinstance(piece, str):
+            said = dumps(piece)
             return write(before + (said if said.isascii() else one_line(said)) + after)
-        return write(event(text))
+        if other is not None and piece.logprobs:
+            made = other(piece)
+            return write(made if made.isascii() else one_line(made))
+        return write(event(piece))
 
     return forward
 
 
-def made_events(make: Callable[[Sequence[Piece | str]], bytes], write: Write) -> Forward:
-    """Make a function that writes what becomes of pieces, where more than their text decides.
+class Passed(NamedTuple):
+    """How texts are shown that pass by a parser.
 
-    Args:
-        make: makes the events of pieces, or none.
-        write: takes events on one line each (``one_line``).
+    Attributes:
+        around: what an event has around its text, which stands between each two of them.
+        kept: the lists to which such texts are added.
     """
 
-    def forward(pieces: Sequence[Piece | str]) -> Drain | None:
-        events = make(pieces)
+    around: Sequence[bytes]
+    kept: Sequence[list[str]]
+
+
+class Reading(Protocol):
+    """A reader past whose parser texts may pass; ``AnswerReader`` is one."""
+
+    passed: list[str]
+
+    @property
+    def passing(self) -> object | None:
+        """The state in which they do, another object each time."""
+        ...
+
+
+def parsed_events(
+    reading: Reading,
+    shown: Callable[[], Passed | None],
+    other: Callable[[Sequence[Piece | str]], bytes],
+    write: Write,
+    *,
+    joined: bool = False,
+    numbers: Iterator[int] | None = None,
+) -> Forward:
+    """Make a function that writes what becomes of pieces that are parsed: bare texts have passed by the parser.
+
+    Args:
+        reading: has read the pieces.
+        shown: tells how texts are shown while they pass, for each state anew; None: ``other`` makes their events.
+        other: makes the events of pieces, or none; not all of them show what they say.
+        write: takes events on one line each (``one_line``).
+        joined: whether texts that come together are one event.
+        numbers: the next ones of the stream, where each event has one as its last field.
+    """
+    state: object | None = None
+    around: Sequence[bytes] = ()
+    kept: Sequence[list[str]] = ()
+    dumps = orjson.dumps
+
+    def event(text: str) -> bytes:
+        said = dumps(text)
+        written = (said if said.isascii() else one_line(said)).join(around)
+        return written if numbers is None else written + _NUMBERED % next(numbers)
+
+    def made(pieces: Sequence[Piece | str]) -> Drain | None:
+        events = other(pieces)
         return write(one_line(events)) if events else nothing_shown
+
+    def forward(pieces: Sequence[Piece | str]) -> Drain | None:
+        nonlocal state, around, kept
+        if not isinstance(text := pieces[0], str):
+            return made(pieces)
+        if reading.passing is not state:
+            if (now := shown()) is None:
+                return made(pieces)
+            state, around, kept = reading.passing, [*map(one_line, now.around)], now.kept
+        reading.passed.clear()
+        texts: Sequence[str] = pieces  # type: ignore[assignment] # as the first one is
+        if joined and len(texts) > 1:
+            texts = [text := "".join(texts)]
+        for keeper in kept:
+            keeper.extend(texts)
+        if len(texts) > 1:
+            return write(b"".join(map(event, texts)))
+        said = dumps(text)  # most of them: as `event`, without a call
+        written = (said if said.isascii() else one_line(said)).join(around)
+        return write(written if numbers is None else written + _NUMBERED % next(numbers))
 
     return forward
 
@@ -88,7 +158,7 @@ def numbered_text_events(
         other: makes the event of a piece that has more than its text, its number too.
     """
     before, dumps = one_line(before), orjson.dumps
-    after = one_line(after) + b',"sequence_number":%d}\n\n'
+    after = one_line(after) + _NUMBERED
 
     def event(piece: Piece | str) -> bytes:
         if not isinstance(piece, str):

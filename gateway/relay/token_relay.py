@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from gateway.generation import EngineChunk, Piece
+from gateway.generation.engine import ScoredToken
 from gateway.relay.interface import Drain, Forward, nothing_shown
 
 
@@ -28,13 +30,13 @@ class TokenRelay:
 
     Args:
         feed: makes text of a token, None where the token is not to be taken (``SequenceAssembler.feed_token``).
-        feed_chunk: makes a piece of a chunk that says more of its token than the id; None as of ``feed``.
+        feed_scored: makes a piece of a token with its log-prob; None as of ``feed``.
         observe: notes the seconds that each of a number of tokens took.
     """
 
     __slots__ = (
         "_feed",
-        "_feed_chunk",
+        "_feed_scored",
         "_observe",
         "drain",
         "forward",
@@ -48,7 +50,7 @@ class TokenRelay:
     def __init__(
         self,
         feed: Callable[[int], str | None],
-        feed_chunk: Callable[[EngineChunk], Piece | None],
+        feed_scored: Callable[[ScoredToken], Piece | None],
         observe: Callable[[float, int], None],
     ) -> None:
         self.forward: Forward | None = None
@@ -57,12 +59,12 @@ class TokenRelay:
         self.resumed = 0.0
         self.shown = 0.0
         self._feed = feed
-        self._feed_chunk = feed_chunk
+        self._feed_scored = feed_scored
         self._observe = observe
         self.pause_s = math.inf
         self.paused: Callable[[float], None] | None = None
 
-    def take(self, tokens: Sequence[int] | EngineChunk) -> int:
+    def take(self, tokens: Sequence[int] | Sequence[ScoredToken]) -> int:
         """Send tokens that came alone to the client; returns how many were taken, from the first on.
 
         None is taken while the relay is closed, before the first token of the answer, and while the client has no room.
@@ -70,17 +72,16 @@ class TokenRelay:
         forward = self.forward
         if forward is None or self.drain is not None or not self.last:
             return 0
-        if isinstance(tokens, EngineChunk):
-            return self._take_more(tokens, forward)
-        taken, feed = 0, self._feed
-        texts: list[str] = []
+        feed: Callable[[Any], Piece | str | None] = self._feed if isinstance(tokens[0], int) else self._feed_scored
+        taken = 0
+        shown: list[Piece | str] = []
         for token in tokens:
-            text = feed(token)
-            if text is None:
+            piece = feed(token)
+            if piece is None:
                 break
             taken += 1
-            if text:
-                texts.append(text)
+            if piece:
+                shown.append(piece)
         if taken:
             now = time.perf_counter()
             gap = now - self.last
@@ -88,25 +89,11 @@ class TokenRelay:
             if gap > self.pause_s and self.paused is not None:
                 self.paused(min(gap, now - self.resumed))
             self.last = now
-        if texts:
-            drain = forward(texts)
+        if shown:
+            drain = forward(shown)
             if drain is not nothing_shown:
                 self.shown, self.drain = now, drain
         return taken
-
-    def _take_more(self, chunk: EngineChunk, forward: Forward) -> int:
-        """Send the token of a chunk, as ``take`` does."""
-        piece = self._feed_chunk(chunk)
-        if piece is None:
-            return 0
-        now = time.perf_counter()
-        gap = now - self.last
-        self._observe(gap, 1)
-        if gap > self.pause_s and self.paused is not None:
-            self.paused(min(gap, now - self.resumed))
-        self.shown = self.last = now
-        self.drain = forward((piece,))
-        return 1
 
     def take_chunk(self, chunk: EngineChunk) -> bool:
         """Send a token that came as a chunk to the client, as ``take`` would; returns whether it was taken.
@@ -116,7 +103,12 @@ class TokenRelay:
         more = chunk.final or chunk.finish_reason or chunk.failure or chunk.prompt_logprobs is not None
         if more or chunk.prompt_tokens is not None or len(chunk.ids) != 1:
             return False
-        return self.take(chunk.ids if chunk.logprobs is None else chunk) == 1
+        if chunk.logprobs is None:
+            return self.take(chunk.ids) == 1
+        top = chunk.top_logprobs
+        if len(chunk.logprobs) != 1 or (top is not None and len(top) != 1):
+            return False
+        return self.take(((chunk.ids[0], chunk.logprobs[0], None if top is None else top[0]),)) == 1
 
     def show(self, piece: Piece) -> None:
         """Send a piece of text to the client; the relay must be open."""

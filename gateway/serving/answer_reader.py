@@ -32,6 +32,8 @@ class AnswerReader:
         position: characters of the model's text before it.
         end: characters of the model's text up to and including it.
         reasoning_tokens: tokens so far whose text, or a part of it, is reasoning; None where tokens are not known.
+        passing: while texts pass by the parser, as what; None while it reads them.
+        passed: texts that passed by it and that nobody has taken; whoever shows them at once may clear it instead.
     """
 
     def __init__(
@@ -53,8 +55,8 @@ class AnswerReader:
         self._stops = stops
         # Texts that are nothing but content or reasoning are not fed to the parser. They are kept until somebody asks.
         self._may_pass = isinstance(parser, FamilyParser) and not stops and not one_call
-        self._passing: Passing | None = None
-        self._texts: list[str] = []
+        self.passing: Passing | None = None
+        self.passed: list[str] = []
         self._include_stop = include_stop
         self._call_scanner = JsonScanner() if one_call else None
         self._search = _ContentSearch(stops)
@@ -69,19 +71,9 @@ class AnswerReader:
 
     def take(self) -> list[Event]:
         """The events since the last time."""
-        self._tell_texts()
+        self._tell_passed()
         events, self._events = self._events, []
         return events
-
-    @property
-    def all_passed(self) -> bool:
-        """Whether ``take_token`` took all that there is to tell since the last time."""
-        return not self._events
-
-    def take_texts(self) -> tuple[bool, list[str]]:
-        """Whether the events since the last time are reasoning, and the text of each; see ``all_passed``."""
-        texts, self._texts = self._texts, []
-        return self._passing is not None and self._passing.kind is Reasoning, texts
 
     def close(self, *, cut: bool) -> None:
         """The answer has ended: read what the parser and the search still hold. Later calls do nothing.
@@ -129,50 +121,50 @@ class AnswerReader:
         """Take text in which stop strings are not looked for."""
         return self._read(text, search=False)
 
-    def take_token(self, text: str) -> bool:
+    def take_token(self, text: str) -> str | None:
         """Take the text of a token that is content or reasoning and nothing else, as ``count`` and ``push`` would.
 
         Args:
             text: of a whole token behind a whole one; not empty.
 
         Returns:
-            Whether it was taken.
+            The text; None where it was not taken.
         """
-        passing = self._passing or self._begin_passing()
+        passing = self.passing or self._begin_passing()
         if passing is None or passing.more(text) is not None:
-            return False
+            return None
         if passing.kind is Reasoning:
             self.reasoning_tokens = (self.reasoning_tokens or 0) + 1
         self._base += len(text)
-        self._texts.append(text)
-        return True
+        self.passed.append(text)
+        return text
 
     def _begin_passing(self) -> Passing | None:
-        """Have texts pass by the parser from now on, where nothing waits for what follows."""
-        if not self._may_pass or self._raw or self._ends is not None:
+        """Have texts pass by the parser from now on, where nothing waits for what follows or to be taken."""
+        if not self._may_pass or self._raw or self._ends is not None or self._events:
             return None
         if self._tokens:
             if self._tokens[-1][1] > self._base:  # a character that has begun
                 return None
             self._tokens.clear()  # all of their text is located: none of it can still turn out to be reasoning
         if isinstance(self._parser, FamilyParser):
-            self._passing = self._parser.passing()
+            self.passing = self._parser.passing()
         if self.reasoning_tokens is None:
             self.reasoning_tokens = 0
-        return self._passing
+        return self.passing
 
     def _end_passing(self) -> None:
         """Have texts read again."""
-        if self._passing is not None:
-            self._tell_texts()
-            self._passing = None
+        if self.passing is not None:
+            self._tell_passed()
+            self.passing = None
             self._located = self._passed = self._base
 
-    def _tell_texts(self) -> None:
+    def _tell_passed(self) -> None:
         """Make an event of the texts that passed by."""
-        if self._texts and self._passing is not None:
-            self._events.append(self._passing.kind("".join(self._texts)))
-            self._texts = []
+        if self.passed and self.passing is not None:
+            self._events.append(self.passing.kind("".join(self.passed)))
+            self.passed.clear()
 
     def flush(self) -> str:
         """End the text; returns what was held back of it, empty after a match."""

@@ -101,7 +101,7 @@ class Generation:
         self._given_up = False
         self._error: EngineError | None = None
         # The model's metric, not one of its own: memory that each token of any stream touches stays in the cache.
-        self._relay = TokenRelay(assembler.feed_token, assembler.feed_entry, metrics.inter_token.observe)
+        self._relay = TokenRelay(assembler.feed_alone, assembler.feed_scored, metrics.inter_token.observe)
         self._trace = current_trace()
         self._call: EngineCall | None = None  # of the trace, while a request is in flight
         self._said: list[str] | None = [] if self._trace is not None and self._trace.content else None

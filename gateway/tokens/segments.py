@@ -22,6 +22,7 @@ from gateway.tokens.token_cache import TokenCache
 from gateway.tokens.token_ids import ID_BYTES, pack
 
 _LEAST: Final = 512  # characters of a part; what is left at the end is tokenized anew each time
+_LEAST_FIRST: Final = 256  # of the first one: the system's part, tools among it, is that of many requests
 _BLOCK: Final = 8192
 _BATCH: Final = 65536  # characters that are tokenized in one go
 _PIECE: Final = 32768  # characters that are counted in one go
@@ -155,6 +156,7 @@ class Segments:
     def __init__(self, backend: tokenizers.Tokenizer, least: int = _LEAST, block: int = _BLOCK) -> None:
         self._backend = backend
         self._least = least
+        self._least_first = min(least, _LEAST_FIRST)
         self._block = block
         added = [token for token in backend.get_added_tokens_decoder().values() if not token.normalized]
         self.tokens = frozenset(token.content for token in added if token.content and not token.single_word)
@@ -162,12 +164,12 @@ class Segments:
 
     def parts(self, text: str) -> Iterator[Part]:
         """Cut a text."""
-        start, before, tokens, least = 0, "", self.tokens, self._least
+        start, before, tokens, least = 0, "", self.tokens, self._least_first
         for found in self._pattern.finditer(text) if self._pattern else ():
             end = found.end()
             if end - start >= least and found[0] in tokens:
                 yield before, text[start:end], True
-                start, before = end, found[0]
+                start, before, least = end, found[0], self._least
         if start < len(text):
             yield before, text[start:], False
 
@@ -183,7 +185,7 @@ class Segments:
             UnicodeEncodeError: it holds a lone surrogate.
         """
         recall = how.recall
-        if 0 < len(text) < self._least:  # no part of it can be known
+        if 0 < len(text) < self._least_first:  # no part of it can be known
             how.begin(len(text))
             how.check(count)
             (packed,) = self._packed([(0, "", text, None)], how, count)

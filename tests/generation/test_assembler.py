@@ -437,3 +437,78 @@ def test_an_id_below_zero_is_an_error() -> None:
     with pytest.raises(EngineError, match="an id that no token has") as failure:
         Run(request(), byte_level(), [chunk([-1])])
     assert failure.value.kind is ErrorKind.INTERNAL
+
+
+# Tokens that come alone
+
+
+def alone(
+    asked: GenerationRequest, tokenizer: Tokenizer, scored: Sequence[tuple[int, float]]
+) -> tuple[list[Piece], SequenceAssembler, int]:
+    """The pieces of tokens, each with its log-prob, of which as many as possible take the short way; how many did."""
+    assembler = SequenceAssembler(asked, tokenizer)
+    feed_alone, taken = assembler.feed_alone, 0
+    pieces: list[Piece | None] = []
+    for index, logprob in scored:
+        top = [(index, logprob), (index + 1, -2.0)]
+        short = assembler.feed_scored((index, logprob, top)) if asked.params.logprobs else feed_alone(index)
+        if short is None:
+            said = EngineChunk([index], logprobs=[logprob], top_logprobs=[top])
+            pieces.append(assembler.feed(said if asked.params.logprobs else EngineChunk([index])))
+        else:
+            taken += 1
+            pieces.append(short if isinstance(short, Piece) else Piece(short) if short else None)
+    pieces.append(assembler.finish())
+    return [piece for piece in pieces if piece is not None], assembler, taken
+
+
+@FIXED
+@given(
+    TOKENIZERS,
+    TEXT,
+    st.sampled_from([{}, {"stop": ("b", "th")}, {"stop": ("ab a", "é你")}, {"logprobs": True},
+                     {"logprobs": True, "top_logprobs": 1}, {"logprobs": True, "top_logprobs": 2}]),
+    st.lists(st.floats(max_value=0, allow_nan=False, width=32), min_size=1, max_size=3),
+    st.integers(1, 60),
+)  # fmt: skip
+def test_the_short_way_of_a_token_says_the_same(
+    tokenizer: Tokenizer, text: str, fields: dict[str, Any], values: list[float], most: int
+) -> None:
+    ids = tokenizer.encode(text * 2)[:most]
+    scored = [(index, values[place % len(values)]) for place, index in enumerate(ids)]
+    asked = request(max_tokens=most, **fields)
+    short, assembler, _ = alone(asked, tokenizer, scored)
+    chunks = [
+        EngineChunk([index], logprobs=[value], top_logprobs=[[(index, value), (index + 1, -2.0)]])
+        if asked.params.logprobs
+        else EngineChunk([index])
+        for index, value in scored
+    ]
+    long = Run(asked, tokenizer, chunks)
+    assert short == long.pieces
+    assert (assembler.usage, assembler.finish_reason) == (long.usage, long.reason)
+    assert (assembler.stop_reason, assembler.surplus_tokens) == (
+        long.assembler.stop_reason,
+        long.assembler.surplus_tokens,
+    )
+
+
+@pytest.mark.parametrize("fields", [{"stop": ("zz",)}, {"logprobs": True}, {"logprobs": True, "top_logprobs": 2}])
+def test_most_tokens_take_the_short_way(fields: dict[str, Any]) -> None:
+    tokenizer = byte_level()
+    scored = [(index, -0.5) for index in raw_bytes(b"a text of some letters")]
+    alone(request(), tokenizer, scored)
+    assert alone(request(**fields), tokenizer, scored)[2] == len(scored)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("of_other", [True, False])
+def test_a_token_alone_whose_log_prob_is_no_number_is_left(value: float, *, of_other: bool) -> None:
+    tokenizer = byte_level()
+    ids = raw_bytes(b"ab")
+    alone(request(), tokenizer, [(index, -0.5) for index in ids])
+    assembler = SequenceAssembler(request(logprobs=True, top_logprobs=1), tokenizer)
+    token = (ids[0], -0.5, [(ids[1], value)]) if of_other else (ids[0], value, [(ids[1], -0.5)])
+    assert assembler.feed_scored(token) is None
+    with pytest.raises(MalformedOutputError):
+        assembler.feed(EngineChunk([token[0]], logprobs=[token[1]], top_logprobs=[token[2]]))

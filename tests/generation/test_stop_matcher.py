@@ -55,6 +55,21 @@ def test_any_chunking_gives_what_the_definition_says(stops: tuple[str, ...], tex
         assert matcher.push("more") == matcher.flush() == ""
 
 
+@FIXED
+@given(STOPS, TEXT, st.lists(st.integers(0, 40), max_size=12))
+def test_what_is_taken_is_what_would_be_pushed(stops: tuple[str, ...], text: str, cuts: list[int]) -> None:
+    taking, pushing = StopMatcher(stops), StopMatcher(stops)
+    for chunk in chunks(text, cuts):
+        expected, taken = pushing.push(chunk), taking.take(chunk)
+        if pushing.matched is not None:
+            assert (taken, taking.matched) == (None, None)
+            assert taking.push(chunk) == expected
+            break
+        assert taken == expected
+    assert (taking.matched, taking.position, taking.end) == (pushing.matched, pushing.position, pushing.end)
+    assert taking.flush() == pushing.flush()
+
+
 def test_a_beginning_of_a_stop_is_shown_once_it_is_none() -> None:
     matcher = StopMatcher(("\nUser:",))
     assert [matcher.push(text) for text in ("Hi\n", "Us", "ed", " it")] == ["Hi", "", "\nUsed", " it"]

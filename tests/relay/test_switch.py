@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -92,6 +93,26 @@ async def test_of_a_stream_with_more_than_text(folder: Path, path: str, fields: 
     answers = [await streamed(folder, script, path, relay=relay, **fields) for relay in (True, False)]
     short, long = (sorted(content.split(b"\n\n")) if "n" in fields else content for content, _ in answers)
     assert short == long
+
+
+@pytest.mark.parametrize("relay", [True, False])
+async def test_of_a_stream_that_says_its_usage_so_far(folder: Path, *, relay: bool) -> None:
+    ids = ByteIds(folder).of("Hello, world.")
+
+    def script(_: GenerationRequest) -> Any:
+        return of_sizes(ids, [1, 2])
+
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    content, relayed = await streamed(folder, script, ENDPOINTS[0], relay=relay, stream_options=options)
+    events = content.replace(b"{,", b"{").replace(b",,", b",").split(b"\n\n")[:-2]
+    chunks = [json.loads(event.removeprefix(b"data: ")) for event in events]
+    told = [(chunk["choices"][0]["delta"].get("content", ""), chunk["usage"]) for chunk in chunks if chunk["choices"]]
+    texts, counts = [text for text, _ in told], [usage["completion_tokens"] for _, usage in told]
+    assert "".join(texts) == "Hello, world."
+    assert counts == sorted(counts)
+    assert [count >= len("".join(texts[: place + 1])) for place, count in enumerate(counts)] == [True] * len(counts)
+    assert chunks[-1]["usage"]["completion_tokens"] == counts[-1] == len(ids)
+    assert bool(relayed) == relay
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.generation import Piece, TokenLogprob
 from gateway.openai.chat.answer import ChunkWriter as ChatWriter
+from gateway.openai.chat.choice import Extras
 from gateway.openai.completions.answer import ChunkWriter as CompletionsWriter
-from gateway.relay.text_events import one_line
+from gateway.relay.text_events import Passed, one_line, parsed_events
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=4)
 MODEL = "a model\u2028of two lines"
@@ -41,6 +45,38 @@ def test_log_probs_of_a_chat_go_with_their_text() -> None:
     writer.forward(written.append)([piece])
     assert written == [writer.piece(0, piece)]
     assert b'"logprob":-0.5' in written[0]
+
+
+@given(TEXTS, st.booleans(), st.sampled_from([("content",), ("reasoning_content", "reasoning")]))
+def test_of_texts_that_pass_a_parser(texts: list[str], usage: bool, fields: tuple[str, ...]) -> None:
+    writer = ChatWriter("chatcmpl-1", 1, MODEL, include_usage=usage)
+    reading: Any = SimpleNamespace(passing=object(), passed=[*texts])
+    kept, others = ["before"], [Piece("x")]
+    written: list[bytes] = []
+    shown = Passed(writer.around(fields), [kept])
+    forward = parsed_events(reading, lambda: shown, lambda pieces: repr(pieces).encode(), written.append)
+    forward(others)
+    forward(texts)
+    events = [writer.chunk(0, dict.fromkeys(fields, text), Extras()) for text in texts]
+    assert written == [repr(others).encode(), one_line(b"".join(events))]
+    assert (kept, reading.passed) == (["before", *texts], [])
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=3))
+def test_of_texts_that_are_one_event_with_a_number(turns: list[list[str]]) -> None:
+    reading: Any = SimpleNamespace(passing=None, passed=[])
+    ways: list[Passed | None] = [None, Passed((b'{"a":', b""), [])]
+    written: list[bytes] = []
+    others: list[Any] = []
+    forward = parsed_events(
+        reading, lambda: ways.pop(0), others.append, written.append, joined=True, numbers=itertools.count(7)
+    )
+    for texts in [["not yet"], *turns]:
+        reading.passing = reading.passing or object()
+        forward(texts)
+    assert others == [["not yet"]], "nothing tells how it is shown"
+    said = [one_line(orjson.dumps("".join(texts))) for texts in turns]
+    assert written == [b'{"a":%s,"sequence_number":%d}\n\n' % (each, 7 + turn) for turn, each in enumerate(said)]
 
 
 @pytest.mark.parametrize("text", ["\u2028", "\u2029", "\u0085"])

@@ -204,3 +204,16 @@ def test_a_tokenizer_on_which_the_library_panics_fails_by_a_sentence() -> None:
     with pytest.raises(TokenizerError, match="cannot be tokenized"):
         tokenizer.encode_known("h\u00e9")
     assert tokenizer.encode_known("a").tolist() == tokenizer.encode("a")
+
+
+@pytest.mark.parametrize(("size", "known"), [(20, False), (252, True), (500, True), (5_000, True)])
+def test_what_requests_begin_with_is_known_of_the_next_one(size: int, *, known: bool) -> None:
+    segments = Segments(word_level()._backend)
+    cache = TokenCache(2**20)
+    found = []
+    for said in ("hello", "world"):
+        recall = Recall(cache, b"model")
+        segments.encode(f"{'hello ' * (size // 6)}<|im_end|>{said}<|im_end|>", Unbounded(recall))
+        found.append(recall.found)
+    assert found == [0, found[1]]
+    assert (found[1] > size // 6) == known

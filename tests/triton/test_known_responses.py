@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from scripted_triton import ask, floats, ints, response, tokens
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import EngineChunk
 from gateway.triton.engines.answer_readers import TokenReader
 from gateway.triton.engines.known_responses import EntryForms, KnownResponses
 
@@ -39,13 +38,13 @@ def entry(token: int, values: Sequence[float], top: Sequence[tuple[int, float]] 
 
 def taken(messages: Sequence[bytes], known: KnownResponses | None, **wanted: Any) -> list[Any]:
     """What a tap makes of responses, a comparable form of each token, up to the first that it leaves."""
-    chunks: list[EngineChunk] = []
+    found: list[Any] = []
     request = ask(logprobs=True, vocab_size=100, **wanted)
-    tap = TokenReader(request, known=known).tap(lambda chunk: chunks.append(chunk) or 1)  # type: ignore[arg-type,func-returns-value]
+    tap = TokenReader(request, known=known).tap(lambda tokens: found.extend(tokens) or len(tokens))  # type: ignore[func-returns-value]
     for message in messages:
         if not tap([message]):
             break
-    return [repr((list(each.ids), list(each.logprobs or ()), list(each.top_logprobs or ()))) for each in chunks]
+    return [repr((index, logprob, top)) for index, logprob, top in found]
 
 
 ANSWERS = st.lists(st.tuples(IDS, VALUES, st.lists(st.tuples(st.integers(-2, 110), VALUES), min_size=2, max_size=2)))
@@ -77,7 +76,7 @@ def test_what_was_learned_of_one_answer_is_known_of_the_next() -> None:
         message = entry(8, [*[-0.25] * (count - 1), -0.75], said_id="r2").SerializeToString()
         form = forms.match(message)
         assert form is not None
-        assert (form.read_token(message), form.length, form.read_logprob(message, count - 1)) == (8, count, -0.75)
+        assert (form.length, *form.read(message, count - 1)) == (count, 8, -0.75, None)
 
 
 @pytest.mark.parametrize(

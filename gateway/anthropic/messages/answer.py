@@ -21,7 +21,7 @@ from gateway.openai.chat.serving import Prepared
 from gateway.openai.errors import Names, OpenAIError
 from gateway.openai.usage import ReasonedUsage
 from gateway.relay.interface import Forward, Write
-from gateway.relay.text_events import made_events, text_events
+from gateway.relay.text_events import Passed, parsed_events, text_events
 from gateway.serving.generation import Ready
 from gateway.serving.generation_group import Generations
 
@@ -106,8 +106,16 @@ class ContentBlocks:
         self._kind, self.texts = kind, []
         return [*events, self._event("start", content_block=dict(block))]
 
+    def delta(self, kind: type[Content | Reasoning]) -> Event | None:
+        """The event of a text of the open block, here empty; None where such texts are not for it, or not shown."""
+        shown = self._kind == "thinking" and self._shows_thinking if kind is Reasoning else self._kind == "text"
+        return self._text_delta("") if shown else None
+
     def _delta(self, text: str) -> Event:
         self.texts.append(text)
+        return self._text_delta(text)
+
+    def _text_delta(self, text: str) -> Event:
         return self._event("delta", delta={"type": _DELTAS[self._kind], _FIELDS[self._kind]: text})
 
     def _event(self, what: str, **fields: Any) -> Event:
@@ -276,18 +284,29 @@ class MessagesEvents:
     def forward(self, write: Write) -> Forward | None:
         """See the base. Nobody needs the text again, unless it is checked."""
         if self._answer.parsed:  # its reader has taken the text
-            return made_events(lambda _: _written(self._answer.feed((), complete=False)), write)
-        if self._answer.expectations:
+            return parsed_events(self._answer.parsed[0].reader, self._passed, self._parsed, write, joined=True)
+        delta = self._answer.content.delta(Content)
+        if self._answer.expectations or delta is None:
             return None
-        index = len(self._answer.content.blocks) - 1
-        event = {"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": ""}}
-        before, after = _written([event]).rsplit(b'""', 1)
+        before, after = _written([delta]).rsplit(b'""', 1)
         return text_events(before, after, write)
 
     def end(self, usage: Usage) -> bytes:
         """The events that end the stream."""
         last = {"type": "message_delta", "delta": self._answer.stop(), "usage": usage_of(usage)}
         return _written([last, {"type": "message_stop"}])
+
+    def _passed(self) -> Passed | None:
+        """How texts are shown that pass by the parser; None before they have an open block, or where they are not."""
+        choice, content = self._answer.parsed[0], self._answer.content
+        passing = choice.reader.passing
+        delta = None if passing is None else content.delta(passing.kind)
+        if passing is None or delta is None:
+            return None
+        return Passed(_written([delta]).rsplit(b'""', 1), (choice.texts(passing.kind), content.texts))
+
+    def _parsed(self, _pieces: Sequence[Piece | str]) -> bytes:
+        return _written(self._answer.feed((), complete=False))
 
     def error(self, error: OpenAIError) -> bytes:
         """The event of an error, in Anthropic's shape."""

@@ -23,8 +23,8 @@ from gateway.openai.errors import Names, OpenAIError
 from gateway.openai.guidance import ANY_TEXT, Structure
 from gateway.openai.usage import ReasonedUsage, at_beginning, usage_object
 from gateway.records import dataclass
-from gateway.relay.interface import Forward, Write
-from gateway.relay.text_events import made_events, text_events
+from gateway.relay.interface import Drain, Forward, Write
+from gateway.relay.text_events import Passed, one_line, parsed_events, text_events
 from gateway.serving.generation import Generation, Ready
 from gateway.serving.generation_group import Generations
 
@@ -74,6 +74,7 @@ def _failed(message: str) -> OpenAIError:
 
 _ENGINE_REASON = operator.attrgetter("assembler.finish_reason")
 _MOST_NAMED = 16384  # tokens, of some 300 bytes each
+_named: dict[str, tuple[bytes, bytes, bytes]] = {}  # by text, of tokens that came before: their bytes, see `_name`
 
 
 def logprobs_object(entries: Sequence[TokenLogprob], *, names_as_ids: bool = False) -> dict[str, Any]:
@@ -90,27 +91,29 @@ def logprobs_object(entries: Sequence[TokenLogprob], *, names_as_ids: bool = Fal
 
 def logprobs_json(entries: Sequence[TokenLogprob]) -> bytes:
     """The JSON of ``logprobs_object``, of which all but the numbers is known of tokens that came before."""
-    return b'{"content":[' + b",".join(map(_entry_json, entries)) + b'],"refusal":null}'
-
-
-def _entry_json(entry: TokenLogprob) -> bytes:
-    before, after = _named(entry.token, entry.bytes)
-    opened = before + orjson.dumps(entry.logprob) + after
-    if not entry.top:
-        return opened + b',"top_logprobs":[]}'
-    top = b"},".join([_opened_json(*alternative) for alternative in entry.top])
-    return opened + b',"top_logprobs":[' + top + b"}]}"
+    shown = []
+    for entry in entries:
+        opened = _opened_json(entry.token, entry.bytes, entry.logprob)
+        top = b"},".join([_opened_json(*alternative) for alternative in entry.top]) + b"}" if entry.top else b""
+        shown.append(opened + b',"top_logprobs":[' + top + b"]}")
+    return b'{"content":[' + b",".join(shown) + b'],"refusal":null}'
 
 
 def _opened_json(token: str, data: bytes, logprob: float) -> bytes:
-    before, after = _named(token, data)
-    return before + orjson.dumps(logprob) + after
+    """The JSON of an entry or alternative; its end is open."""
+    known = _named.get(token)
+    if known is None or known[0] != data:
+        known = _name(token, data)
+    return known[1] + orjson.dumps(logprob) + known[2]
 
 
-@functools.lru_cache(maxsize=_MOST_NAMED)
-def _named(token: str, data: bytes) -> tuple[bytes, bytes]:
-    """What an entry has before and behind its log-prob; its end is open."""
-    return b'{"token":' + orjson.dumps(token) + b',"logprob":', b',"bytes":' + orjson.dumps(list(data))
+def _name(token: str, data: bytes) -> tuple[bytes, bytes, bytes]:
+    """Keep what an entry has before and behind its log-prob, with the bytes of the token."""
+    if len(_named) >= _MOST_NAMED:
+        _named.clear()
+    before, after = b'{"token":' + orjson.dumps(token) + b',"logprob":', b',"bytes":' + orjson.dumps(list(data))
+    known = _named[token] = data, before, after
+    return known
 
 
 def _entry(entry: TokenLogprob) -> dict[str, Any]:
@@ -272,7 +275,7 @@ class ChunkWriter:
         wants_usage: whether every chunk needs the usage so far.
     """
 
-    __slots__ = ("_after", "_before", "_close", "_head", "_heads", "_include_usage", "_names_as_ids", "wants_usage")
+    __slots__ = ("_after", "_before", "_close", "_head", "_include_usage", "_names_as_ids", "wants_usage")
 
     def __init__(
         self,
@@ -307,7 +310,6 @@ class ChunkWriter:
         self._head = b"data: " + orjson.dumps(fields)[:-1] + b',"choices":['
         self._close = (b'],"usage":null}' if include_usage else b"]}") + b"\n\n"
         self._before = [self._head + b'{"index":%d,"delta":{"content":' % index for index in range(choices)]
-        self._heads: dict[tuple[str, ...], list[bytes]] = {}  # by the fields of a text, what stands before each
         self._after = b'},"logprobs":null,"finish_reason":null}' + self._close
 
     def role(
@@ -335,7 +337,8 @@ class ChunkWriter:
         ids = b""
         if piece.ids is not None:
             ids = b',"token_ids":' + orjson.dumps(piece.ids)
-        return start + b'},"logprobs":' + logprobs + b',"finish_reason":null' + ids + b"}" + self._closing(usage)
+        closing = self._close if usage is None else self._closing(usage)
+        return start + b'},"logprobs":' + logprobs + b',"finish_reason":null' + ids + b"}" + closing
 
     def forward(self, write: Write) -> Forward:
         """What writes pieces of the only choice at once.
@@ -343,21 +346,12 @@ class ChunkWriter:
         Args:
             write: takes events on one line each.
         """
-        return text_events(self._before[0], self._after, write, lambda piece: self.piece(0, piece))
+        return text_events(self._before[0], self._after, write, functools.partial(self.piece, 0))
 
-    def texts(self, fields: tuple[str, ...], texts: Sequence[str]) -> bytes:
-        """A chunk of the first choice for each text, which stands in each of some fields, and nothing else."""
-        heads = self._heads.get(fields)
-        if heads is None:
-            heads = [b",%s:" % orjson.dumps(name) for name in fields]
-            heads[0] = self._head + b'{"index":0,"delta":{' + heads[0][1:]
-            self._heads[fields] = heads
-        events = b""
-        for said in map(orjson.dumps, texts):
-            for head in heads:
-                events += head + said
-            events += self._after
-        return events
+    def around(self, fields: Sequence[str]) -> list[bytes]:
+        """What a chunk of the first choice has around a text that stands in each of some fields, at least one."""
+        before = [b",%s:" % orjson.dumps(name) for name in fields]
+        return [self._head + b'{"index":0,"delta":{' + before[0][1:], *before[1:], self._after]
 
     def chunk(
         self,
@@ -404,9 +398,9 @@ class ChunkWriter:
     def _logprobs(self, entries: Sequence[TokenLogprob]) -> dict[str, Any]:
         return logprobs_object(entries, names_as_ids=self._names_as_ids)
 
-    def _closing(self, usage: Usage | None) -> bytes:
-        """What ends a chunk behind its choice: with the usage so far where it is wanted."""
-        return self._close if usage is None else b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n"
+    def _closing(self, usage: Usage) -> bytes:
+        """What ends a chunk behind its choice, with the usage so far."""
+        return b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n"
 
 
 class ChatEvents:
@@ -474,10 +468,20 @@ class ChatEvents:
     def forward(self, write: Write) -> Forward | None:
         """See the base."""
         answer = self._answer
-        special = self._writer.wants_usage or self._texts is not None or answer.padded
-        if special or len(answer.generations) > 1:
+        writer = self._writer
+        if self._texts is not None or answer.padded or len(answer.generations) > 1:
             return None
-        return made_events(self._parsed, write) if answer.parsed else self._writer.forward(write)
+        if writer.wants_usage:
+            return None if answer.parsed else functools.partial(self._counted, write)
+        if not answer.parsed:
+            return writer.forward(write)
+        choice = answer.parsed[0]
+
+        def shown() -> Passed | None:
+            passing = choice.reader.passing
+            return passing and Passed(writer.around(choice.fields(passing.kind)), [choice.texts(passing.kind)])
+
+        return parsed_events(choice.reader, shown, self._parsed, write)
 
     def end(self, usage: Usage) -> bytes:
         """The events that end the stream."""
@@ -487,11 +491,14 @@ class ChatEvents:
         """The event of an error, in OpenAI's shape."""
         return error_event(error)
 
+    def _counted(self, write: Write, pieces: Sequence[Piece | str]) -> Drain | None:
+        """Write the chunks of the only choice, which say the usage so far."""
+        writer, usage = self._writer, self._answer.usage(self._answer.generations[0])
+        whole = [Piece(piece) if isinstance(piece, str) else piece for piece in pieces]
+        return write(one_line(b"".join([writer.piece(0, piece, usage) for piece in whole])))
+
     def _parsed(self, pieces: Sequence[Piece | str]) -> bytes:
         """The chunks of the only choice, which is parsed; its reader has taken the texts."""
-        choice = self._answer.parsed[0]
-        if isinstance(pieces[0], str) and not choice.waiting.logprobs and choice.reader.all_passed:
-            return self._writer.texts(*choice.texts())
         return b"".join(self._parse(0, [piece for piece in pieces if not isinstance(piece, str)], None, complete=False))
 
     def _parse(self, index: int, pieces: Sequence[Piece], usage: Usage | None, *, complete: bool) -> list[bytes]:

@@ -141,14 +141,13 @@ class ParsedChoice:
         """The deltas of what the reader has said since the last time; ``complete`` as of ``events``."""
         return [self._delta(event) for event in self.events(complete=complete)]
 
-    def texts(self) -> tuple[tuple[str, ...], list[str]]:
-        """The fields of the deltas and the text of each, in place of ``take``; see ``AnswerReader.take_texts``."""
-        reasoning, texts = self.reader.take_texts()
-        if reasoning:
-            self._reasoning += texts
-            return self._style.reasoning, texts
-        self._content += texts
-        return _CONTENT, texts
+    def fields(self, kind: type[Content | Reasoning]) -> tuple[str, ...]:
+        """The fields of a delta in which each text of a kind stands."""
+        return self._style.reasoning if kind is Reasoning else _CONTENT
+
+    def texts(self, kind: type[Content | Reasoning]) -> list[str]:
+        """The texts of a kind so far; whoever shows a text that passed the parser adds it here."""
+        return self._reasoning if kind is Reasoning else self._content
 
     def extras(self) -> Extras:
         """What was waiting."""

@@ -33,7 +33,7 @@ from gateway.openai.responses.stored import (
 from gateway.openai.responses.translate import Turn
 from gateway.openai.usage import ReasonedUsage
 from gateway.relay.interface import Forward, Write
-from gateway.relay.text_events import made_events, numbered_text_events
+from gateway.relay.text_events import Passed, numbered_text_events, parsed_events
 from gateway.serving.generation import Ready
 from gateway.serving.generation_group import Generations
 
@@ -347,7 +347,8 @@ class ResponsesEvents:
         if answer.padded:
             return None
         if answer.parsed:  # its reader has taken the texts
-            return made_events(self._parsed, write)
+            reader = answer.parsed[0].reader
+            return parsed_events(reader, self._passed, self._parsed, write, joined=True, numbers=self._numbers)
         delta = {"type": "response.output_text.delta", **answer.items.place, "content_index": 0}
         before = _head(delta["type"]) + orjson.dumps(delta)[:-1] + b',"delta":'
         texts = answer.items.texts.append
@@ -379,6 +380,16 @@ class ResponsesEvents:
         ]
         self._answer.told = True
         self._unsent = self._written(events)
+
+    def _passed(self) -> Passed | None:
+        """How texts are shown that pass by the parser; None before they have an open item."""
+        choice, items = self._answer.parsed[0], self._answer.items
+        passing = choice.reader.passing
+        delta = None if passing is None else items.delta(passing.kind)
+        if passing is None or delta is None:
+            return None
+        before, after = orjson.dumps(delta)[:-1].rsplit(b'""', 1)
+        return Passed((_head(delta["type"]) + before, after), (choice.texts(passing.kind), items.texts))
 
     def _parsed(self, pieces: Sequence[Piece | str]) -> bytes:
         whole = [piece for piece in pieces if not isinstance(piece, str)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gateway.families import Content, Reasoning
 from gateway.generation import TokenLogprob
 from gateway.openai.chat.answer import logprobs_object
 from gateway.openai.responses.stored import item_id
@@ -64,10 +65,7 @@ class OutputItems:
         self.texts.append(text)
         shown = logprobs_object(entries)["content"] if entries else []
         self._entries += shown
-        delta = {"type": "response.output_text.delta", **self.place, "content_index": 0, "delta": text}
-        delta["logprobs"] = shown
-        events.append(delta)
-        return events
+        return [*events, self._text_delta(text, shown)]
 
     def reasoning(self, text: str) -> list[Event]:
         """Add text to the reasoning."""
@@ -76,8 +74,13 @@ class OutputItems:
             events = self._begin("reasoning", summary=[], content=[])
             events.append(_part("added", self.place, _content("reasoning", "", [])))
         self.texts.append(text)
-        events.append({"type": "response.reasoning_text.delta", **self.place, "content_index": 0, "delta": text})
-        return events
+        return [*events, self._reasoning_delta(text)]
+
+    def delta(self, kind: type[Content | Reasoning]) -> Event | None:
+        """The event of a text of the open item, here empty; None where it is of another kind than such texts."""
+        if self._kind == "message" and kind is Content:
+            return self._text_delta("", [])
+        return self._reasoning_delta("") if self._kind == "reasoning" and kind is Reasoning else None
 
     def call(self, tool: Origin, call_id: str) -> list[Event]:
         """Begin a call.
@@ -126,6 +129,13 @@ class OutputItems:
         """The text of all messages, of the open one as far as it goes."""
         parts = [part["text"] for item in self.items if item["type"] == "message" for part in item["content"]]
         return "".join(parts + self.texts if self._kind == "message" else parts)
+
+    def _text_delta(self, text: str, logprobs: list[dict[str, Any]]) -> Event:
+        delta = {"type": "response.output_text.delta", **self.place, "content_index": 0, "delta": text}
+        return {**delta, "logprobs": logprobs}
+
+    def _reasoning_delta(self, text: str) -> Event:
+        return {"type": "response.reasoning_text.delta", **self.place, "content_index": 0, "delta": text}
 
     def _begin(self, kind: str, **fields: Any) -> list[Event]:
         events = self.close()

@@ -10,12 +10,12 @@ from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.cumulative_text import CumulativeText
-from gateway.generation.engine import EngineChunk, EngineError, MalformedOutputError
+from gateway.generation.engine import EngineChunk, EngineError, MalformedOutputError, ScoredToken
 from gateway.generation.request import GenerationRequest
 from gateway.relay.interface import Take
 from gateway.relay.response_template import ResponseTemplate
 from gateway.triton.abilities import Abilities
-from gateway.triton.engines.known_responses import KnownResponses, read_token
+from gateway.triton.engines.known_responses import EntryForm, EntryForms, KnownResponses, read_token
 from gateway.triton.engines.output_tensors import Outputs, log_probs, ranks, read_rows
 from gateway.triton.engines.request_tensors import uses_logits
 from gateway.triton.error_mapping import no_final_response, read_finish
@@ -119,35 +119,43 @@ class TokenReader:
         if not self._tells_entries:
             return self.template.tap(take)
 
+        forms, most = self._forms or EntryForms(), self._top_logprobs
+
         def tap(messages: Sequence[bytes]) -> int:
-            taken = 0
+            tokens: list[ScoredToken] = []
+            place = self._seen
             for message in messages:
-                chunk = self._entry(message)
-                if chunk is None or not take(chunk):
+                form = forms.match(message)
+                if form is None or form.length <= place:
+                    token = self._parsed_entry(message, place)
+                else:
+                    token = form.read(message, place)
+                    if most:
+                        token = self._with_alternatives(token, form, message)
+                if token is None:
                     break
+                tokens.append(token)
+                place += 1
+            taken = take(tokens) if tokens else 0
+            if taken:
                 self.answered = True
-                self._seen += 1
-                taken += 1
+                self._seen += taken
             return taken
 
         return tap
 
-    def _entry(self, message: bytes) -> EngineChunk | None:
-        """The one token of a response with its log-prob; None of any other, which is to be read."""
-        forms = self._forms
-        if forms is None or (form := forms.match(message)) is None or form.length <= self._seen:
-            return self._parsed_entry(message)
-        chunk = EngineChunk((form.read_token(message),))
-        chunk.logprobs = (form.read_logprob(message, self._seen),)
-        if self._top_logprobs:
-            try:
-                chunk.top_logprobs = (self._pairs(*form.read_alternatives(message))[: self._top_logprobs],)
-            except MalformedOutputError:  # whoever reads it says so
-                return None
-        return chunk
+    def _with_alternatives(self, token: ScoredToken, form: EntryForm, message: bytes) -> ScoredToken | None:
+        """The token of a response with its alternatives; None where one has no token's id, as whoever reads it says."""
+        try:
+            return token[0], token[1], self._pairs(*form.read_alternatives(message))[: self._top_logprobs]
+        except MalformedOutputError:
+            return None
 
-    def _parsed_entry(self, message: bytes) -> EngineChunk | None:
-        """What ``_entry`` returns, of a response in a form that is not known."""
+    def _parsed_entry(self, message: bytes, place: int) -> ScoredToken | None:
+        """The one token of a response in a form that is not known, with its log-prob, the one at a place of the list.
+
+        None of a response that says anything else: it is to be read.
+        """
         try:
             whole = _parse(message)
             response = whole.infer_response
@@ -158,15 +166,14 @@ class TokenReader:
                 return None
             if not outputs["output_ids"]:  # of no token, whatever the length says
                 return None
-            chunk = EngineChunk(_ids(outputs["output_ids"], 1))
-            chunk.logprobs = self._new_logprobs(outputs.get("output_log_probs"), 1)
-            if self._top_logprobs:
-                chunk.top_logprobs = self._alternatives(outputs, 1)
+            (index,) = _ids(outputs["output_ids"], 1)
+            (logprob,) = self._new_logprobs(outputs.get("output_log_probs"), place, 1)
+            top = self._alternatives(outputs, 1)[0] if self._top_logprobs else None
             if self._forms is not None:
                 self._forms.learn(message, list(outputs), self._request.id)
         except (DecodeError, EngineError):  # whoever reads it says so
             return None
-        return chunk
+        return index, logprob, top
 
     def _wanted(self) -> tuple[str, ...]:
         """Names of the outputs that are read."""
@@ -204,7 +211,7 @@ class TokenReader:
             if self._logits:
                 self._read_logits(response, chunk)
             else:
-                chunk.logprobs = self._new_logprobs(outputs.get("output_log_probs"), count)
+                chunk.logprobs = self._new_logprobs(outputs.get("output_log_probs"), self._seen, count)
                 if self._top_logprobs:
                     chunk.top_logprobs = self._alternatives(outputs, count)
         self._seen += count
@@ -216,12 +223,12 @@ class TokenReader:
         if self._cached:
             chunk.cached_tokens = self._cached_tokens(outputs)
 
-    def _new_logprobs(self, raw: bytes | None, count: int) -> Sequence[float]:
+    def _new_logprobs(self, raw: bytes | None, start: int, count: int) -> Sequence[float]:
         # The list is cumulative when streaming, and may have an entry more or fewer at its end (wire contract 2.5).
-        end = self._seen + count
+        end = start + count
         if not raw or self._outputs.forms["output_log_probs"].shape[-1] < end:
             raise _missing("log-probs")
-        values: Sequence[float] = memoryview(raw)[4 * self._seen : 4 * end].cast("f").tolist()
+        values: Sequence[float] = memoryview(raw)[4 * start : 4 * end].cast("f").tolist()
         return values
 
     def _alternatives(self, outputs: dict[str, bytes], count: int) -> Sequence[Sequence[tuple[int, float]]]:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
+from gateway.generation.engine import ScoredToken
 from gateway.relay.response_template import TemplateShelf
 
 _MOST = 4096  # forms, of some 500 bytes each
@@ -44,13 +45,9 @@ class EntryForm(NamedTuple):
     top_values: int = 0
     width: int = 0
 
-    def read_token(self, message: bytes) -> int:
-        """The token id of a response of this form."""
-        return _unpack_id(message, self.token)[0]  # type: ignore[no-any-return]
-
-    def read_logprob(self, message: bytes, place: int) -> float:
-        """The log-prob at a place of the list."""
-        return _unpack_value(message, self.logprobs + 4 * place)[0]  # type: ignore[no-any-return]
+    def read(self, message: bytes, place: int) -> ScoredToken:
+        """The token of a response of this form, and the log-prob at a place of the list."""
+        return _unpack_id(message, self.token)[0], _unpack_value(message, self.logprobs + 4 * place)[0], None
 
     def read_alternatives(self, message: bytes) -> tuple[Sequence[int], Sequence[float]]:
         """Ids and log-probs of the alternatives."""
