@@ -13,6 +13,7 @@ from pydantic import BaseModel, Discriminator, ValidationError, ValidatorFunctio
 from pydantic_core import InitErrorDetails
 
 from gateway.bad_request import BadRequestError
+from gateway.freed_apart import FreedApart, like
 
 BRANCH = "~"
 _MANY = 256  # fields
@@ -97,7 +98,7 @@ def pruned_inside(value: Any, key: str) -> Any:
 
 
 def validated(kind: type[Model], data: Mapping[str, Any]) -> Model:
-    """Validate the fields of a request.
+    """Validate the fields of a request; what lists are freed apart remain so.
 
     Args:
         kind: of the request.
@@ -115,6 +116,10 @@ def validated(kind: type[Model], data: Mapping[str, Any]) -> Model:
         request = kind.model_validate(data)
     except ValidationError as error:
         raise error_of(error) from None
+    fields = vars(request)
+    for name, value in data.items():
+        if isinstance(value, FreedApart) and isinstance(fields.get(name), list):
+            fields[name] = like(value, fields[name])
     if unknown and request.model_extra is not None:
         request.model_extra.update(unknown)
         request.model_fields_set.update(unknown)
