@@ -88,6 +88,28 @@ _TURN = {"role": "user", "content": "a"}
 _PART = {"type": "text", "text": "a"}
 _CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
+
+def _called(count: int) -> bytes:
+    """As many questions, calls and results, each a message."""
+    called = range(count)
+    return _messages(
+        *(
+            message
+            for index in called
+            for message in (
+                _TURN,
+                {"role": "assistant", "tool_calls": [{**_CALL, "id": f"{index}"}]},
+                {"role": "tool", "tool_call_id": f"{index}", "content": "a"},
+            )
+        )
+    )
+
+
+def _alternatives(count: int) -> dict[str, Any]:
+    choices = [{"type": "object", "properties": {f"p{index}": {"type": "string"}}} for index in range(count)]
+    return {"type": "json_schema", "json_schema": {"name": "a", "schema": {"anyOf": choices}}}
+
+
 _BODIES: list[tuple[str, str, Callable[[], bytes]]] = [
     ("/tokenize, text of 16 MiB", "/tokenize", lambda: _filled(b'{"prompt":"', b"some words, ", b'"}')),
     ("/tokenize, 8 MB of line ends", "/tokenize", lambda: _filled(b'{"prompt":"', b"\\n", b'"}')),
@@ -124,6 +146,17 @@ _BODIES: list[tuple[str, str, Callable[[], bytes]]] = [
      lambda: _chat("a", tools=_tools(128, 230), tool_choice="required")),
     ("chat, 13,000 calls in one message", _CHAT,
      lambda: _messages({"role": "assistant", "tool_calls": [_CALL] * 13_000})),
+    ("chat, 5,400 calls and results over 16,200 messages", _CHAT, lambda: _called(5_400)),
+    ("chat, 16,000 messages of which the last is refused", _CHAT,
+     lambda: _messages(*[{"role": "user", "content": [_PART]}] * 15_999, {"role": "user", "content": [{"type": "a"}]})),
+    ("chat, a schema of 15,000 alternatives", _CHAT, lambda: _chat("a", response_format=_alternatives(15_000))),
+    ("chat, 60,000 variables of the template", _CHAT, lambda: _chat("a", chat_template_kwargs=_fields(60_000))),
+    ("responses, 16,000 items of one part", "/v1/responses",
+     lambda: json.dumps({"model": "bench", "max_output_tokens": 16, "input": [
+         {"role": "user", "content": [{"type": "input_text", "text": "a"}]}] * 16_000}).encode()),
+    ("messages, 16,000 turns of one block", "/v1/messages",
+     lambda: json.dumps({"model": "bench", "max_tokens": 1, "messages": [
+         {"role": role, "content": [_PART]} for role in ("user", "assistant")] * 8_000}).encode()),
     ("chat, 16 MiB of opened arrays", _CHAT, lambda: _filled(b'{"model":', b"[", b"")),
     ("chat, 200 kB of opened arrays", _CHAT, lambda: _filled(b'{"model":', b"[", b"", 200_000)),
     ("chat, 60 arrays deep, 60,000 wide", _CHAT,
@@ -132,6 +165,8 @@ _BODIES: list[tuple[str, str, Callable[[], bytes]]] = [
      lambda: json.dumps({"model": "bench", "max_tokens": 1, "prompt": [_unlike(131_000)] * 127}).encode()),
     ("completions, 65,000 prompts of one id", "/v1/completions",
      lambda: json.dumps({"model": "bench", "max_tokens": 1, "prompt": [[1]] * 65_000}).encode()),
+    ("completions, 2,000 prompts of 150 ids", "/v1/completions",
+     lambda: json.dumps({"model": "bench", "max_tokens": 1, "prompt": [[1000] * 150] * 2_000}).encode()),
     ("completions, 300,000 ids", "/v1/completions",
      lambda: json.dumps({"model": "bench", "max_tokens": 1, "prompt": [1000] * 300_000}).encode()),
     ("request template, {{ 'a' * 10**9 }}", _CHAT, lambda: _chat("a", chat_template="{{ 'a' * 10**9 }}")),

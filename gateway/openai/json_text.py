@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import marshal
 import math
@@ -71,28 +72,42 @@ def object_of(answered: bytes | bytearray) -> dict[str, Any]:
         fields, more = marshal.loads(piece)  # noqa: S302 - as above
         value.update(fields)
         for name, items in more:
-            value[name] += items
+            if isinstance(items, dict):
+                value[name].update(items)
+            else:
+                value[name] += items
     return value
 
 
-def _pieces(value: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[tuple[str, list[Any]]]]]:
-    """Cut an object into fields, and further items of its long arrays: few objects or arrays, or thousands of others.
+def _pieces(value: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[tuple[str, Any]]]]:
+    """Cut an object into fields, and further items of its long arrays and objects.
 
-    What is nested deeper is not cut.
+    Items of one piece are few objects or arrays, or thousands of others. What is nested deeper is not cut.
     """
     fields: dict[str, Any] = {}
     for name, child in value.items():
-        whole = not isinstance(child, list) or len(child) <= _FEW
-        fields[name] = child if whole else []
+        whole = not isinstance(child, (list, dict)) or len(child) <= _FEW
+        fields[name] = child if whole else type(child)()
         if whole and len(fields) < _MANY:
             continue
         yield fields, []
         fields = {}
         if not whole:
-            step = _FEW if any(isinstance(item, (dict, list)) for item in child) else _MANY
-            for start in range(0, len(child), step):
-                yield {}, [(name, child[start : start + step])]
+            for part in _parts(child):
+                yield {}, [(name, part)]
     yield fields, []
+
+
+def _parts(container: list[Any] | dict[str, Any]) -> Iterator[Any]:
+    items = container.values() if isinstance(container, dict) else container
+    step = _FEW if any(isinstance(item, (dict, list)) for item in items) else _MANY
+    if isinstance(container, list):
+        for start in range(0, len(container), step):
+            yield container[start : start + step]
+        return
+    pairs = iter(container.items())
+    while part := dict(itertools.islice(pairs, step)):
+        yield part
 
 
 def parse(body: bytes | bytearray, *, light: bool = False) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from gateway.bad_request import BadRequestError
+from gateway.freed_apart import FreedApart
 from gateway.helper import Helper, HelperFailedError
 from gateway.openai import json_text, mostly_text
 from gateway.openai.errors import SERVER, OpenAIError
@@ -45,19 +46,29 @@ def may_hold_null(body: Body) -> bool:
 def parse_object(body: Body) -> dict[str, Any]:
     """Parse a JSON object as ``json_text.parse`` does, a large one in another process unless it is mostly text.
 
+    The arrays of a large one are freed by themselves.
+
     Raises:
         BadRequestError: it is none, or breaks a bound.
     """
     try:
         if isinstance(body, bytes):
             usual = len(body) > _SHORT and (len(body) <= _SMALL or mostly_text.is_light(body))
-            return (mostly_text.parse(body) if usual else None) or json_text.parse(body)
-        return _parse_large(body)
+            value = (mostly_text.parse(body) if usual else None) or json_text.parse(body)
+            return value if len(body) <= _LARGE_BODY else _freed_apart(value)
+        return _freed_apart(_parse_large(body))
     except JsonTextError as error:
         message = error.message
         if error.code is None:
             message = f"We could not parse the JSON body of your request: {message}."
         raise BadRequestError(message, param=error.param, code=error.code) from None
+
+
+def _freed_apart(value: dict[str, Any]) -> dict[str, Any]:
+    for name, child in value.items():
+        if isinstance(child, list) and len(child) > _LONG_LIST:
+            value[name] = FreedApart(child)
+    return value
 
 
 def _parse_large(pieces: list[bytes]) -> dict[str, Any]:
@@ -73,6 +84,7 @@ def _parse_apart(body: list[bytes]) -> dict[str, Any]:
         raise JsonTextError("it takes too much time or memory") from None
 
 
+_LONG_LIST = 256  # items, which are freed in a tenth of a millisecond
 _SHORT = 2048  # bytes, which the one parser has read before the other has counted what it found
 _SMALL = 8192  # bytes, in which there cannot be many parts
 _LARGE_BODY = 65536  # bytes; parsing more than this may hold up other requests' tokens

@@ -88,7 +88,7 @@ class Overload:
 
     async def _follow(self, memory: Memory, metrics: Metrics) -> None:
         while True:
-            reading = memory.read()
+            reading = await asyncio.to_thread(memory.read)  # dozens of calls, after each of which it waits for the GIL
             state = self._judge(reading)
             if state != self.state:
                 level = logging.INFO if state == "normal" else logging.WARNING

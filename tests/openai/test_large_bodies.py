@@ -50,6 +50,20 @@ def test_what_is_between_quotes_is_no_structure(padding: str) -> None:
             assert parse_object(as_body([body[:7], body[7:]])) == value
 
 
+def test_what_another_process_parses_comes_back_as_it_was() -> None:
+    value = {
+        "few": {"a": [1]},
+        "numbers": {f"{index}": index for index in range(20_000)},
+        "objects": {f"{index}": {"a": [index]} for index in range(1000)},
+        "array": [{"a": {f"{index}": index for index in range(100)}}] * 100,
+        "padding": PADDING,
+    }
+    parsed = parse_object(as_body([json.dumps(value).encode()]))
+    assert parsed == value
+    assert list(parsed) == list(value)
+    assert list(parsed["objects"]) == list(value["objects"])
+
+
 def test_structure_is_counted_across_pieces() -> None:
     """Escapes and quotes fall on every edge of a piece, and the count stays right."""
     for shift in range(4):

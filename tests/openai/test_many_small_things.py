@@ -144,6 +144,22 @@ def test_many_messages_are_checked_some_at_a_time() -> None:
     assert last == 1
 
 
+@pytest.mark.parametrize("place", [0, 16383, 16384, 40_000])
+@pytest.mark.parametrize(("wrong", "code"), [("a", "invalid_type"), (-1, "integer_below_min_value")])
+async def test_a_wrong_one_of_many_ids_is_named(folder: Path, place: int, wrong: Any, code: str) -> None:
+    ids: list[Any] = [65] * 50_000
+    async with gateway(folder, max_seq_len=100_000) as running:
+        for path, field, name in (
+            ("/v1/completions", "prompt", "prompt"),
+            ("/v1/completions", "prompt", "prompt[1]"),
+            ("/detokenize", "tokens", "tokens"),
+        ):
+            value = [*ids[:place], wrong, *ids[place + 1 :]] if place else [65, wrong]
+            nested = [[65], value] if name == "prompt[1]" else value
+            error = (await running.client.post(path, json={"model": MODEL, field: nested})).json()["error"]
+            assert (error["param"], error["code"]) == (f"{name}[{place or 1}]", code)
+
+
 async def test_a_schema_tells_of_the_bound(folder: Path) -> None:
     async with gateway(folder) as running:
         schema = (await running.client.get("/openapi.json")).json()

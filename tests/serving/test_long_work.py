@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 
 import pytest
@@ -91,3 +92,15 @@ async def test_who_waits_too_long_goes_on_with_an_error_and_who_has_begun_does_n
     held.go.set()
     assert await first == "a"
     assert held.begun == ["a"]
+
+
+async def test_the_collector_looks_at_few_objects_at_a_time_meanwhile() -> None:
+    usual = gc.get_threshold()
+    held, one, other = Held(), LongWork("test", 1), LongWork("test", 1)
+    works = [asyncio.create_task(lane.run(held.work("a"))) for lane in (one, one, other)]
+    await until(lambda: len(held.begun) == 2)
+    meanwhile = gc.get_threshold()
+    assert 0 < meanwhile[0] * (1 + meanwhile[1]) <= 10_000
+    held.go.set()
+    await asyncio.gather(*works)
+    await until(lambda: gc.get_threshold() == usual)

@@ -23,6 +23,7 @@ from gateway.anthropic.messages.protocol import (
 from gateway.anthropic.messages.signatures import reasoning_of
 from gateway.anthropic.messages.tools import Toolbox, own_call_id
 from gateway.bad_request import BadRequestError
+from gateway.freed_apart import like
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.generation_fields import MOST_TOKENS
@@ -90,7 +91,7 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[
     tools = Toolbox()
     tools.add(request.tools)
     data |= tools.choice(request.tool_choice)
-    conversation = Conversation()
+    conversation = Conversation(like(request.messages, []))
     _open(conversation, request)
     for index, message in enumerate(request.messages):
         conversation.add(message, f"messages[{index}]")

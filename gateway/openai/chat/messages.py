@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from gateway.bad_request import BadRequestError
+from gateway.freed_apart import like
 from gateway.openai.custom_tools import arguments_of
 from gateway.openai.json_text import MOST_CALLS, MOST_MESSAGES
 from gateway.openai.validation import BRANCH, FUNCTION_OR_CUSTOM, branch_by, text_or_list
@@ -200,7 +201,7 @@ def in_groups(values: Any, adapter: TypeAdapter[Any] = _messages) -> Any:
             checked += adapter.validate_python(values[start : start + _GROUP])
         except ValidationError:  # noqa: PERF203 - once for each group
             break
-    return checked + values[len(checked) :]
+    return like(values, checked + values[len(checked) :])
 
 
 def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -219,7 +220,7 @@ def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:
         if isinstance(message, FunctionMessage):
             found |= {"role": "tool", "tool_call_id": last}
         result.append(found)
-    return result
+    return like(messages, result)
 
 
 def for_template(message: Message) -> dict[str, Any]:

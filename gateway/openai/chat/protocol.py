@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from gateway.bad_request import BadRequestError
+from gateway.freed_apart import like
 from gateway.generation import Capability
 from gateway.openai.chat.messages import (
     AssistantMessage,
@@ -418,7 +419,7 @@ def _without_nulls(data: dict[str, Any]) -> dict[str, Any]:
     if isinstance(data.get("functions"), list):
         data["functions"] = [pruned(function) for function in data["functions"]]
     if isinstance(data.get("messages"), list):
-        data["messages"] = [pruned(message) for message in data["messages"]]
+        data["messages"] = like(data["messages"], [pruned(message) for message in data["messages"]])
         for message in data["messages"]:
             if isinstance(message, dict) and isinstance(message.get("content"), list):
                 message["content"] = [pruned(part) for part in message["content"]]

@@ -13,7 +13,7 @@ from gateway.openai.generation_fields import LIMIT, MOST_TOKENS, GenerationField
 from gateway.openai.json_text import MOST_PROMPTS
 from gateway.openai.parameters.row import BY_GATEWAY, Extension, Parameter
 from gateway.openai.request_body import Body, may_hold_null, parse_object
-from gateway.openai.validation import BRANCH, validated, without_nulls
+from gateway.openai.validation import BRANCH, SOME_AT_A_TIME, validated, without_nulls
 from gateway.serving.prompts import IdsPrompt, PromptSource, TextPrompt
 
 _MOST_SEQUENCES = 2048  # prompts times candidates: each is a request to the engine
@@ -33,7 +33,7 @@ def _form(value: Any) -> str | None:
     return None
 
 
-_Ids = Annotated[list[Annotated[int, Field(ge=0, le=MOST_TOKENS)]], Field(min_length=1, fail_fast=True)]
+_Ids = Annotated[list[Annotated[int, Field(ge=0, le=MOST_TOKENS)]], Field(min_length=1, fail_fast=True), SOME_AT_A_TIME]
 PromptField = Annotated[
     Annotated[str, Tag(BRANCH + "text")]
     | Annotated[list[str], Field(min_length=1, max_length=MOST_PROMPTS, fail_fast=True), Tag(BRANCH + "texts")]

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from gateway.bad_request import BadRequestError, printable
+from gateway.freed_apart import like
 from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.conversations.contents import ConversationEnd
@@ -110,7 +111,7 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
     tools = Toolbox()
     tools.add(request.tools, "tools")
     seal = kept.seal if kept is not None else None
-    conversation = _Conversation(tools, seal)
+    conversation = _Conversation(tools, seal, like(request.input, []))
     if request.instructions is not None:
         conversation.say("system", request.instructions, "instructions")
     earlier = before.items()

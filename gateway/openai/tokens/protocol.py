@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import Messages, check_continuation, check_history, conversation, in_groups
 from gateway.openai.request_body import Body, parse_object
-from gateway.openai.validation import validated
+from gateway.openai.validation import SOME_AT_A_TIME, validated
 from gateway.serving.prompts import ChatPrompt, TextPrompt
 
 _LARGEST_ID = 2**31 - 1
@@ -59,7 +59,7 @@ class TokenizeRequest(_Request):
 class DetokenizeRequest(_Request):
     """Token ids to be turned into text."""
 
-    tokens: Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST_ID)]], Field(fail_fast=True)]
+    tokens: Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST_ID)]], Field(fail_fast=True), SOME_AT_A_TIME]
 
 
 def parse_tokenize_request(body: Body) -> TokenizeRequest:
