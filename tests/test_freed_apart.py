@@ -89,10 +89,11 @@ def test_the_arrays_of_a_large_body_are_freed_apart(count: int) -> None:
     parsed = parse_object(as_body([_body("messages", count)]))
     assert type(parsed["messages"]) is FreedApart
     assert type(parse_object(_body("messages", 5))["messages"]) is list
+    assert type(parse_object(as_body([_body("messages", 250)]))["messages"]) is list
 
 
 @pytest.mark.parametrize("name", [{}, {"name": None}])
-@pytest.mark.parametrize("count", [100, 500])  # of which the second are checked some at a time
+@pytest.mark.parametrize("count", [300, 600])  # of which the second are checked some at a time
 def test_messages_of_a_large_request_are_freed_apart(count: int, name: dict[str, None]) -> None:
     message = {"role": "user", "content": "a" * 1000, **name}
     request = parse_chat_request(json.dumps({"model": "m", "messages": [message] * count}).encode())
