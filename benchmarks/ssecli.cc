@@ -4,6 +4,7 @@
 // containing T<ns of CLOCK_MONOTONIC>).
 // Environment: KEY = bearer key; STAGGER_US = time between the starts of the first N streams (0: all at once),
 // whose times count from when they were due;
+// PORTS = ports in place of the one given, with commas, each connection to one of them by chance;
 // HOST = the address that is connected to (127.0.0.1); PLAIN = answers are no streams: a whole one is an event;
 // HOLD = a load that goes on: says "begun" when every stream has had
 // an event, then answers each line on standard input with the figures since the line before; ends with its input, or as
@@ -23,6 +24,7 @@
 #include <string>
 #include <vector>
 #include <algorithm>
+#include <random>
 #include <fstream>
 #include <sstream>
 static double now() { timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec / 1e9; }
@@ -35,12 +37,13 @@ static bool whole(const char* p) { return starts(p, "[DONE]") || starts(p, "{\"t
 static double pct(std::vector<float>& v, double p) { if (v.empty()) return 0; size_t k = std::min(v.size() - 1, (size_t)(p * v.size())); std::nth_element(v.begin(), v.begin() + k, v.end()); return v[k]; }
 int main(int argc, char** argv) {
   rlimit files; getrlimit(RLIMIT_NOFILE, &files); files.rlim_cur = files.rlim_max; setrlimit(RLIMIT_NOFILE, &files);
-  int port = atoi(argv[1]), n = atoi(argv[2]), rounds = atoi(argv[3]); std::string path = argv[4]; std::ifstream f(argv[5]); std::stringstream ss; ss << f.rdbuf(); int gp = argc > 6 ? atoi(argv[6]) : 0;
+  int n = atoi(argv[2]), rounds = atoi(argv[3]); std::string path = argv[4]; std::ifstream f(argv[5]); std::stringstream ss; ss << f.rdbuf(); int gp = argc > 6 ? atoi(argv[6]) : 0;
   std::vector<std::string> reqs; for (std::string body; std::getline(ss, body, '\0');) reqs.push_back("POST " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer " + std::string(getenv("KEY") ? getenv("KEY") : "sk-none") + "\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  std::vector<int> ports; std::stringstream given(getenv("PORTS") ? getenv("PORTS") : argv[1]); for (std::string each; std::getline(given, each, ',');) ports.push_back(atoi(each.c_str())); std::mt19937 chance(getpid());
   if (reqs.empty()) { fprintf(stderr, "no body\n"); return 1; }
   int ep = epoll_create1(0); std::vector<float> ttft, lat; long events = 0, bytes = 0, reads = 0; int live = 0, started = 0, done_ok = 0, bad = 0, begun = 0; bool hold = getenv("HOLD"); const bool plain = getenv("PLAIN"); std::vector<float> ends; static char buf[1 << 18]; size_t asked = 0;
   double T0 = now(), c0 = cpu(), g0 = gp ? gcpu(gp) : 0; const double stagger = getenv("STAGGER_US") ? atof(getenv("STAGGER_US")) / 1e6 : 0;
-  auto start = [&](double t0, int left) { int fd = socket(AF_INET, SOCK_STREAM, 0); sockaddr_in a{}; a.sin_family = AF_INET; a.sin_port = htons(port); a.sin_addr.s_addr = inet_addr(getenv("HOST") ? getenv("HOST") : "127.0.0.1"); if (connect(fd, (sockaddr*)&a, sizeof a)) { perror("connect"); exit(1); } int one = 1; setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, 4); auto* c = new Con; c->fd = fd; c->t0 = t0; c->left = left; const std::string& req = reqs[asked++ % reqs.size()]; if (write(fd, req.data(), req.size()) < 0) exit(1); fcntl(fd, F_SETFL, O_NONBLOCK); epoll_event e{}; e.events = EPOLLIN; e.data.ptr = c; epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e); live++; };
+  auto start = [&](double t0, int left) { int fd = socket(AF_INET, SOCK_STREAM, 0); sockaddr_in a{}; a.sin_family = AF_INET; a.sin_port = htons(ports[chance() % ports.size()]); a.sin_addr.s_addr = inet_addr(getenv("HOST") ? getenv("HOST") : "127.0.0.1"); if (connect(fd, (sockaddr*)&a, sizeof a)) { perror("connect"); exit(1); } int one = 1; setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, 4); auto* c = new Con; c->fd = fd; c->t0 = t0; c->left = left; const std::string& req = reqs[asked++ % reqs.size()]; if (write(fd, req.data(), req.size()) < 0) exit(1); fcntl(fd, F_SETFL, O_NONBLOCK); epoll_event e{}; e.events = EPOLLIN; e.data.ptr = c; epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e); live++; };
   if (!stagger) for (; started < n; started++) start(now(), rounds - 1);
   auto report = [&] { double el = now() - T0;
     printf("streams=%d live=%d events=%ld done=%d bad=%d reads=%ld bytes/ev=%.0f wall=%.2f ev/s=%.0f gen_us/ev=%.1f", n, live, events, done_ok, bad, reads, bytes / (double)std::max(1L, events), el, events / el, (cpu() - c0) * 1e6 / std::max(1L, events));

@@ -240,8 +240,8 @@ def _requests(values: dict[str, Any]) -> str:
     return (
         f"Requests of one token with a prompt of about 200, {values['at_once']} at once for each worker, a connection"
         f" each; the gateway on {values['gateway_cores']} cores, the load on {values['other_cores']} others. Gateways"
-        " apart: as many gateways of one process, each on a port of its own and with a load of its own, that take turns"
-        " with the workers: what the machine allows."
+        " apart: as many gateways of one process, each on a port of its own, to which connections go by chance, as to"
+        " workers; they take turns with these, and show what the machine allows."
         f"\n\n{table(head, rows)}"
     )
 

@@ -72,15 +72,16 @@ def requests(rounds: int, tell: Tell) -> dict[str, Any]:
         stack.enter_context(cores.on(others))
         tritons = _start_tritons(stack, 0)
         for workers in [count for count in _WORKERS if count <= max(2, len(gateway_cores))]:
-            rows.append({"transport": transports()[0], "workers": workers, **_row(workers, tritons, rounds)})
+            row = _row(workers, gateway_cores, tritons, rounds)
+            rows.append({"transport": transports()[0], "workers": workers, **row})
             tell(" ".join(f"{name}={value}" for name, value in rows[-1].items()))
     return {"gateway_cores": len(gateway_cores), "other_cores": len(others), "at_once": _AT_ONCE, "rows": rows}
 
 
-def _row(workers: int, tritons: list[SyntheticTriton], rounds: int) -> dict[str, Any]:
+def _row(workers: int, own: list[int], tritons: list[SyntheticTriton], rounds: int) -> dict[str, Any]:
     subject = Subject("gateway", "tokens", transports()[0])
     with contextlib.ExitStack() as stack:
-        with cores.on(cores.split(_SHARE)[0]):
+        with cores.on(own):
             one = stack.enter_context(start(subject, tritons[0], workers=workers))
             many = [launch(subject, tritons[0], free_port(), label=f"apart-{number}") for number in range(workers)]
         for child in many:
@@ -88,25 +89,25 @@ def _row(workers: int, tritons: list[SyntheticTriton], rounds: int) -> dict[str,
             child.wait_http("/health/ready")
         runs: list[dict[str, float]] = []
         for _ in range(1 + rounds):
-            together, apart = _requests([one] * _GENERATORS, workers), _requests(many, workers)
+            together, apart = _requests([one], workers), _requests(many, workers)
             runs.append({**together, **{f"apart_{name}": value for name, value in apart.items()}})
         return _median(runs[1:])  # after a warm-up
 
 
-def _requests(asked: list[Child], workers: int) -> dict[str, float]:
-    """Ask each of these at the same time; one that is named several times has so many generators."""
-    load = Load("requests", workers * _AT_ONCE // len(asked), 0, 1, rounds=_ROUNDS)
+def _requests(children: list[Child], workers: int) -> dict[str, float]:
+    """Ask these gateways together: each connection goes to one of them by chance, as it would to a worker."""
+    load = Load("requests", workers * _AT_ONCE // _GENERATORS, 0, 1, rounds=_ROUNDS)
     file = body(1, PROMPT)
-    children = list(dict.fromkeys(asked))
+    ports = ",".join(str(child.port) for child in children)
     before = {pid: child.cpu_s_of(pid) for child in children for pid in child.pids()}
     begun = time.perf_counter()
-    with ThreadPoolExecutor(len(asked)) as pool:
-        results = list(pool.map(lambda child: run(child, load, file), asked))
+    with ThreadPoolExecutor(_GENERATORS) as pool:
+        results = list(pool.map(lambda _: run(children[0], load, file, ports=ports), range(_GENERATORS)))
     seconds = time.perf_counter() - begun
-    spent = sorted((asked[0].cpu_s_of(pid) - cpu for pid, cpu in before.items()), reverse=True)
+    spent = sorted((children[0].cpu_s_of(pid) - cpu for pid, cpu in before.items()), reverse=True)
     return {
         "requests_s": sum(result.tokens_s for result in results),
-        "cpu_ms": sum(spent) * 1000 / (load.streams * load.rounds * len(asked)),
+        "cpu_ms": sum(spent) * 1000 / (load.streams * load.rounds * _GENERATORS),
         "busy": sum(spent) / seconds,
         "least_share": spent[workers - 1] * workers / sum(spent[:workers]),
         "most_share": spent[0] * workers / sum(spent[:workers]),
