@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol
@@ -10,6 +11,10 @@ from typing import Protocol
 from gateway.generation import EngineError, Predicted, Usage
 from gateway.relay.interface import Forward
 from gateway.serving.generation import Generation, Ready, cancel_all
+from gateway.serving.long_work import SMALL_STEPS
+
+MANY = 64
+"""Generations of one answer whose objects the garbage collector would look at for milliseconds."""
 
 
 class Generations(Protocol):
@@ -85,6 +90,7 @@ class GenerationGroup:
     def __init__(self, generations: Sequence[Generation]) -> None:
         """Take generations that were not started."""
         self.generations = tuple(generations)
+        self._steps = SMALL_STEPS if len(generations) > MANY else contextlib.nullcontext()
         self.complete = self.done = False
         self._changed = asyncio.Event()
         self._open = set(range(len(self.generations)))
@@ -92,6 +98,7 @@ class GenerationGroup:
         self._started = 0
 
     async def __aenter__(self) -> GenerationGroup:
+        self._steps.__enter__()
         for generation in self.generations:
             generation.notify(self._changed.set)
         self._start_next()
@@ -110,6 +117,7 @@ class GenerationGroup:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._steps.__exit__(None, None, None)
         await cancel_all(self.generations[: self._started])
 
     async def wait_for_response(self, timeout: float | None = None) -> bool:

@@ -66,7 +66,7 @@ class LongWork:
         waiting = _Work(asyncio.get_running_loop())
         waiting.begin(self._threads, work, self._done)
         self.count += 1
-        _small_steps.begin()
+        SMALL_STEPS.__enter__()  # until `_leave`
         self._works.add(waiting)
         timer = waiting.loop.call_later(patience_s, waiting.expire, patience_s)
         try:
@@ -93,13 +93,13 @@ class LongWork:
 
     def _leave(self, work: _Work, future: Future[Any]) -> None:
         self.count -= 1
-        _small_steps.end()
+        SMALL_STEPS.__exit__()
         self._works.discard(work)
         work.finish(future)
 
 
-class _SmallSteps:
-    """The garbage collector looks at few objects at a time as long as there is long work.
+class SmallSteps:
+    """A context in which the garbage collector looks at few objects at a time, as long as anybody is in it.
 
     It stops all threads for a millisecond for 10,000 objects, and a body may come to 200,000. What is freed meanwhile
     is deducted from its count of new ones, so there are many more than its threshold by the time that it looks. At
@@ -112,21 +112,19 @@ class _SmallSteps:
         self._works = 0
         self._usual = gc.get_threshold()
 
-    def begin(self) -> None:
-        """Note that there is a work more."""
+    def __enter__(self) -> None:
         if not self._works:
             self._usual = gc.get_threshold()
             gc.set_threshold(*self._THRESHOLDS)
         self._works += 1
 
-    def end(self) -> None:
-        """Note that one has ended."""
+    def __exit__(self, *_: object) -> None:
         self._works -= 1
         if not self._works:
             gc.set_threshold(*self._usual)
 
 
-_small_steps = _SmallSteps()
+SMALL_STEPS = SmallSteps()
 
 
 class _Work:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,8 @@ from gateway.openai.parameters.check import (
     without,
 )
 from gateway.openai.parameters.table import find, served
+from gateway.serving.generation_group import MANY
+from gateway.serving.long_work import SMALL_STEPS
 from gateway.serving.served_model import ServedModel
 from gateway.web.access_log import RequestRecord
 
@@ -115,6 +118,13 @@ async def prepare(
         BadRequestError: when the engine cannot give what is asked.
         EngineError: when the model is not ready, or a prompt is too long.
     """
+    with SMALL_STEPS if len(request.sources) > MANY else contextlib.nullcontext():
+        return CompletionAnswer(request, await _choices(request, plan, model, record), plan.names)
+
+
+async def _choices(
+    request: CompletionRequest, plan: CompletionPlan, model: ServedModel, record: RequestRecord
+) -> list[CompletionChoice]:
     parts = model.parts
     params = request.sampling_params(model.defaults)
     params = dataclasses.replace(params, guide=plan.structure.guide)
@@ -138,7 +148,7 @@ async def prepare(
         )  # fmt: skip
         choices += [CompletionChoice(running, prepared, shown, parts.tokenizer) for running in generations]
         await asyncio.sleep(0)  # tokenizing many prompts would hold up other requests' tokens
-    return CompletionAnswer(request, choices, plan.names)
+    return choices
 
 
 def _of_element(error: BadRequestError, request: CompletionRequest, index: int) -> BadRequestError:
