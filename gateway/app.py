@@ -555,4 +555,4 @@ def _spare_the_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 50)
+    long_work.SMALL_STEPS.set_usual(100_000, 20, 50)

@@ -110,7 +110,13 @@ class SmallSteps:
 
     def __init__(self) -> None:
         self._works = 0
-        self._usual = gc.get_threshold()
+        self._usual: tuple[int, ...] = gc.get_threshold()
+
+    def set_usual(self, *thresholds: int) -> None:
+        """Set what holds while nobody is in it."""
+        self._usual = thresholds
+        if not self._works:
+            gc.set_threshold(*thresholds)
 
     def __enter__(self) -> None:
         if not self._works:

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from gateway.generation import EngineError, ErrorKind
-from gateway.serving.long_work import LongWork
+from gateway.serving.long_work import LongWork, SmallSteps
 from tests.waiting import until
 
 
@@ -104,3 +104,14 @@ async def test_the_collector_looks_at_few_objects_at_a_time_meanwhile() -> None:
     held.go.set()
     await asyncio.gather(*works)
     await until(lambda: gc.get_threshold() == usual)
+
+
+def test_what_is_set_meanwhile_holds_afterwards() -> None:
+    usual, steps = gc.get_threshold(), SmallSteps()
+    try:
+        with steps:
+            steps.set_usual(90_000, 20, 50)
+            assert gc.get_threshold()[0] < 90_000
+        assert gc.get_threshold() == (90_000, 20, 50)
+    finally:
+        gc.set_threshold(*usual)

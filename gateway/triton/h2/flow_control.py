@@ -38,7 +38,7 @@ class Outbound:
         """Start to send a stream's body: append it to ``out`` where it is one frame and nothing waits, as mostly."""
         stream.send_window = self.initial
         size = len(stream.body)
-        if not self._ready and 0 < size <= min(self.initial, self.window, self.frame_bytes):
+        if not self._ready and 0 < size <= min(self.initial, self.window, self.frame_bytes, _LARGEST_FRAME):
             out.append(frames.head(frames.DATA, frames.END_STREAM, stream.id, size))
             out.append(stream.body)
             stream.sent = size
