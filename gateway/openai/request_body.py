@@ -46,7 +46,7 @@ def may_hold_null(body: Body) -> bool:
 def parse_object(body: Body) -> dict[str, Any]:
     """Parse a JSON object as ``json_text.parse`` does, a large one in another process unless it is mostly text.
 
-    The arrays of a large one are freed by themselves.
+    The long arrays of a large one are freed by themselves.
 
     Raises:
         BadRequestError: it is none, or breaks a bound.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol
@@ -90,7 +89,6 @@ class GenerationGroup:
     def __init__(self, generations: Sequence[Generation]) -> None:
         """Take generations that were not started."""
         self.generations = tuple(generations)
-        self._steps = SMALL_STEPS if len(generations) > MANY else contextlib.nullcontext()
         self.complete = self.done = False
         self._changed = asyncio.Event()
         self._open = set(range(len(self.generations)))
@@ -98,7 +96,8 @@ class GenerationGroup:
         self._started = 0
 
     async def __aenter__(self) -> GenerationGroup:
-        self._steps.__enter__()
+        if len(self.generations) > MANY:
+            SMALL_STEPS.begin()
         for generation in self.generations:
             generation.notify(self._changed.set)
         self._start_next()
@@ -117,7 +116,8 @@ class GenerationGroup:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._steps.__exit__(None, None, None)
+        if len(self.generations) > MANY:
+            SMALL_STEPS.end()
         await cancel_all(self.generations[: self._started])
 
     async def wait_for_response(self, timeout: float | None = None) -> bool:

@@ -66,7 +66,7 @@ class LongWork:
         waiting = _Work(asyncio.get_running_loop())
         waiting.begin(self._threads, work, self._done)
         self.count += 1
-        SMALL_STEPS.__enter__()  # until `_leave`
+        SMALL_STEPS.begin()
         self._works.add(waiting)
         timer = waiting.loop.call_later(patience_s, waiting.expire, patience_s)
         try:
@@ -93,7 +93,7 @@ class LongWork:
 
     def _leave(self, work: _Work, future: Future[Any]) -> None:
         self.count -= 1
-        SMALL_STEPS.__exit__()
+        SMALL_STEPS.end()
         self._works.discard(work)
         work.finish(future)
 
@@ -118,16 +118,24 @@ class SmallSteps:
         if not self._works:
             gc.set_threshold(*thresholds)
 
-    def __enter__(self) -> None:
+    def begin(self) -> None:
+        """Enter it."""
         if not self._works:
             self._usual = gc.get_threshold()
             gc.set_threshold(*self._THRESHOLDS)
         self._works += 1
 
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
+        """Leave it."""
         self._works -= 1
         if not self._works:
             gc.set_threshold(*self._usual)
+
+    def __enter__(self) -> None:
+        self.begin()
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
 
 SMALL_STEPS = SmallSteps()
