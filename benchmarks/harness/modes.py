@@ -15,6 +15,7 @@ from . import (
     rates,
     relay,
     request_cost,
+    scaling,
     triton,
     turn_rates,
     turns,
@@ -37,5 +38,6 @@ MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
     "turns": turns.measure,
     "knee": turn_rates.measure,
     "rates": rates.measure,
+    "scaling": scaling.measure,
     "peers": comparison.measure,
 }

@@ -13,7 +13,6 @@ from .load import generate, parse
 from .processes import BUILT, BenchmarkError, Child, SyntheticTriton, raise_file_limit
 from .relay import Tell
 from .subjects import KEY, PROMPT, Subject, body, start, transports, write_repository
-from .workers import requests
 
 _RATES_OF_A_WORKER = (25, 125, 250)
 _SECONDS = 6
@@ -61,7 +60,6 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
         "delay_ms": _DELAY_US / 1000,
         "cores": len(ours),
         "rows": rows,
-        "scaling": requests(rounds, tell),
     }
 
 

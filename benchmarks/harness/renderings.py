@@ -223,25 +223,23 @@ def workers(values: dict[str, Any]) -> str:
     )
 
 
-def _requests(values: dict[str, Any]) -> str:
+def scaling(values: dict[str, Any]) -> str:
     """Requests per second by workers."""
-    one = values["rows"][0]
-    rows = []
-    for row in values["rows"]:
-        each, apart = (row[f"{kind}requests_s"] / row["workers"] / one[f"{kind}requests_s"] for kind in ("", "apart_"))
-        share = f"{row['least_share']:.2f}-{row['most_share']:.2f}"
-        rows.append(
-            [row["transport"], row["workers"], f"{row['requests_s']:,.0f}", f"{each:.2f}",
-             f"{row['apart_requests_s']:,.0f}", f"{apart:.2f}", f"{row['requests_s'] / row['apart_requests_s']:.2f}",
-             f"{row['cpu_ms']} / {row['apart_cpu_ms']}", f"{row['busy']} / {row['apart_busy']}", share]
-        )  # fmt: skip
-    head = ["transport", "workers", "requests/s", "of one's, each", "gateways apart", "of one's, each", "over apart",
-            "CPU ms/request", "busy cores", "worker's CPU over even"]  # fmt: skip
+    rows = [
+        [row["workers"], f"{row['requests_s']:,.0f}", f"{row['of_one']:.2f}", f"{row['apart_requests_s']:,.0f}",
+         f"{row['apart_of_one']:.2f}", f"{row['over_apart']:.2f}", f"{row['cpu_ms']} / {row['apart_cpu_ms']}",
+         f"{row['least_share']:.2f}-{row['most_share']:.2f}", f"{row['reference_of_one']:.2f}",
+         f"{row['of_one'] * row['reference_of_one']:.2f}"]
+        for row in values["rows"]
+    ]  # fmt: skip
+    head = ["workers", "requests/s", "of one's, each", "gateways apart", "of one's, each", "over apart",
+            "CPU ms/request", "worker's CPU over even", "reference work", "of one's, same speed"]  # fmt: skip
     return (
-        f"Requests of one token with a prompt of about 200, {values['at_once']} at once for each worker, a connection"
-        f" each; the gateway on {values['gateway_cores']} cores, the load on {values['other_cores']} others. Gateways"
-        " apart: as many gateways of one process, each on a port of its own, to which connections go by chance, as to"
-        " workers; they take turns with these, and show what the machine allows."
+        f"Requests of one token with a prompt of about 200, transport {values['transport']}, {values['at_once']} at"
+        f" once for each worker, a connection each; the gateway on {values['gateway_cores']} cores, the load on"
+        f" {values['other_cores']} others. Medians of {values['rounds']} turns of all rows. Gateways apart: as many"
+        " gateways of one process each, each on a port of its own, to which connections go by chance, as to workers."
+        " Reference work: the CPU time of a constant piece of Python in as many processes at once, over that in one."
         f"\n\n{table(head, rows)}"
     )
 
@@ -268,7 +266,7 @@ def rates(values: dict[str, Any]) -> str:
         f" cores, the load on others. Direct: a short prompt as text, on one connection of gRPC. Medians of"
         f" {values['rounds']} runs of {values['seconds']} s in turns; with a sign: what is added to the direct client's"
         " times."
-        f"\n\n{table(head, rows)}\n\n{_requests(values['scaling'])}"
+        f"\n\n{table(head, rows)}"
     )
 
 

@@ -28,6 +28,7 @@ _MODES: dict[str, Callable[[dict[str, Any]], str]] = {
     "turns": renderings.turns,
     "knee": renderings.knee,
     "rates": renderings.rates,
+    "scaling": renderings.scaling,
     "peers": peer_tables.peers,
 }
 
