@@ -54,6 +54,11 @@ class ResponseTemplate:
 
         def tap(messages: Sequence[bytes]) -> int:
             length, start, before, after = self._length, self._start, self._before, self._after
+            if len(messages) == 1:  # as mostly
+                message = messages[0]
+                if len(message) == length and message.startswith(before) and message.endswith(after):
+                    return take(_unpack_id(message, start))
+                return 0
             tokens = []
             for message in messages:
                 if len(message) != length or not message.startswith(before) or not message.endswith(after):

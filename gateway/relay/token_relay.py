@@ -73,22 +73,19 @@ class TokenRelay:
         if forward is None or self.drain is not None or not self.last:
             return 0
         feed: Callable[[Any], Piece | str | None] = self._feed if isinstance(tokens[0], int) else self._feed_scored
-        taken = 0
-        shown: list[Piece | str] = []
-        for token in tokens:
-            piece = feed(token)
-            if piece is None:
-                break
-            taken += 1
-            if piece:
-                shown.append(piece)
-        if taken:
-            now = time.perf_counter()
-            gap = now - self.last
-            self._observe(gap / taken, taken)
-            if gap > self.pause_s and self.paused is not None:
-                self.paused(min(gap, now - self.resumed))
-            self.last = now
+        piece = feed(tokens[0])
+        if piece is None:
+            return 0
+        taken = 1
+        shown: Sequence[Piece | str] = (piece,) if piece else ()
+        if len(tokens) > 1:
+            taken, shown = _feed_more(feed, tokens, shown)
+        now = time.perf_counter()
+        gap = now - self.last
+        self._observe(gap / taken, taken)
+        if gap > self.pause_s and self.paused is not None:
+            self.paused(min(gap, now - self.resumed))
+        self.last = now
         if shown:
             drain = forward(shown)
             if drain is not nothing_shown:
@@ -116,3 +113,19 @@ class TokenRelay:
         drain = self.forward((piece,))
         if drain is not nothing_shown:
             self.shown, self.drain = self.last, drain
+
+
+def _feed_more(
+    feed: Callable[[Any], Piece | str | None], tokens: Sequence[Any], shown: Sequence[Piece | str]
+) -> tuple[int, Sequence[Piece | str]]:
+    """Feed the tokens behind the first, as far as they are taken; how many then are, and what they show together."""
+    pieces = [*shown]
+    taken = 1
+    for token in tokens[1:]:
+        piece = feed(token)
+        if piece is None:
+            break
+        taken += 1
+        if piece:
+            pieces.append(piece)
+    return taken, pieces

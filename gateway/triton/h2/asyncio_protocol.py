@@ -131,7 +131,7 @@ class H2Protocol(asyncio.Protocol):
         progress = bool(core.streams.woken or core.streams.ended)
         self._keepalive.heard(progress=progress)
         if progress:
-            self._settle()
+            self._tell()
         if core.out or core.outbound.pending:
             self._flush()
         if core.done:
@@ -167,6 +167,14 @@ class H2Protocol(asyncio.Protocol):
 
     def _settle(self) -> None:
         """Tell the calls what has changed, and send what that brought about."""
+        self._tell()
+        if self._core.done:
+            self._end()
+        elif self._core.out or self._core.outbound.pending:
+            self._flush_soon()
+
+    def _tell(self) -> None:
+        """Tell the calls what has changed."""
         streams = self._core.streams
         while streams.woken or streams.ended:
             woken, streams.woken = streams.woken, []
@@ -176,10 +184,6 @@ class H2Protocol(asyncio.Protocol):
                     stream.owner.wake()
             for stream in ended:
                 stream.owner.settle()
-        if self._core.done:
-            self._end()
-        elif self._core.out or self._core.outbound.pending:
-            self._flush_soon()
 
     def _flush_soon(self) -> None:
         """Write once for everything that this turn of the loop still brings."""

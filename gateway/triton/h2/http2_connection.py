@@ -198,6 +198,8 @@ class Http2Connection:
         while size - position >= _HEAD_BYTES:
             if not data[position + _KIND] and not self._blocks.stream_id:  # DATA
                 position = self._take_plain(data, position)
+                if position == size:  # as mostly
+                    break
             behind = self._take_frame(data, position)
             if behind == position:
                 break
