@@ -74,6 +74,7 @@ def _failed(message: str) -> OpenAIError:
 
 _ENGINE_REASON = operator.attrgetter("assembler.finish_reason")
 _MOST_NAMED = 16384  # tokens, of some 300 bytes each
+_OPEN, _NO_OTHERS = b'{"content":[', b',"top_logprobs":[]}],"refusal":null}'
 _named: dict[str, tuple[bytes, bytes, bytes]] = {}  # by text, of tokens that came before: their bytes, see `_name`
 
 
@@ -91,12 +92,17 @@ def logprobs_object(entries: Sequence[TokenLogprob], *, names_as_ids: bool = Fal
 
 def logprobs_json(entries: Sequence[TokenLogprob]) -> bytes:
     """The JSON of ``logprobs_object``, of which all but the numbers is known of tokens that came before."""
+    if len(entries) == 1 and not (only := entries[0]).top:  # as mostly: the same with less ado
+        known = _named.get(only.token)
+        if known is None or known[0] != only.bytes:
+            known = _name(only.token, only.bytes)
+        return b"".join((_OPEN, known[1], orjson.dumps(only.logprob), known[2], _NO_OTHERS))
     shown = []
     for entry in entries:
         opened = _opened_json(entry.token, entry.bytes, entry.logprob)
         top = b"},".join([_opened_json(*alternative) for alternative in entry.top]) + b"}" if entry.top else b""
         shown.append(opened + b',"top_logprobs":[' + top + b"]}")
-    return b'{"content":[' + b",".join(shown) + b'],"refusal":null}'
+    return _OPEN + b",".join(shown) + b'],"refusal":null}'
 
 
 def _opened_json(token: str, data: bytes, logprob: float) -> bytes:
@@ -275,7 +281,16 @@ class ChunkWriter:
         wants_usage: whether every chunk needs the usage so far.
     """
 
-    __slots__ = ("_after", "_before", "_close", "_head", "_include_usage", "_names_as_ids", "wants_usage")
+    __slots__ = (
+        "_after",
+        "_before",
+        "_close",
+        "_head",
+        "_include_usage",
+        "_names_as_ids",
+        "_unfinished",
+        "wants_usage",
+    )
 
     def __init__(
         self,
@@ -310,7 +325,8 @@ class ChunkWriter:
         self._head = b"data: " + orjson.dumps(fields)[:-1] + b',"choices":['
         self._close = (b'],"usage":null}' if include_usage else b"]}") + b"\n\n"
         self._before = [self._head + b'{"index":%d,"delta":{"content":' % index for index in range(choices)]
-        self._after = b'},"logprobs":null,"finish_reason":null}' + self._close
+        self._unfinished = b',"finish_reason":null}' + self._close
+        self._after = b'},"logprobs":null' + self._unfinished
 
     def role(
         self, index: int, prompt_ids: Sequence[int] | None = None, usage: Usage | None = None, *, calls: bool = False
@@ -328,17 +344,17 @@ class ChunkWriter:
     def piece(self, index: int, piece: Piece, usage: Usage | None = None) -> bytes:
         """A chunk with text, the log-prob entries and the ids that belong to it."""
         start = self._before[index] + orjson.dumps(piece.text)
-        if not piece.logprobs and usage is None and piece.ids is None:
+        more = usage is not None or piece.ids is not None
+        if not piece.logprobs and not more:
             return start + self._after
         if piece.logprobs and not self._names_as_ids:
-            logprobs = logprobs_json(piece.logprobs)
+            start += b'},"logprobs":' + logprobs_json(piece.logprobs)
         else:
-            logprobs = orjson.dumps(self._logprobs(piece.logprobs) if piece.logprobs else None)
-        ids = b""
-        if piece.ids is not None:
-            ids = b',"token_ids":' + orjson.dumps(piece.ids)
-        closing = self._close if usage is None else self._closing(usage)
-        return start + b'},"logprobs":' + logprobs + b',"finish_reason":null' + ids + b"}" + closing
+            start += b'},"logprobs":' + orjson.dumps(self._logprobs(piece.logprobs) if piece.logprobs else None)
+        if not more:
+            return start + self._unfinished
+        ids = b"" if piece.ids is None else b',"token_ids":' + orjson.dumps(piece.ids)
+        return start + b',"finish_reason":null' + ids + b"}" + (self._close if usage is None else self._closing(usage))
 
     def forward(self, write: Write) -> Forward:
         """What writes pieces of the only choice at once.
