@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ _MOST_SHORT = {b"[{": 1024, b",": 4096, b"\\": 131072}
 _SHORT = 2**18  # bytes
 _MOST_ITEMS = 32768
 _FEW_ITEMS = 1024  # of which no array is too long
+_TEXTS = {str}
 _MOST_INT = 2**63  # beyond it the faster parser makes floats of integers
 
 
@@ -68,7 +70,9 @@ def _quotes_and_items(value: dict[str, Any]) -> tuple[int, int]:
         kinds = set(map(type, children))
         if items > _MOST_ITEMS or (float in kinds and any(map(_is_vast, children))):
             break
-        if str in kinds:
+        if kinds == _TEXTS:  # as of messages: all by the interpreter itself
+            quotes += 2 * len(children) + sum(map(str.count, children, itertools.repeat('"')))
+        elif str in kinds:
             quotes += sum([2 + each.count('"') for each in children if type(each) is str])
         if dict not in kinds and list not in kinds:
             return quotes, items

@@ -107,6 +107,7 @@ _MOST_LOOKED_UP = 262144  # characters of its messages, reasoning and calls amon
 _MOST_CHARACTERS = 8  # for each token, in a long prompt; texts have 1 to 6
 _MOST_UNCOUNTED = 65536  # characters of a prompt that is not long in this sense
 _FRAME = 16  # characters that a template writes around a message or a call
+_PLAIN_KEYS = 2  # of a message with nothing but a role and a text
 _CONTENT = operator.itemgetter("content")
 _LEAST_BOUND = 131072  # so that long documents can be cut by those who count them first
 
@@ -153,9 +154,10 @@ def _said(source: ChatPrompt, most: int) -> int:
     size = 0
     for message in source.messages:
         # A template writes something for an empty message as well.
-        size += _FRAME + len(message["content"]) + len(message.get("reasoning", ""))
-        if calls := message.get("tool_calls"):
-            size += sum([_FRAME + len(call["function"]["arguments"]) for call in calls])
+        size += _FRAME + len(message["content"])
+        if len(message) > _PLAIN_KEYS:
+            size += len(message.get("reasoning", ""))
+            size += sum([_FRAME + len(call["function"]["arguments"]) for call in message.get("tool_calls", ())])
         if size > most:
             break
     return size

@@ -14,6 +14,7 @@ from gateway.openai.custom_tools import arguments_of
 from gateway.openai.json_text import MOST_CALLS, MOST_MESSAGES
 from gateway.openai.validation import BRANCH, FUNCTION_OR_CUSTOM, branch_by, text_or_list
 
+_PLAIN = frozenset(("role", "content"))  # of a message: nothing else is given
 _GROUP = 256  # messages that are checked in one go, in which nothing else runs
 
 
@@ -212,6 +213,9 @@ def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:
     result = []
     last = ""  # id of the last call in the old form, which has none of its own
     for index, message in enumerate(messages):
+        if type(message.content) is str and message.__pydantic_fields_set__ == _PLAIN:  # `for_template`, without a call
+            result.append({"role": message.role, "content": message.content})
+            continue
         if isinstance(message, AssistantMessage) and message.function_call is not None:
             last = f"call_{index}"
             call = FunctionCall(id=last, type="function", function=message.function_call)
@@ -257,21 +261,14 @@ def check_history(messages: Sequence[Message]) -> None:
     calls: set[str] = set()
     functions: set[str] = set()
     for index, message in enumerate(messages):
+        if message.content and message.__pydantic_fields_set__ == _PLAIN:  # as mostly
+            continue
         path = f"messages[{index}]"
         if isinstance(message, AssistantMessage):
-            if _says_nothing(message):
-                text = "A message of the assistant needs 'content', unless it has 'tool_calls' or 'function_call'."
-                raise BadRequestError(text, f"{path}.content", "invalid_value")
-            if message.reasoning and message.reasoning_content not in (None, "", message.reasoning):
-                text = "'reasoning' and 'reasoning_content' mean the same text but differ; send one of them."
-                raise BadRequestError(text, f"{path}.reasoning", "invalid_value")
-            for place, call in enumerate(message.tool_calls or ()):
-                calls.add(call.id)
-                if isinstance(call, FunctionCall):
-                    _arguments(call.function.arguments, f"{path}.tool_calls[{place}].function.arguments")
+            _check_assistant(message, path)
+            calls.update(call.id for call in message.tool_calls or ())
             if message.function_call is not None:
                 functions.add(message.function_call.name)
-                _arguments(message.function_call.arguments, f"{path}.function_call.arguments")
         elif isinstance(message, ToolMessage) and message.tool_call_id not in calls:
             text = "'tool_call_id' must be the id of a tool call in an earlier assistant message."
             raise BadRequestError(text, f"{path}.tool_call_id", "invalid_value")
@@ -292,6 +289,20 @@ def check_continuation(message: Message) -> None:
         raise BadRequestError(text, "continue_final_message", "invalid_value")
     if not for_template(message)["content"]:
         raise BadRequestError("'continue_final_message' needs a last message with text.", "messages", "invalid_value")
+
+
+def _check_assistant(message: AssistantMessage, path: str) -> None:
+    if _says_nothing(message):
+        text = "A message of the assistant needs 'content', unless it has 'tool_calls' or 'function_call'."
+        raise BadRequestError(text, f"{path}.content", "invalid_value")
+    if message.reasoning and message.reasoning_content not in (None, "", message.reasoning):
+        text = "'reasoning' and 'reasoning_content' mean the same text but differ; send one of them."
+        raise BadRequestError(text, f"{path}.reasoning", "invalid_value")
+    for place, call in enumerate(message.tool_calls or ()):
+        if isinstance(call, FunctionCall):
+            _arguments(call.function.arguments, f"{path}.tool_calls[{place}].function.arguments")
+    if message.function_call is not None:
+        _arguments(message.function_call.arguments, f"{path}.function_call.arguments")
 
 
 def _says_nothing(message: AssistantMessage) -> bool:

@@ -367,7 +367,7 @@ class ChatCompletionRequest(GenerationFields):
         found = super().unknown_parts()
         for name, parts in (("messages", self.messages), ("tools", self.tools)):
             for index, part in enumerate(parts):
-                if part.model_extra:
+                if part.__pydantic_extra__:  # what the property gives, without its call
                     found |= extras(f"{name}[{index}]", part)
         for index, tool in enumerate(self.tools):
             if isinstance(tool, CustomTool):
@@ -421,12 +421,12 @@ def _without_nulls(data: dict[str, Any]) -> dict[str, Any]:
     if isinstance(data.get("messages"), list):
         data["messages"] = like(data["messages"], [pruned(message) for message in data["messages"]])
         for message in data["messages"]:
-            if isinstance(message, dict) and isinstance(message.get("content"), list):
-                message["content"] = [pruned(part) for part in message["content"]]
-            if isinstance(message, dict) and isinstance(message.get("tool_calls"), list):
-                message["tool_calls"] = [
-                    pruned_inside(pruned_inside(call, "function"), "custom") for call in message["tool_calls"]
-                ]
+            if not isinstance(message, dict):
+                continue
+            if isinstance(content := message.get("content"), list):
+                message["content"] = [pruned(part) for part in content]
+            if isinstance(calls := message.get("tool_calls"), list):
+                message["tool_calls"] = [pruned_inside(pruned_inside(call, "function"), "custom") for call in calls]
     return data
 
 
