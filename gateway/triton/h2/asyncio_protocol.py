@@ -14,6 +14,7 @@ from gateway.triton.h2.keepalive import KeepAlive
 from gateway.triton.h2.limits import Limits, Timing
 from gateway.triton.h2.status import Status
 
+_MANY = 12  # frames that wait and are sent within the turn of the loop, not at its end: those of four requests
 _WRITE_BYTES = 256 * 2**10
 _FAREWELL_S = 1.0
 _TURN_BYTES = 2**15  # as many tokens as take some milliseconds
@@ -66,6 +67,8 @@ class H2Protocol(asyncio.Protocol):
         self._core.open(stream)
         self._keepalive.begin()
         self._settle()
+        if len(self._core.out) >= _MANY:  # the first of many requests need not wait for the last one's
+            self._flush()
 
     def cancel(self, stream: Stream, status: Status) -> None:
         """End a request from this side, unless it has ended."""
