@@ -228,12 +228,11 @@ def scaling(values: dict[str, Any]) -> str:
     rows = [
         [row["workers"], f"{row['requests_s']:,.0f}", f"{row['of_one']:.2f}", f"{row['apart_requests_s']:,.0f}",
          f"{row['apart_of_one']:.2f}", f"{row['over_apart']:.2f}", f"{row['cpu_ms']} / {row['apart_cpu_ms']}",
-         f"{row['least_share']:.2f}-{row['most_share']:.2f}", f"{row['reference_of_one']:.2f}",
-         f"{row['of_one'] * row['reference_of_one']:.2f}"]
+         f"{row['least_share']:.2f}-{row['most_share']:.2f}", f"{row['reference_of_one']:.2f}"]
         for row in values["rows"]
     ]  # fmt: skip
     head = ["workers", "requests/s", "of one's, each", "gateways apart", "of one's, each", "over apart",
-            "CPU ms/request", "worker's CPU over even", "reference work", "of one's, same speed"]  # fmt: skip
+            "CPU ms/request", "worker's CPU over even", "reference work"]  # fmt: skip
     return (
         f"Requests of one token with a prompt of about 200, transport {values['transport']}, {values['at_once']} at"
         f" once for each worker, a connection each; the gateway on {values['gateway_cores']} cores, the load on"

@@ -49,7 +49,8 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
             gateways, apart = _start(stack, counts, tritons[0])
         turns: list[Mapping[int, Figures]] = []
         for number in range(rounds + 1):
-            turns.append({count: _turn(count, gateways[count], apart[:count], own) for count in counts})
+            order = counts if number % 2 else counts[::-1]  # what comes after the most workers finds a warmer machine
+            turns.append({count: _turn(count, gateways[count], apart[:count], own, number) for count in order})
             tell(f"turn {number} of {rounds}: {turns[-1]}")
     return {
         "gateway_cores": len(own),
@@ -78,8 +79,11 @@ def _start(
     return gateways, apart
 
 
-def _turn(count: int, gateway: Child, apart: Sequence[Child], own: list[int]) -> Figures:
-    together, alone = _requests([gateway], count), _requests(apart, count)
+def _turn(count: int, gateway: Child, apart: Sequence[Child], own: list[int], number: int) -> Figures:
+    if number % 2:
+        together, alone = _requests([gateway], count), _requests(apart, count)
+    else:
+        alone, together = _requests(apart, count), _requests([gateway], count)
     with cores.on(own):
         reference = _reference_ms(count)
     return {**together, **{f"apart_{name}": value for name, value in alone.items()}, "reference_ms": reference}
