@@ -15,10 +15,11 @@ from .load import Load, run
 from .processes import BenchmarkError, Child, SyntheticTriton, free_port, raise_file_limit
 from .relay import Tell
 from .subjects import PROMPT, Subject, body, launch, start, transports
-from .workers import GENERATORS, WORKERS, start_tritons
+from .workers import WORKERS, start_tritons
 
 _AT_ONCE = 64  # requests for each worker
 _ROUNDS = 30  # of them
+_GENERATORS = 4
 _SHARE = 0.75  # of the cores for the gateway, whose load costs little
 _SPEED = [sys.executable, "-m", "benchmarks.harness.speed"]
 
@@ -91,16 +92,16 @@ def _turn(count: int, gateway: Child, apart: Sequence[Child], own: list[int], nu
 
 def _requests(children: Sequence[Child], count: int) -> Figures:
     """Ask these gateways together: each connection goes to one of them by chance, as it would to a worker."""
-    load = Load("requests", count * _AT_ONCE // GENERATORS, 0, 1, rounds=_ROUNDS)
+    load = Load("requests", count * _AT_ONCE // _GENERATORS, 0, 1, rounds=_ROUNDS)
     file = body(1, PROMPT)
     ports = ",".join(str(child.port) for child in children)
     before = {pid: child.cpu_s_of(pid) for child in children for pid in child.pids()}
-    with ThreadPoolExecutor(GENERATORS) as pool:
-        results = list(pool.map(lambda _: run(children[0], load, file, ports=ports), range(GENERATORS)))
+    with ThreadPoolExecutor(_GENERATORS) as pool:
+        results = list(pool.map(lambda _: run(children[0], load, file, ports=ports), range(_GENERATORS)))
     spent = sorted((children[0].cpu_s_of(pid) - cpu for pid, cpu in before.items()), reverse=True)
     return {
         "requests_s": sum(result.tokens_s for result in results),
-        "cpu_ms": sum(spent) * 1000 / (load.streams * load.rounds * GENERATORS),
+        "cpu_ms": sum(spent) * 1000 / (load.streams * load.rounds * _GENERATORS),
         "least_share": spent[count - 1] * count / sum(spent[:count]),
         "most_share": spent[0] * count / sum(spent[:count]),
     }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import statistics
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from . import cores
@@ -15,18 +15,20 @@ from .relay import Tell
 from .steady import SteadyLoad
 from .subjects import Subject, body, start, transports, write_repository
 
-_LOADS = [Load(f"{streams}x10ms", streams, 10_000, 100_000) for streams in (256, 1024, 2048, 4096)]
+_LIGHT = 256  # streams, however many workers there are
+_HEAVY = 512, 1024  # streams for each worker: about what one carries, and twice as much
+_DELAY_US = 10_000  # between the tokens of a stream
+_TOKENS = 100_000  # of an answer: it does not end
 WORKERS = (1, 2, 4, 8, 12)
-GENERATORS = 4
+_GENERATORS = 4, 2  # at least, and cores for each: one makes some 100,000 tokens/s
 _TRITONS = 16  # processes on one port: the kernel gives each connection to one of them, by chance
 _WINDOW_S = 2.0
 _CARRIED = 0.95  # of what is offered: all of it, but for the edges of a window
 _FULL = 0.8  # of a core, or of all that there are: less than that on a machine that others use
-_HOPELESS = 0.5  # of what is offered: no use in offering more
 
 
 def measure(rounds: int, tell: Tell) -> dict[str, Any]:
-    """Each transport with 1, 2, 4 ... workers, up to the cores that there are, under growing loads.
+    """The default transport with 1, 2, 4 ... workers, up to the cores that there are, under growing loads.
 
     The gateway runs on cores of its own; several load generators and synthetic Tritons share the others.
 
@@ -38,50 +40,54 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
         BenchmarkError: a gateway did not start, or a stream ended.
     """
     raise_file_limit()
-    rows = [row for transport in transports()[1] for row in scaling(transport, rounds, tell)]
     gateway, others = cores.split()
+    rows = _rows(gateway, others, rounds, tell)
     return {
         "gateway_cores": len(gateway),
         "other_cores": len(others),
-        "generators": GENERATORS,
+        "generators": generators(others),
         "tritons": _TRITONS,
         "rounds": rounds,
         "rows": rows,
     }
 
 
-def scaling(transport: str, rounds: int, tell: Tell) -> list[dict[str, Any]]:
-    """The rows of one transport; see ``measure``."""
-    gateway_cores, others = cores.split()
-    subject = Subject("gateway", "tokens", transport)
+def generators(others: Sequence[int]) -> int:
+    """The number of load generators on these cores."""
+    least, cores_each = _GENERATORS
+    return max(least, len(others) // cores_each)
+
+
+def _rows(own: Sequence[int], others: Sequence[int], rounds: int, tell: Tell) -> list[dict[str, Any]]:
+    subject = Subject("gateway", "tokens", transports()[0])
     rows = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(cores.on(others))
-        tritons = start_tritons(stack, _LOADS[0].delay_us)
-        for workers in [count for count in WORKERS if count <= max(2, os.cpu_count() or 1)]:
-            for load in _LOADS:
-                row: dict[str, Any] = {"transport": transport, "workers": workers, "load": load.name}
-                row["offered_s"] = _offered_s(load)
-                with cores.on(gateway_cores):
+        tritons = start_tritons(stack, _DELAY_US)
+        for workers in [count for count in WORKERS if count <= max(2, len(own))]:
+            for each in (None, *_HEAVY):
+                streams = each * workers if each else _LIGHT
+                load = Load(f"{streams}x10ms", streams, _DELAY_US, _TOKENS)
+                row: dict[str, Any] = {"transport": subject.transport, "workers": workers, "load": load.name}
+                row |= {"streams_each": each, "offered_s": _offered_s(load)}
+                with cores.on(own):
                     child = start(subject, tritons[0], workers=workers)
                 with child:
-                    row |= _carried(child, load, tritons, rounds)
+                    row |= _carried(child, load, tritons, generators(others), rounds)
                 if "error" not in row:
-                    row["limit"] = _limit(row, len(gateway_cores), len(others))
+                    row["limit"] = _limit(row, len(own), len(others))
                 rows.append(row)
                 tell(" ".join(f"{name}={value}" for name, value in row.items()))
-                if row.get("tokens_s", 0) < _HOPELESS * row["offered_s"]:
-                    break
     return rows
 
 
-def _carried(child: Child, load: Load, tritons: list[SyntheticTriton], rounds: int) -> dict[str, Any]:
+def _carried(child: Child, load: Load, tritons: list[SyntheticTriton], processes: int, rounds: int) -> dict[str, Any]:
     """The figures of one load, or ``error``: under much more than it carries, a gateway may refuse requests.
 
     The first words of an error, up to a colon, are those for a table.
     """
     try:
-        with SteadyLoad(child, load, body(load.tokens), GENERATORS) as steady:
+        with SteadyLoad(child, load, body(load.tokens), processes) as steady:
             steady.wait()
             steady.settle(_offered_s(load))
             return _median([_window(child, tritons, steady) for _ in range(rounds)])
