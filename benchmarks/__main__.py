@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from .harness import modes, relay, store, tables
+from .harness import hostile, modes, relay, store, tables
 from .harness.processes import ROOT, BenchmarkError
 
 
@@ -20,7 +20,13 @@ def main() -> int:
     parser.add_argument("mode", choices=[*modes.MODES, "write"], nargs="?", default="relay")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved runs, of which the median counts")
     parser.add_argument("--write", action="store_true", help="put the results into benchmarks/README.md too")
+    parser.add_argument(
+        "--only", action="append", metavar="PART",
+        help="of the hostile inputs those with this in their name; may be given several times, and keeps no results",
+    )  # fmt: skip
     arguments = parser.parse_args()
+    if arguments.only and (arguments.mode != "hostile" or arguments.write):
+        parser.error("--only is for hostile inputs, and without --write")
     if arguments.mode == "write":
         tables.write_readme()
         return 0
@@ -30,7 +36,10 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory() as home:
             os.environ["XDG_STATE_HOME"] = home  # the gateways keep responses as they do by default, not in the user's
-            values = modes.MODES[arguments.mode](arguments.rounds, lambda text: print(text, flush=True))
+            if arguments.only:
+                hostile.measure(arguments.rounds, _tell, arguments.only)
+                return 0
+            values = modes.MODES[arguments.mode](arguments.rounds, _tell)
     except BenchmarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -44,6 +53,10 @@ def main() -> int:
     if arguments.mode == "relay":
         print(relay.last_line(values))
     return 0
+
+
+def _tell(text: str) -> None:
+    print(text, flush=True)
 
 
 def _build_env() -> dict[str, str]:

@@ -27,8 +27,8 @@ class FreedApart(list[Item]):
         _begin()
 
     def __del__(self) -> None:
-        """Hand the items over."""
-        _left.put(self[:])
+        """Live on until the items are freed: a copy would touch each of them here."""
+        _left.put(self)
 
 
 def like(source: object, items: list[Item]) -> list[Item]:

@@ -18,6 +18,7 @@ from gateway.openai.chat.messages import conversation
 from gateway.openai.chat.protocol import parse_chat_request
 from gateway.openai.request_body import as_body, parse_object
 from gateway.openai.responses.translate import parse_turn as parse_responses_turn
+from gateway.prompt.history import TemplateAbilities, history
 
 Freed = SimpleQueue[tuple[int, int]]
 
@@ -68,6 +69,17 @@ def test_an_item_that_somebody_has_stays() -> None:
     assert freed.get(timeout=20) == (1, threading.get_ident())
 
 
+def test_the_list_itself_ends_with_its_items() -> None:
+    freed: Freed = SimpleQueue()
+    lists = [FreedApart([Item(number, freed)]) for number in range(2)]
+    first = weakref.ref(lists[0])
+    while lists:
+        del lists[0]
+    assert [freed.get(timeout=20)[0] for _ in range(2)] == [0, 1]
+    assert first() is None  # the thread has gone on to the second
+    assert freed.empty()
+
+
 def test_it_is_a_list() -> None:
     items = FreedApart([{"a": 1}, "b"])
     assert items == [{"a": 1}, "b"]
@@ -92,6 +104,25 @@ def test_the_arrays_of_a_large_body_are_freed_apart(count: int) -> None:
     assert type(parse_object(as_body([_body("messages", 250)]))["messages"]) is list
 
 
+def test_a_long_array_in_a_schema_is_freed_apart() -> None:
+    schema = {"anyOf": [{"type": "object", "properties": {f"p{index}": {}}} for index in range(300)], "enum": ["a"]}
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+    parsed = parse_object(as_body([_body("messages", 300, response_format=form)]))
+    found = parsed["response_format"]["json_schema"]["schema"]
+    assert found == schema
+    assert (type(found["anyOf"]), type(found["enum"])) == (FreedApart, list)
+
+
+def test_a_conversation_in_a_templates_terms_is_freed_alike() -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    for abilities in (TemplateAbilities(), TemplateAbilities(system_in_calls=False, late_systems=False)):
+        made = history(FreedApart(messages), abilities)
+        assert type(made) is FreedApart
+        assert made == history(messages, abilities)
+        assert type(history(messages, abilities)) is list
+
+
 @pytest.mark.parametrize("name", [{}, {"name": None}])
 @pytest.mark.parametrize("count", [300, 600])  # of which the second are checked some at a time
 def test_messages_of_a_large_request_are_freed_apart(count: int, name: dict[str, None]) -> None:
@@ -110,6 +141,7 @@ def test_messages_of_a_large_request_are_freed_apart(count: int, name: dict[str,
 def test_those_of_a_translated_request_as_well() -> None:
     responses = parse_responses_turn(_body("input", 500))
     messages = parse_messages_turn(_body("messages", 500, max_tokens=1), ())
+    assert type(responses.conversed) is FreedApart
     for turn in (responses, messages):
         assert type(turn.chat.messages) is FreedApart
         assert len(turn.chat.messages) == 500

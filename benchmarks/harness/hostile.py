@@ -8,7 +8,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .client import call
@@ -26,8 +26,13 @@ _PAUSE_S = 0.2
 _WARM_UP = {"model": "bench", "max_tokens": 1, "messages": [{"role": "user", "content": "a " * 40_000}]}
 
 
-def measure(rounds: int, tell: Tell) -> dict[str, Any]:
+def measure(rounds: int, tell: Tell, only: Sequence[str] = ("",)) -> dict[str, Any]:
     """Send each input ``rounds`` times in turn to a fresh gateway.
+
+    Args:
+        rounds: how often.
+        tell: of each row.
+        only: inputs with one of these in their name.
 
     Returns:
         Rows with what the process grew by at most since it was at rest, the most that its helpers had, the longest time
@@ -36,6 +41,8 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
     rows = []
     with SyntheticTriton(write_repository()) as triton:
         for name, attack in inputs():
+            if not any(part in name for part in only):
+                continue
             row = {"input": name, **_attacked(attack, triton, rounds, CONTEXTS.get(name))}
             rows.append(row)
             tell(" ".join(f"{key}={value}" for key, value in row.items()))

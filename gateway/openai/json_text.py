@@ -49,13 +49,14 @@ class JsonTextError(ValueError):
 
 
 def answer(body: bytes | bytearray) -> bytes:
-    """Parse a body for another process: return the object's pieces and None, or None and the error's fields."""
+    """Parse a body for another process: return the lengths of the object's pieces and these, or an error's fields."""
     try:
-        return marshal.dumps(([marshal.dumps(piece) for piece in _pieces(parse(body))], None))
+        pieces = [marshal.dumps(piece) for piece in _pieces(parse(body))]
+        return b"".join((marshal.dumps((list(map(len, pieces)), None)), *pieces))
     except JsonTextError as error:
-        return marshal.dumps((None, (error.message, error.param, error.code)))
+        return marshal.dumps(((), (error.message, error.param, error.code)))
     except MemoryError:
-        return marshal.dumps((None, ("it takes too much memory", None, None)))
+        return marshal.dumps(((), ("it takes too much memory", None, None)))
 
 
 def object_of(answered: bytes | bytearray) -> dict[str, Any]:
@@ -64,12 +65,14 @@ def object_of(answered: bytes | bytearray) -> dict[str, Any]:
     Raises:
         JsonTextError: the body was refused.
     """
-    pieces, problem = marshal.loads(answered)  # noqa: S302 - by our own process
+    lengths, problem = marshal.loads(answered)  # noqa: S302 - by our own process
     if problem is not None:
         raise JsonTextError(*problem)
     value: dict[str, Any] = {}
-    for piece in pieces:
-        fields, more = marshal.loads(piece)  # noqa: S302 - as above
+    rest = memoryview(answered)[len(answered) - sum(lengths) :]  # to copy it would take as long as to read it
+    for length in lengths:
+        fields, more = marshal.loads(rest[:length])  # noqa: S302 - as above
+        rest = rest[length:]
         value.update(fields)
         for name, items in more:
             if isinstance(items, dict):
@@ -100,7 +103,9 @@ def _pieces(value: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[tuple[
 
 def _parts(container: list[Any] | dict[str, Any]) -> Iterator[Any]:
     items = container.values() if isinstance(container, dict) else container
-    step = _FEW if any(isinstance(item, (dict, list)) for item in items) else _MANY
+    longest = max([len(item) for item in items if isinstance(item, str)], default=0)
+    nested = any(isinstance(item, (dict, list)) for item in items)
+    step = _FEW if nested else min(_MANY, _PIECE // (longest + 1) + 1)
     if isinstance(container, list):
         for start in range(0, len(container), step):
             yield container[start : start + step]

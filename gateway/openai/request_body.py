@@ -65,9 +65,14 @@ def parse_object(body: Body) -> dict[str, Any]:
 
 
 def _freed_apart(value: dict[str, Any]) -> dict[str, Any]:
-    for name, child in value.items():
-        if isinstance(child, list) and len(child) > _LONG_LIST:
-            value[name] = FreedApart(child)
+    """The body, with its long arrays freed apart; those in a schema as well, but not what is nested deeply."""
+    containers = [value]
+    for container in containers:  # which grows meanwhile
+        for name, child in container.items():
+            if isinstance(child, list) and len(child) > _LONG_LIST:
+                container[name] = FreedApart(child)
+            elif isinstance(child, dict) and len(containers) < _MOST_LOOKED_AT:
+                containers.append(child)
     return value
 
 
@@ -84,6 +89,7 @@ def _parse_apart(body: list[bytes]) -> dict[str, Any]:
         raise JsonTextError("it takes too much time or memory") from None
 
 
+_MOST_LOOKED_AT = 64  # objects, in which long arrays are looked for
 _LONG_LIST = 256  # items, which are freed in a tenth of a millisecond
 _SHORT = 2048  # bytes, which the one parser has read before the other has counted what it found
 _SMALL = 8192  # bytes, in which there cannot be many parts

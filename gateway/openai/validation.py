@@ -94,7 +94,9 @@ def pruned(value: Any) -> Any:
 def pruned_inside(value: Any, key: str) -> Any:
     """An object without its nulls and without those of the object under ``key``."""
     value = pruned(value)
-    return {**value, key: pruned(value[key])} if isinstance(value, dict) and key in value else value
+    if not isinstance(value, dict) or key not in value or (inside := pruned(value[key])) is value[key]:
+        return value
+    return {**value, key: inside}
 
 
 def validated(kind: type[Model], data: Mapping[str, Any]) -> Model:

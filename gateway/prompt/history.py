@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gateway.bad_request import BadRequestError
+from gateway.freed_apart import like
 
 
 class TemplateError(BadRequestError):
@@ -116,13 +117,13 @@ def history(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbilities)
     if abilities.hides_system:
         _refuse_systems(messages)
     if not abilities.late_systems:
-        messages = sorted(messages, key=lambda message: message["role"] not in _SYSTEM)
+        messages = like(messages, sorted(messages, key=lambda message: message["role"] not in _SYSTEM))
     conversation = _Conversation(abilities)
     for message in _calls_placed(messages, abilities):
         conversation.add(message)
     if abilities.system_in_calls or messages[-1]["role"] == "user":
-        return conversation.messages
-    return _system_in_question(conversation.messages)
+        return like(messages, conversation.messages)
+    return like(messages, _system_in_question(conversation.messages))
 
 
 def short_id(call_id: str) -> str:

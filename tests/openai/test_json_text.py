@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 from collections.abc import Callable
 from typing import Any
 
@@ -91,6 +92,14 @@ def test_another_process_hands_over_the_same_object(count: int, depth: int, size
     assert (read, list(read)) == (value, list(value))
     with pytest.raises(JsonTextError, match="given twice"):
         json_text.object_of(json_text.answer(b'{"a":1,"a":2}'))
+
+
+def test_another_process_hands_over_long_texts_in_pieces() -> None:
+    value = {"prompt": ["a" * 300_000] * 20, "b": {"c": "d"}}
+    answered = json_text.answer(json.dumps(value).encode())
+    assert json_text.object_of(answered) == value
+    lengths, _ = marshal.loads(answered)
+    assert max(lengths) < 2**21 < sum(lengths)
 
 
 def test_long_arrays_are_refused_by_the_faster_parser_too() -> None:

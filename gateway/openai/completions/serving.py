@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.bad_request import BadRequestError
+from gateway.freed_apart import FreedApart
 from gateway.generation import Capability
 from gateway.openai.completions.answer import CompletionAnswer
 from gateway.openai.completions.choice import CompletionChoice, PreparedPrompt, Shown
@@ -119,7 +120,8 @@ async def prepare(
         EngineError: when the model is not ready, or a prompt is too long.
     """
     with SMALL_STEPS if len(request.sources) > MANY else contextlib.nullcontext():
-        return CompletionAnswer(request, await _choices(request, plan, model, record), plan.names)
+        choices = await _choices(request, plan, model, record)
+    return CompletionAnswer(request, FreedApart(choices) if len(choices) > MANY else choices, plan.names)
 
 
 async def _choices(

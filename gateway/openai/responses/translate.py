@@ -144,7 +144,7 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
     named = [*left_out, *conversation.left_out, *hosted, *tools.left_out]
     turn = Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools, as_sent(request))
     turn.seal = seal if SEALED in request.include else None
-    turn.conversed = [*earlier, *given]
+    turn.conversed = like(request.input, [*earlier, *given])
     if kept is not None and store is not None and request.store is not False:
         turn.shelf, turn.items = Shelf(store, kept.owner), _kept_items(request, given)
         if before.conversation is not None:
@@ -162,7 +162,8 @@ def _kept_items(request: ResponsesRequest, given: Sequence[InputItem]) -> ItemLi
     """The items of a request's own input as they are kept; references say nothing that is not there already."""
     if isinstance(request.input, str):
         return ItemLines.of([{"role": "user", "content": request.input}])
-    return ItemLines.of(item.model_dump(exclude_unset=True) for item in given if not isinstance(item, ReferenceItem))
+    kept = ItemLines.of(item.model_dump(exclude_unset=True) for item in given if not isinstance(item, ReferenceItem))
+    return ItemLines(like(request.input, kept.ids), like(request.input, kept.lines))
 
 
 def _fields(request: ResponsesRequest, seal: Seal | None) -> tuple[dict[str, Any], list[str]]:
