@@ -104,7 +104,8 @@ class SmallSteps:
     It stops all threads for a millisecond for 10,000 objects, or for 100,000 items of lists, and a body may come to
     200,000 and 300,000. What is freed meanwhile is deducted from its count of new ones, so there are many more than its
     threshold by the time that it looks. It looks at each twice, and at all that there are once in 50 million new ones:
-    where a large body is at work, that takes 60 milliseconds. At other times few are left of those that are made, and it looks seldom.
+    where a large body is at work, that takes 60 milliseconds. At other times few are left of those that are made, and
+    it looks seldom.
     """
 
     _THRESHOLDS = 500, 0, 100_000
