@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from gateway.json_levels import inside, texts
 from gateway.openai.json_text import MOST_LEVELS, check_lengths
 
 _VECTORS = 8192  # bytes from which on NumPy counts faster
@@ -16,7 +17,6 @@ _MOST_SHORT = {b"[{": 1024, b",": 4096, b"\\": 131072}
 _SHORT = 2**18  # bytes
 _MOST_ITEMS = 32768
 _FEW_ITEMS = 1024  # of which no array is too long
-_TEXTS = {str}
 _MOST_INT = 2**63  # beyond it the faster parser makes floats of integers
 
 
@@ -61,22 +61,15 @@ def _quotes_and_items(value: dict[str, Any]) -> tuple[int, int]:
     level: list[Any] = [value]
     quotes = items = 0
     for _ in range(MOST_LEVELS):
-        children: list[Any] = []
-        for container in level:
-            children += container  # the keys of an object, the values of an array
-            if type(container) is dict:
-                children += container.values()
-        items += len(children)
-        kinds = set(map(type, children))
-        if items > _MOST_ITEMS or (float in kinds and any(map(_is_vast, children))):
+        level = inside(level)
+        items += len(level)
+        kinds = set(map(type, level))
+        if items > _MOST_ITEMS or (float in kinds and any(map(_is_vast, level))):
             break
-        if kinds == _TEXTS:  # as of messages: all by the interpreter itself
-            quotes += 2 * len(children) + sum(map(str.count, children, itertools.repeat('"')))
-        elif str in kinds:
-            quotes += sum([2 + each.count('"') for each in children if type(each) is str])
+        found = texts(level)
+        quotes += 2 * len(found) + sum(map(str.count, found, itertools.repeat('"')))
         if dict not in kinds and list not in kinds:
             return quotes, items
-        level = [each for each in children if type(each) is dict or type(each) is list]
     return -1, items
 
 

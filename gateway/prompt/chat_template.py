@@ -26,6 +26,7 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from gateway.json_levels import inside, texts
 from gateway.prompt.history import TemplateAbilities, TemplateError, history
 from gateway.prompt.probing import PROBE_TOOLS, Messages, Render, probe, shows_tools
 from gateway.tokens import Tokenizer
@@ -166,11 +167,11 @@ class ControlEscaper:
 
 def unused_marker(*data: Any) -> str:
     """A character that no string of the data holds."""
-    texts = _strings(data)
-    if not any(_NONCHARACTERS[0] in text for text in texts):  # nearly always
+    found = _strings(data)
+    if not any(_NONCHARACTERS[0] in text for text in found):  # nearly always
         return _NONCHARACTERS[0]
     used: set[str] = set()
-    for text in texts:
+    for text in found:
         for start in range(0, 0 if text.isascii() else len(text), _PIECE):
             used.update(text[start : start + _PIECE])
     candidates = itertools.chain(_NONCHARACTERS, map(chr, _PRIVATE))
@@ -180,15 +181,10 @@ def unused_marker(*data: Any) -> str:
 def _strings(data: Any) -> list[str]:
     """Every string in nested lists and mappings, keys included."""
     found: list[str] = []
-    pending = [data]
-    for item in pending:  # which grows meanwhile
-        if isinstance(item, str):
-            found.append(item)
-        elif isinstance(item, (list, tuple)):
-            pending += item
-        elif isinstance(item, (dict, Mapping)):  # a dict is told in C
-            pending += item
-            pending += item.values()
+    level = [data]
+    while level:
+        found += texts(level)
+        level = inside(level)
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, NoReturn
 from gateway.bad_request import BadRequestError
 from gateway.config import ModelSettings
 from gateway.generation import Prompt, PromptTooLongError
+from gateway.json_levels import inside, texts
 from gateway.prompt import RequestTemplate, history
 from gateway.records import dataclass
 from gateway.serving.loading import ModelParts
@@ -107,6 +108,7 @@ _MOST_LOOKED_UP = 262144  # characters of its messages, reasoning and calls amon
 _MOST_CHARACTERS = 8  # for each token, in a long prompt; texts have 1 to 6
 _MOST_UNCOUNTED = 65536  # characters of a prompt that is not long in this sense
 _FRAME = 16  # characters that a template writes around a message or a call
+_FRAME_INSIDE = 8  # around a key or a value
 _PLAIN_KEYS = 2  # of a message with nothing but a role and a text
 _CONTENT = operator.itemgetter("content")
 _LEAST_BOUND = 131072  # so that long documents can be cut by those who count them first
@@ -166,17 +168,14 @@ def _said(source: ChatPrompt, most: int) -> int:
 def _nested(source: ChatPrompt, most: int) -> int:
     """Roughly the characters of what stands beside the messages; measured up to ``most``."""
     size = 0
-    pending: list[Any] = [each for each in (source.tools, source.documents, source.variables) if each]
-    while pending and size <= most:
-        value = pending.pop()
-        if isinstance(value, Mapping):
-            size += sum(map(len, value))
-            pending += value.values()
-        elif isinstance(value, str):
-            size += len(value)
-        elif isinstance(value, Sequence):
-            pending += value
-        size += 0 if value is None else _FRAME
+    level = [each for each in (source.tools, source.documents, source.variables) if each]
+    while level:
+        size += _FRAME_INSIDE * len(level)
+        if size <= most:
+            size += sum(map(len, texts(level)))
+        if size > most:
+            break
+        level = inside(level)
     return size
 
 

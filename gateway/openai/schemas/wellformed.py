@@ -7,6 +7,7 @@ that is checked here in 0.2 s.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,9 @@ from gateway.openai.schemas.keywords import (
 )
 from gateway.openai.schemas.references import localized, resolve
 
+_KEY_BYTES = 32
+_MOST_KEPT = 4096
+_passed: set[bytes] = set()  # digests of schemas that have passed
 _MOST_LEVELS = 32
 _MOST_PROPERTIES = 5000
 _MOST_CHOICES = 1000
@@ -55,13 +59,20 @@ def check_schema(schema: Any, param: str) -> None:
     """
     if not isinstance(schema, Mapping):
         raise invalid(param, "an object is expected")
+    text = repeated(schema)
+    key = hashlib.blake2b(text, digest_size=_KEY_BYTES).digest()
+    if key in _passed:  # the tools of an agent are the same at each turn
+        return
     # To write one that is far too long by the standard library would hold up others for ten times as long.
-    if len(repeated(schema)) > 2 * _MOST_CHARACTERS or len(json.dumps(schema)) > _MOST_CHARACTERS:
+    if len(text) > 2 * _MOST_CHARACTERS or len(json.dumps(schema)) > _MOST_CHARACTERS:
         raise unsupported(param, f"it is longer than {_MOST_CHARACTERS} characters")
     root = localized(schema)
     checker = _Checker(root)
     checker.check(root, param, 0)
     checker.check_references()
+    if len(_passed) >= _MOST_KEPT:
+        _passed.clear()
+    _passed.add(key)
 
 
 def deviations(schema: Schema, param: str) -> list[str]:
