@@ -88,6 +88,7 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
             entries[name] = await anyio.to_thread.run_sync(_get, f"{base}/v1/models/{path}", api_key)
         reasons = await anyio.to_thread.run_sync(_reasons, base)
     except urllib.error.HTTPError as error:
+        error.close()
         fix = "A URL is taken for a gateway's: of a Triton give host:port of its gRPC endpoint."
         if error.code in (401, 403):
             fix = "Give a key with --api-key or GATEWAY_API_KEY."
@@ -131,7 +132,8 @@ def _reasons(base: str) -> dict[str, str]:
     except urllib.error.HTTPError as error:
         if error.code != 503:
             raise
-        told = json.load(error)
+        with error:
+            told = json.load(error)
     return {name: model["reason"] for name, model in told["models"].items() if "reason" in model}
 
 

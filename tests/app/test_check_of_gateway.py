@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import urllib.error
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,21 @@ async def test_a_doubtful_family_is_a_finding(tmp_path: Path) -> None:
     assert findings[0].fix.startswith("Set `family` if its models write one of the known forms")
     assert (said["family"], said["family_reason"]) == ("plain", "no other family claims it")
     assert list(said["family_doubts"].values()) == [findings[0].fix]
+
+
+@pytest.mark.parametrize(("key", "refused"), [("key", 503), ("another", 401)])
+async def test_what_it_refuses_is_read_and_closed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, key: str, refused: int
+) -> None:
+    """Health answers 503 where a model is not ready; what is left open warns when it is freed."""
+    closed = []
+    close = urllib.error.HTTPError.close
+
+    def closing(error: urllib.error.HTTPError) -> None:
+        closed.append(error.code)
+        close(error)
+
+    monkeypatch.setattr(urllib.error.HTTPError, "close", closing)
+    async with gateway(folder, served=True, engine_up=False, server={"api_keys": ["key"]}) as running:
+        await describe_gateway(str(running.client.base_url), key)
+    assert closed == [refused]
