@@ -21,6 +21,7 @@ import pytest
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.ports import free_port
 from tests.stack import GatewayProcess
+from tests.warm_gateways import WarmGateways
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 README = Path(__file__).parents[3] / "README.md"
@@ -42,7 +43,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 def run(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([GATEWAY, *arguments], env=environ, capture_output=True, text=True, timeout=120, check=False)
+    return WarmGateways.of_this_process().run(arguments, environ, timeout=120)
 
 
 @contextmanager
