@@ -18,6 +18,7 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests import rings
 from tests.doubles.llmapi.server import LlmapiServer, misconfigured, one_of_each_version, write_llmapi_model
 from tests.doubles.stock.server import StockServer
 from tests.doubles.text.text_server import TextServer, one_of_each
@@ -43,12 +44,14 @@ _FAILED: list[str] = []  # tests that failed since the servers were last looked 
 def pytest_configure(config: pytest.Config) -> None:
     """Settings of property tests, to which a module's own add: what a busy machine makes slow is no failure.
 
-    ``make test`` takes the same examples in every run, so that a change alone makes it fail; longer runs take others,
-    and keep those that fail, for a second run to begin with them.
+    ``make test`` takes the same examples in every run, so that a change alone makes it fail, and a third of the number;
+    longer runs take others, and keep those that fail, for a second run to begin with them.
     """
     same = config.getoption("markexpr") == "not long"
+    rings.begin(short=same)
     settings.register_profile(
         "tests",
+        max_examples=rings.examples(100),
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
         derandomize=same,

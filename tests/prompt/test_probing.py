@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from gateway.prompt import ChatTemplate, TemplateError, history
 from tests.prompt.conversations import conversations, rendered, words_of
 from tests.prompt.traits import TRAITS, template
+from tests.rings import examples
 from tests.tokens.build import FIXED, byte_level
 
-QUICK = settings(FIXED, max_examples=25)
+QUICK = settings(FIXED, max_examples=examples(25))
 LONG = settings(QUICK, max_examples=600)
 TEMPLATES = {name: template(name) for name in TRAITS}
 ROME = '{"city":"Rome"}'

@@ -14,6 +14,7 @@ from gateway.families.family_choice import named
 from gateway.families.parser_events import merge
 from gateway.serving.answer_reader import AnswerReader
 from tests.families.harness import Case, all_cases, case_ids, tokens
+from tests.rings import examples
 
 TURN = ToolPlan(tools=(Tool("f"), Tool("g")), choice="auto")
 FAMILY = named("qwen3")
@@ -56,7 +57,7 @@ def cut(text: str, places: Sequence[int]) -> list[str]:
     return [text[start:end] for start, end in pairwise(bounds)]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.integers(0, 10_000), max_size=40))
 def test_however_it_comes(places: list[int]) -> None:
     found = Outcome(cut(ANSWER, places))
@@ -66,7 +67,7 @@ def test_however_it_comes(places: list[int]) -> None:
     assert found.reader.matched is None
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.integers(0, 10_000), max_size=40), st.booleans())
 def test_the_first_stop_string_in_content_is_the_end(places: list[int], include: bool) -> None:
     found = Outcome(cut(ANSWER, places), ("stop", "nowhere"), include_stop=include)
