@@ -18,6 +18,7 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests import rings
 from tests.doubles.llmapi.server import LlmapiServer, misconfigured, one_of_each_version, write_llmapi_model
 from tests.doubles.stock.server import StockServer
 from tests.doubles.text.text_server import TextServer, one_of_each
@@ -29,12 +30,24 @@ REPOSITORY = Path(__file__).parents[1] / "triton_repo"
 LOG_TAIL = 6000
 # Tests that share servers which are slow to start; the first group that a file is of counts.
 _TOGETHER = (
+    (
+        # Of the clients those before the scripted engine, which take as long as the others.
+        "tests/clients/programs/", "tests/clients/page/", "tests/clients/test_agents.py",
+        "tests/clients/test_anthropic_messages.py", "tests/clients/test_chat_command.py",
+        "tests/clients/test_conversations_on_triton.py", "tests/clients/test_given_up.py",
+        "tests/clients/test_languages.py", "tests/clients/test_reasoning.py", "tests/clients/test_record_command.py",
+        "tests/clients/test_report_command.py", "tests/clients/test_responses_", "tests/clients/test_stalls.py",
+        "tests/clients/test_thoughts_on_triton.py", "tests/clients/test_top_command.py",
+    ),
     ("tests/clients/",),
     ("tests/dialects/", "tests/doubles/", "tests/integration/test_llmapi_dialect.py"),
     ("tests/integration/", "tests/bench/test_load_tool.py", "tests/triton/test_transport_triton.py"),
     ("tests/release/",),
     ("tests/sdks/",),
-)
+)  # fmt: skip
+# What takes longest begins first, so that no worker is left alone with it at the end; what compares speeds is last.
+_FIRST = ("tests/clients/", "tests/integration/", "tests/workers/")
+_LAST = "tests/faults/test_fairness.py"
 
 _SHARED: list[TritonServer] = []  # that run for the session
 _FAILED: list[str] = []  # tests that failed since the servers were last looked at
@@ -43,12 +56,14 @@ _FAILED: list[str] = []  # tests that failed since the servers were last looked 
 def pytest_configure(config: pytest.Config) -> None:
     """Settings of property tests, to which a module's own add: what a busy machine makes slow is no failure.
 
-    ``make test`` takes the same examples in every run, so that a change alone makes it fail; longer runs take others,
-    and keep those that fail, for a second run to begin with them.
+    ``make test`` takes the same examples in every run, so that a change alone makes it fail, and a third of the number;
+    longer runs take others, and keep those that fail, for a second run to begin with them.
     """
     same = config.getoption("markexpr") == "not long"
+    rings.begin(short=same)
     settings.register_profile(
         "tests",
+        max_examples=rings.examples(100),
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
         derandomize=same,
@@ -60,14 +75,33 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each worker whole files, and some groups of files as a whole: they start their servers once."""
+    config.option.loadscopereorder = False  # as they are collected, see below
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only there with pytest -n
 
     class ByServers(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.split("::", maxsplit=1)[0]
-            return next((group[0] for group in _TOGETHER if file.startswith(group)), file)
+            return _together(nodeid)
 
     return ByServers(config, log)
+
+
+def _together(nodeid: str) -> str:
+    """The group of a test, or its file."""
+    file = nodeid.split("::", maxsplit=1)[0]
+    return next((group[0] for group in _TOGETHER if file.startswith(group)), file)
+
+
+def _place(nodeid: str) -> int:
+    """The place of a test's group among those that begin first, that of all others, or the last."""
+    group = _together(nodeid)
+    others = len(_FIRST) + (group == _LAST)
+    return next((place for place, name in enumerate(_FIRST) if group.startswith(name)), others)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order the tests of several workers; one process takes them as they lie."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _place(item.nodeid))
 
 
 @pytest.hookimpl(wrapper=True)

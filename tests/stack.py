@@ -65,7 +65,7 @@ class GatewayProcess:
 
     def fork(self) -> None:
         """Start it, its modules imported already, and return at once; see `WarmGateways`."""
-        self._process = WarmGateways.of_this_process().start(self.log, self._env)
+        self._process = WarmGateways.of_this_process().start(["serve"], self._env, stdout=self.log)
 
     def launch(self, most_files: int | None = None) -> None:
         """Start the command ``gateway serve``, which takes seconds more, and return at once.

@@ -17,6 +17,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from typing_extensions import Self
+
+from tests.warm_gateways import ForkedGateway, WarmGateways
+
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\r")
 _SECONDS = 60.0
 
@@ -43,11 +47,16 @@ class Terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         environ = {name: value for name, value in environ.items() if name not in {"COLUMNS", "LINES"}}
         try:
-            self._process = subprocess.Popen(command, env=environ, stdin=theirs, stdout=theirs, stderr=theirs)
+            self._process = self._start(command, environ, theirs)
         finally:
             os.close(theirs)
 
-    def __enter__(self) -> Terminal:
+    def _start(
+        self, command: Sequence[str | Path], environ: Mapping[str, str], terminal: int
+    ) -> subprocess.Popen[bytes] | ForkedGateway:
+        return subprocess.Popen(command, env=environ, stdin=terminal, stdout=terminal, stderr=terminal)
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -107,3 +116,11 @@ class Terminal:
             self.raw += data
             return bool(data)
         return False
+
+
+class GatewayTerminal(Terminal):
+    """The same for the command ``gateway``, of which ``command`` has the arguments alone; see `WarmGateways`."""
+
+    def _start(self, command: Sequence[str | Path], environ: Mapping[str, str], terminal: int) -> ForkedGateway:
+        name = os.ttyname(terminal)
+        return WarmGateways.of_this_process().start(command, environ, stdin=name, stdout=name)

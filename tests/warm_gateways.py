@@ -1,7 +1,8 @@
-"""A process that has imported the gateway, and forks a gateway whenever a test asks: each is spared two seconds of CPU.
+"""A process that has imported the gateway, and forks a command whenever a test asks: each is spared its imports.
 
-What is forked is the command ``gateway serve`` as it stands once its modules are imported. Where a test is about the
-imports themselves, it launches the command instead. This module is the process's program too.
+Those take ``gateway serve`` two seconds of CPU, and other commands half of one. What is forked is the command
+``gateway`` as it stands once its modules are imported. Where a test is about the imports themselves, it launches the
+command instead. This module is the process's program too.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +62,7 @@ class ForkedGateway:
                 os.close(handle)
         status = self.poll()
         if status is None:
-            raise subprocess.TimeoutExpired("gateway serve", timeout or 0)
+            raise subprocess.TimeoutExpired("gateway", timeout or 0)
         return status
 
     def send_signal(self, number: int) -> None:
@@ -89,15 +91,63 @@ class WarmGateways:
         """The one that all tests of this process share, started when it is first asked for."""
         return WarmGateways()
 
-    def start(self, log: Path, environment: Mapping[str, str]) -> ForkedGateway:
-        """Fork ``gateway serve``.
+    def start(
+        self,
+        arguments: Sequence[str | Path],
+        environment: Mapping[str, str],
+        *,
+        stdin: str | Path = os.devnull,
+        stdout: str | Path,
+        stderr: str | Path | None = None,
+        folder: Path | None = None,
+    ) -> ForkedGateway:
+        """Fork a command of the gateway.
 
         Args:
-            log: file that its output is added to.
+            arguments: those of the command ``gateway``.
             environment: all of its environment.
+            stdin: file, or terminal, that it reads.
+            stdout: file that its output is added to.
+            stderr: file that its errors are added to; ``stdout`` by default.
+            folder: that it is started in; the current one by default.
         """
-        asked = {"log": str(log), "folder": str(Path.cwd()), "environment": dict(environment)}
-        return ForkedGateway(self, self.ask(asked))
+        files = [str(stdin), str(stdout), str(stderr or stdout)]
+        folder = folder or Path.cwd()
+        asked = {"arguments": [*map(str, arguments)], "files": files, "folder": str(folder)}
+        return ForkedGateway(self, self.ask({**asked, "environment": dict(environment)}))
+
+    def run(
+        self,
+        arguments: Sequence[str | Path],
+        environment: Mapping[str, str],
+        *,
+        given: bytes = b"",
+        folder: Path | None = None,
+        timeout: float = 60.0,
+    ) -> subprocess.CompletedProcess[str]:
+        """Fork a command of the gateway, and wait for its end.
+
+        Args:
+            arguments: those of the command ``gateway``.
+            environment: all of its environment.
+            given: what it reads.
+            folder: that it is started in; the current one by default.
+            timeout: seconds after which it is killed.
+
+        Raises:
+            subprocess.TimeoutExpired: it was.
+        """
+        with tempfile.TemporaryDirectory() as name:
+            stdin, stdout, stderr = (Path(name, each) for each in ("stdin", "stdout", "stderr"))
+            stdin.write_bytes(given)
+            process = self.start(arguments, environment, stdin=stdin, stdout=stdout, stderr=stderr, folder=folder)
+            try:
+                status = process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(timeout)
+                raise
+            return subprocess.CompletedProcess(["gateway", *arguments], status, stdout.read_text(), stderr.read_text())
 
     def ask(self, question: dict[str, Any]) -> Any:
         """Ask the process, and return its answer."""
@@ -119,9 +169,13 @@ def _fork_as_asked() -> dict[str, Any] | None:
             gateways.discard(pid)
             _answer(os.waitstatus_to_exitcode(status) if pid else None)
             continue
+        flags = (os.O_RDONLY, *[os.O_WRONLY | os.O_CREAT | os.O_APPEND] * 2)
+        files = [os.open(file, flag | os.O_NOCTTY, 0o666) for file, flag in zip(asked["files"], flags, strict=True)]
         pid = os.fork()
         if pid == 0:
-            return dict(asked)
+            return {**asked, "files": files}
+        for file in files:
+            os.close(file)
         gateways.add(pid)
         _answer(pid)
     _end(gateways)
@@ -144,27 +198,27 @@ def _end(gateways: set[int]) -> None:
             time.sleep(0.02)
 
 
-def _serve(asked: dict[str, Any]) -> None:
-    """Be ``gateway serve``."""
+def _be(asked: dict[str, Any]) -> None:
+    """Be the command that is asked for."""
     from gateway_ops.cli import app  # noqa: PLC0415 - imported before the fork
 
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    for file, number in ((nothing, 0), (log, 1), (log, 2)):
+    for number, file in enumerate(asked["files"]):
         os.dup2(file, number)
-        os.set_inheritable(number, True)
-    os.close(nothing)
-    os.close(log)
+        os.close(file)
+    # As an interpreter makes them: with nothing of the questions, and lines at once on a terminal.
+    words, at_once = sys.stdin.encoding, 1 if os.isatty(1) else -1
+    sys.stdin = open(0, encoding=words, errors=sys.stdin.errors, closefd=False)  # noqa: SIM115 - open to the end
+    sys.stdout = open(1, "w", at_once, words, sys.stdout.errors, closefd=False)  # noqa: SIM115 - open to the end
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["environment"])
     time.tzset()
-    sys.argv = ["gateway", "serve"]
+    sys.argv = [str(Path(sys.executable).with_name("gateway")), *asked["arguments"]]
     app()
 
 
 def main() -> None:
-    """Import all that a gateway imports while it starts; then fork."""
+    """Import all that a gateway and its commands import while they start; then fork."""
     sys.path[0] = str(Path(sys.executable).parent)  # as the command has it
     for name in ("gateway.app", "gateway.workers.supervisor", "gateway_ops.cli.root"):
         importlib.import_module(name)
@@ -173,7 +227,7 @@ def main() -> None:
     gc.freeze()  # a gateway does so as well, and has less to look through
     asked = _fork_as_asked()
     if asked is not None:
-        _serve(asked)
+        _be(asked)
 
 
 if __name__ == "__main__":

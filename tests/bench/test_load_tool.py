@@ -21,7 +21,8 @@ from gateway_ops.bench.plan import Lengths, Plan, PlanError
 from gateway_ops.bench.tally import Tally
 from gateway_ops.cli.root import app
 from tests.ports import free_port
-from tests.stack import GATEWAY, GatewayProcess
+from tests.stack import GatewayProcess
+from tests.warm_gateways import WarmGateways
 
 KEY = "sk-of-the-test"
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
@@ -30,8 +31,7 @@ TEXT = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
-    command = [GATEWAY, "bench", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return WarmGateways.of_this_process().run(["bench", *arguments], environment)
 
 
 def test_streams_and_rates_against_the_stack(triton: Any, tiny_model_dir: Path, tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ def test_a_failed_run_leaves_a_gateway_out_of_the_rest_of_that_load(monkeypatch:
     assert asked == [30]  # a slow one gets a fifth of the tokens
 
 
+@pytest.mark.long
 def test_what_pip_cannot_install_is_refused_with_its_last_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(environments, "FOLDER", tmp_path)
     missing = Environment("missing", "1.0", (("--no-index", "no-such-gateway==1.0"),))

@@ -19,7 +19,8 @@ from gateway_ops.chatting.streamed_answer import ChatAnswer
 from tests.raw_server import raw_server
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GATEWAY, GatewayProcess
-from tests.terminal import Terminal
+from tests.terminal import GatewayTerminal
+from tests.warm_gateways import WarmGateways
 
 KEY = "sk-of-the-test"
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
@@ -34,19 +35,11 @@ def environ(**more: str) -> dict[str, str]:
 
 def chat(*arguments: str, stdin: str | bytes | None = None, **more: str) -> subprocess.CompletedProcess[str]:
     given = stdin.encode() if isinstance(stdin, str) else stdin
-    done = subprocess.run(
-        [GATEWAY, "chat", *arguments],
-        env=environ(**more),
-        input=given or b"",
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    return WarmGateways.of_this_process().run(["chat", *arguments], environ(**more), given=given or b"")
 
 
-def talk(*arguments: str, **more: str) -> Terminal:
-    return Terminal([GATEWAY, "chat", *arguments], environ(**more))
+def talk(*arguments: str, **more: str) -> GatewayTerminal:
+    return GatewayTerminal(["chat", *arguments], environ(**more))
 
 
 @pytest.fixture(scope="module")
@@ -384,7 +377,7 @@ def test_closed_streams_are_empty_ones(closed: str, stack: GatewayProcess) -> No
 
 def test_ctrl_c_ends_a_script_s_question(stack: GatewayProcess, scripted_triton: ScriptedServer) -> None:
     scripted_triton.play(turn(None, text="A begun answer", hold=True))
-    with Terminal([GATEWAY, "chat", stack.url, "-m", "x"], environ(GATEWAY_API_KEY=KEY)) as terminal:
+    with GatewayTerminal(["chat", stack.url, "-m", "x"], environ(GATEWAY_API_KEY=KEY)) as terminal:
         terminal.expect("A begun answe")
         terminal.interrupt()
         assert terminal.end() == 130

@@ -5,13 +5,24 @@ from __future__ import annotations
 import json
 
 import httpx
+import pytest
 
 from tests.stack import GatewayProcess
 
 ENDS = ("data: [DONE]", '"type":"response.completed"', '"type":"response.incomplete"', '"type":"message_stop"')
 
 
-def test_every_example_is_served(gateway: GatewayProcess) -> None:
+def test_every_example_is_served(tiny_gateway: GatewayProcess) -> None:
+    ask_for_each(tiny_gateway)
+
+
+@pytest.mark.long
+def test_every_example_is_served_by_a_model_of_sense(gateway: GatewayProcess) -> None:
+    """Its answers are shorter than the limits."""
+    ask_for_each(gateway)
+
+
+def ask_for_each(gateway: GatewayProcess) -> None:
     asked = 0
     with httpx.Client(base_url=gateway.url, timeout=60) as client:
         model = client.get("/v1/models").json()["data"][0]["id"]

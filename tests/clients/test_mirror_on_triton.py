@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,14 @@ import yaml
 
 from tests.ports import free_port
 from tests.stack import GatewayProcess
-
-GATEWAY = Path(sys.executable).with_name("gateway")
+from tests.warm_gateways import WarmGateways
 
 
 def report(url: str, sent: int) -> tuple[int, dict[str, Any]]:
     """The exit status and the report, once so many copies were sent."""
     deadline = time.monotonic() + 60
     while True:
-        done = subprocess.run([GATEWAY, "compare", "--mirror", url, "--json"], capture_output=True, check=False)
+        done = WarmGateways.of_this_process().run(["compare", "--mirror", url, "--json"], os.environ)
         if done.stdout and (found := json.loads(done.stdout))["requests"]["sent"] >= sent:
             return done.returncode, found
         assert time.monotonic() < deadline, done

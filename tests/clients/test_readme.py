@@ -53,6 +53,7 @@ def test_python(gateway: GatewayProcess, number: int) -> None:
         assert "name='get_weather'" in out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tiny_gateway", ["tokens"], indirect=True)
 def test_the_repository_commands(tiny_gateway: GatewayProcess, tmp_path: Path) -> None:
     text = README.read_text()

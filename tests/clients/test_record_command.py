@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from gateway_ops.recording.recorder import Recorder
 from gateway_ops.recording.recording import RecordingWriter
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GATEWAY, GatewayProcess
+from tests.warm_gateways import WarmGateways
 
 SECRET = "Where is the treasure?"
 ASKED: list[dict[str, Any]] = [
@@ -189,22 +191,18 @@ def test_what_is_no_recording_is_refused_by_name(tmp_path: Path) -> None:
     ):
         file = tmp_path / "recording"
         file.write_text("\n".join(map(json.dumps, lines)))
-        done = subprocess.run([GATEWAY, "replay", file], capture_output=True, text=True, timeout=60, check=False)
+        done = WarmGateways.of_this_process().run(["replay", file], os.environ)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done
         assert says in done.stderr
-    done = subprocess.run(
-        [GATEWAY, "record", "127.0.0.1:1", file], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = WarmGateways.of_this_process().run(["record", "127.0.0.1:1", file], os.environ)
     assert (done.returncode, done.stderr) == (1, f"error: {file} cannot be written: File exists\n")
 
 
 def test_a_taken_port_is_said_in_our_words(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        done = subprocess.run(
-            [GATEWAY, "record", "127.0.0.1:1", tmp_path / "calls", "--port", port],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+        command = ["record", "127.0.0.1:1", tmp_path / "calls", "--port", port]
+        done = WarmGateways.of_this_process().run(command, os.environ)
     assert done.returncode == 1
     assert done.stderr == (
         f"error: cannot listen on 127.0.0.1 port {port} (Address already in use): choose another one with --port\n"

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from tests.scripted_engine.replay import ScriptedServer, turn
-from tests.stack import GATEWAY, GatewayProcess
-from tests.terminal import Terminal
+from tests.stack import GatewayProcess
+from tests.terminal import GatewayTerminal
+from tests.warm_gateways import WarmGateways
 
 SECRETS = (
     "sk-first-key",
@@ -47,10 +48,7 @@ def environ() -> dict[str, str]:
 
 
 def report(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [GATEWAY, "report", *arguments], env=environ(), cwd=folder, capture_output=True, text=True, timeout=60,
-        check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    return WarmGateways.of_this_process().run(["report", *arguments], environ(), folder=folder)
 
 
 @pytest.fixture
@@ -112,7 +110,7 @@ def test_it_is_shown_before_it_is_written(settings: Path, tmp_path: Path) -> Non
     assert '"versions"' in done.stdout
     assert not written.exists()
     for answer, wanted in (("n", False), ("y", True)):
-        with Terminal([GATEWAY, "report", str(settings), "-o", str(written)], environ()) as terminal:
+        with GatewayTerminal(["report", str(settings), "-o", str(written)], environ()) as terminal:
             terminal.expect('"settings"')
             terminal.expect("Write it? ")
             assert not written.exists()

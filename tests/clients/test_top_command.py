@@ -23,8 +23,9 @@ from gateway_ops.watching.scrapes import Interval, Scrape
 from tests.ports import free_port
 from tests.raw_server import raw_server
 from tests.scripted_engine.replay import ScriptedServer, turn
-from tests.stack import GATEWAY, GatewayProcess
-from tests.terminal import Terminal
+from tests.stack import GatewayProcess
+from tests.terminal import GatewayTerminal
+from tests.warm_gateways import WarmGateways
 
 KEY = "sk-of-the-test"
 MODEL = "scripted"
@@ -36,8 +37,7 @@ def environ(**more: str) -> dict[str, str]:
 
 
 def top(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    command = [GATEWAY, "top", "--interval", "0.1", *arguments]
-    return subprocess.run(command, env=environ(**more), capture_output=True, text=True, timeout=60, check=False)
+    return WarmGateways.of_this_process().run(["top", "--interval", "0.1", *arguments], environ(**more))
 
 
 @contextlib.contextmanager
@@ -102,8 +102,8 @@ def test_a_live_view_shows_what_happens_and_that_the_gateway_is_away(
 ) -> None:
     scripted_triton.play(turn(None, text="Hello there.<|im_end|>"))
     with gateway(scripted_triton, tmp_path / "log") as process:
-        command = [GATEWAY, "top", process.url, "--interval", "0.3"]
-        with Terminal(command, environ()) as terminal:
+        command = ["top", process.url, "--interval", "0.3"]
+        with GatewayTerminal(command, environ()) as terminal:
             terminal.expect("none refused")
             stop = threading.Event()
 
@@ -139,8 +139,8 @@ def test_lines_fit_the_terminal_and_names_keep_both_ends(scripted_triton: Script
     shown: dict[int, list[str]] = {}
     with gateway(scripted_triton, tmp_path / "log", GATEWAY_MODEL=LONG) as process:
         for columns in (60, 80, 120):
-            command = [GATEWAY, "top", process.url, "--interval", "0.1", "--once"]
-            with Terminal(command, environ(), columns=columns, rows=24) as terminal:
+            command = ["top", process.url, "--interval", "0.1", "--once"]
+            with GatewayTerminal(command, environ(), columns=columns, rows=24) as terminal:
                 assert terminal.end() == 0
             shown[columns] = [line.rstrip() for line in terminal.plain.splitlines()]
         piped = top(process.url).stdout.splitlines()

@@ -13,6 +13,7 @@ from cpu_double.kv_cache import BLOCK
 from cpu_double.llama import Llama
 from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
 from cpu_double.sampler import Guess, Sampler
+from tests.rings import examples
 from wire.inputs import parse
 from wire.outputs import to_tensors
 from wire.request import Draft, RefusedError, Request, Sampling
@@ -115,7 +116,7 @@ def test_rejected_tokens_leave_nothing_in_the_cache(tiny: Llama, generate: Gener
     assert again.ids == plain.ids[BLOCK : BLOCK + 8]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_sampled_answers_are_the_same_with_any_draft(make_engine: MakeEngine, data: st.DataObject) -> None:
     engine = make_engine()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cpu_double.kv_cache import BLOCK, BlockPool
 from cpu_double.llama import Chunk, Llama
 from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
+from tests.rings import examples
 from wire.request import Request
 from wire.response import Perf, Response
 
@@ -176,7 +177,7 @@ _PROMPTS = st.lists(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(prompts=_PROMPTS, room=st.integers(1, 12), together=st.booleans())
 def test_reuse_does_not_change_greedy_tokens(
     tiny: Llama, prompts: list[tuple[int, int, int, int]], room: int, *, together: bool

@@ -14,6 +14,7 @@ from cpu_double.kv_cache import BLOCK, Floats
 from cpu_double.llama import Chunk, Llama
 from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
 from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.rings import examples
 from wire.request import RefusedError, Request
 from wire.response import Response
 
@@ -244,7 +245,7 @@ _PLANS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(plan=_PLANS)
 def test_company_does_not_change_greedy_tokens(tiny: Llama, plan: list[tuple[int, int, int, int, bool]]) -> None:
     engine = ReferenceEngine(tiny, Limits(max_seq_len=2048, max_batch_size=3), normalize_log_probs=False)

@@ -41,6 +41,7 @@ from gateway.families import (
 )
 from gateway.families.family_table import FAMILIES
 from gateway.families.parser_events import merge
+from tests.rings import one_in
 
 RECORDED = Path(__file__).parent / "recorded"
 # libyaml's, which reads them ten times as fast: each worker does when it collects.
@@ -121,6 +122,11 @@ def all_cases() -> tuple[Case, ...]:
 def case_ids(chosen: Sequence[Case]) -> list[str]:
     """Names of cases for pytest."""
     return [f"{case.family.name}-{case.name}" for case in chosen]
+
+
+def some(chosen: Sequence[Case]) -> list[Any]:
+    """Cases as parameters, of which a short run takes a quarter, and of each family one at least."""
+    return one_in(4, chosen, case_ids(chosen), lambda case: str(case.family.name))
 
 
 def _case(family: Family, tools: dict[str, Tool], data: dict[str, Any]) -> Case:

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from gateway.families import CallArguments, CallStart, Event
 from tests.families.harness import Case, cases, cut_at, families_recorded, fragments
+from tests.rings import examples
 from tests.tokens.build import FIXED
 
 
 @pytest.mark.parametrize("family", families_recorded())
 def test_any_text_of_fragments_means_the_same_in_any_chunks(family: str) -> None:
-    _any_text(family, 50)
+    _any_text(family, examples(50))
 
 
 @pytest.mark.long
@@ -22,10 +23,10 @@ def test_so_do_many_texts(family: str) -> None:
     _any_text(family, 150)
 
 
-def _any_text(family: str, examples: int) -> None:
+def _any_text(family: str, most: int) -> None:
     pieces = st.lists(st.sampled_from(fragments(family)), max_size=12).map("".join)
 
-    @settings(FIXED, max_examples=examples)
+    @settings(FIXED, max_examples=most)
     @given(pieces, st.sampled_from(cases(family)), st.booleans(), st.lists(st.integers(0, 10_000), max_size=6))
     def check(text: str, case: Case, eager: bool, cuts: list[int]) -> None:
         whole = case.parse([text], eager=eager)

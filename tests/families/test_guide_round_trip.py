@@ -31,6 +31,7 @@ from tests.families.written import (
     texts_of,
     texts_with,
 )
+from tests.rings import examples
 from tests.tokens.build import FIXED
 
 ARGUMENTS = {"query": 'größer "1" < 2, ]}'}
@@ -155,7 +156,7 @@ def said_in(events: list[Event], family: Family) -> None:
 def test_any_calls_are_read_back(family: Family) -> None:
     """In any chunks, behind reasoning and text; and cut anywhere they are never others."""
 
-    @settings(FIXED, max_examples=12)
+    @settings(FIXED, max_examples=examples(12))
     @given(answers(family), st.lists(st.integers(0, 10_000), min_size=4, max_size=8), st.booleans())
     def check(drawn: tuple[list[tuple[str, Any]], tuple[Tool, ...]], cuts: list[int], eager: bool) -> None:
         calls, tools = drawn

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.generation.gaps import LongGaps
 from gateway.generation.progress import ProgressWatch, State
+from tests.rings import examples
 
 LIMIT = 10.0
 SHORT = st.floats(min_value=0.001, max_value=LIMIT * 0.99)
@@ -89,13 +90,13 @@ def histories(draw: Any) -> tuple[Situation, Answer]:
     return situation, running[-1]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(histories())
 def test_an_engine_that_answers_any_request_within_the_limit_is_never_suspect(found: tuple[Situation, Answer]) -> None:
     assert found[0].states == []
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(histories(), st.integers(0, 3), st.floats(min_value=0, max_value=1000))
 def test_an_engine_that_falls_silent_on_all_is_suspect_after_the_limit(
     found: tuple[Situation, Answer], waiting: int, later: float
@@ -109,7 +110,7 @@ def test_an_engine_that_falls_silent_on_all_is_suspect_after_the_limit(
     assert situation.states == ["suspect"]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(histories(), st.booleans(), st.floats(min_value=0, max_value=1000), st.booleans())
 def test_a_response_ends_doubt_and_the_next_silence_raises_it_again(
     found: tuple[Situation, Answer], probed_in_vain: bool, later: float, anew: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import runpy
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from tokenizers import Tokenizer
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.stack import GatewayProcess
+from tests.warm_gateways import WarmGateways
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GATEWAY = Path(sys.executable).with_name("gateway")
@@ -42,8 +44,8 @@ def triton(repository: Path, tiny_model_dir: Path, tmp_path_factory: pytest.Temp
     folder = tmp_path_factory.mktemp("additions")
     deployment = {"name": "target", "engine": "reference", "model": {"source": str(tiny_model_dir)}}
     (folder / "deployment.yaml").write_text(yaml.safe_dump({"deployments": [deployment]}))
-    build = [GATEWAY, "repo", "build", "-f", "deployment.yaml", "-o", "repository", "--repository", str(repository)]
-    subprocess.run(build, cwd=folder, check=True)
+    build = ["repo", "build", "-f", "deployment.yaml", "-o", "repository", "--repository", repository]
+    WarmGateways.of_this_process().run(build, os.environ, folder=folder).check_returncode()
     env = {"ENGINE_LORA_CACHE_BYTES": "40000"}
     with TritonServer(
         folder / "repository", model_dir=None, engine=None, env=env, log_path=folder / "triton.log"
@@ -192,8 +194,8 @@ def test_an_adapter_that_cannot_be_served_is_a_start_error(
     file = settings_with(tmp_path, triton, adapter)
     env = {"GATEWAY_CONFIG": str(file), "PATH": str(GATEWAY.parent), "GATEWAY_PORT": "0"}
     env["XDG_STATE_HOME"] = str(tmp_path)
-    for command in ([GATEWAY, "serve"], [GATEWAY, "check", str(file)]):
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    for command in (["serve"], ["check", file]):
+        done = WarmGateways.of_this_process().run(command, env)
         assert done.returncode != 0
         said = " ".join((done.stdout + done.stderr).split())
         assert "lora.folder" in said or "gateway.yaml:6" in said

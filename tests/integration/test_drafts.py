@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from tokenizers import Tokenizer
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.stack import GatewayProcess
+from tests.warm_gateways import WarmGateways
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "speculative"
 GATEWAY = Path(sys.executable).with_name("gateway")
@@ -57,8 +59,8 @@ def triton(
     (folder / "deployment.yaml").write_text(
         text.replace("TARGET", str(tiny_model_dir)).replace("DRAFT", str(draft_dir))
     )
-    build = [GATEWAY, "repo", "build", "-f", "deployment.yaml", "-o", "repository", "--repository", str(repository)]
-    subprocess.run(build, cwd=folder, check=True)
+    build = ["repo", "build", "-f", "deployment.yaml", "-o", "repository", "--repository", repository]
+    WarmGateways.of_this_process().run(build, os.environ, folder=folder).check_returncode()
     with TritonServer(folder / "repository", model_dir=None, engine=None, log_path=folder / "triton.log") as server:
         server.wait_ready(["ensemble", BLS, "tensorrt_llm_draft"])
         yield server
@@ -235,7 +237,7 @@ def test_a_draft_model_that_is_missing_is_a_start_error(triton: TritonServer, tm
     (tmp_path / "gateway.yaml").write_text(yaml.safe_dump({"models": [model]}))
     env = {"GATEWAY_CONFIG": str(tmp_path / "gateway.yaml"), "PATH": str(GATEWAY.parent), "GATEWAY_PORT": "0"}
     env["XDG_STATE_HOME"] = str(tmp_path)
-    done = subprocess.run([GATEWAY, "serve"], env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = WarmGateways.of_this_process().run(["serve"], env)
     assert done.returncode != 0
     told = " ".join((done.stdout + done.stderr).split())
     assert "models[0].speculative.num_draft_tokens" in told

@@ -6,8 +6,7 @@ C++ backend, without any extension of this project.
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,8 +29,8 @@ from gateway_ops.repository.difference import differences
 from gateway_ops.repository.rendered_files import render, write
 from tests.engine_requests import generation_request
 from tests.reference_engine import put_reference_engine
+from tests.warm_gateways import WarmGateways
 
-GATEWAY = Path(sys.executable).with_name("gateway")
 PROMPT = {"text_input": "hello there", "max_tokens": 12}
 LONGEST = 64
 
@@ -128,8 +127,8 @@ async def test_a_running_server_is_compared_with_the_file(served: tuple[TritonSe
 
 def test_the_command_says_how_a_running_server_differs(served: tuple[TritonServer, Path]) -> None:
     server, file = served
-    command = [GATEWAY, "repo", "build", "-f", file, "--diff", f"grpc://{server.grpc_url}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    command = ["repo", "build", "-f", file, "--diff", f"grpc://{server.grpc_url}"]
+    done = WarmGateways.of_this_process().run(command, os.environ)
     assert done.returncode == 1
     assert "a_tensorrt_llm: backend: tensorrtllm rendered, python there\n" in done.stdout
     assert "b_tensorrt_llm:" not in done.stdout

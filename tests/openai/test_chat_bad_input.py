@@ -18,6 +18,7 @@ from gateway.openai.chat.protocol import parse_chat_request
 from gateway.openai.errors import OpenAIError, from_refusal
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
+from tests.rings import examples
 
 GOOD: dict[str, Any] = {"model": MODEL, "messages": USER, "max_tokens": 1}
 
@@ -560,7 +561,7 @@ messages = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.dictionaries(names, json_values, max_size=4), messages)
 def test_any_json_is_a_request_or_a_400(fields: dict[str, Any], conversation: Any) -> None:
     body = json.dumps({"model": MODEL, "messages": conversation} | fields).encode()
@@ -575,7 +576,7 @@ def test_any_json_is_a_request_or_a_400(fields: dict[str, Any], conversation: An
         request.annotations()
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_request_or_a_400(body: bytes) -> None:
     refused(body)

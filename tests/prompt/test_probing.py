@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from gateway.prompt import ChatTemplate, TemplateError, history
 from tests.prompt.conversations import conversations, rendered, words_of
 from tests.prompt.traits import TRAITS, template
+from tests.rings import examples
 from tests.tokens.build import FIXED, byte_level
 
-QUICK = settings(FIXED, max_examples=25)
+QUICK = settings(FIXED, max_examples=examples(25))
 LONG = settings(QUICK, max_examples=600)
-TEMPLATES = {name: template(name) for name in TRAITS}
 ROME = '{"city":"Rome"}'
 
 
@@ -38,7 +38,7 @@ LOOP = [ASK, calling(call()), result(), ANSWER, AGAIN]
 
 
 def text_of(name: str, messages: list[dict[str, Any]], *, tools: bool = False) -> str:
-    return rendered(TEMPLATES[name], messages, tools=tools)
+    return rendered(template(name), messages, tools=tools)
 
 
 def check_nothing_vanishes(messages: list[dict[str, Any]], names: list[str], *, tools: bool) -> None:
@@ -215,7 +215,7 @@ def test_reasoning_of_an_unfinished_turn_is_shown_where_it_has_a_place(name: str
 
 
 def test_whether_tools_are_shown() -> None:
-    hidden = {name for name in TRAITS if not TEMPLATES[name].shows_tools}
+    hidden = {name for name in TRAITS if not template(name).shows_tools}
     assert hidden == {
         "mistral_nemo",
         "functionary",
@@ -227,7 +227,7 @@ def test_whether_tools_are_shown() -> None:
 def test_the_messages_of_a_request_stay_as_they_are() -> None:
     messages = [ASK, calling(call(), text="a", name="ann"), result(), ANSWER]
     before = json.loads(json.dumps(messages))
-    for each in TEMPLATES.values():
+    for each in map(template, TRAITS):
         history(messages, each.abilities(tools=False))
     assert messages == before
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, load_template
 from gateway.tokens import Tokenizer
 from gateway.tokens.folder import FolderMetadata
+from tests.rings import examples
 from tests.tokens.build import CONTROL, FIXED, byte_level, sentence_piece
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +19,7 @@ PIECES = st.sampled_from([*CONTROL, "<|im_", "end|>", "<", "|>", "<think>", "é�
 # The byte-level tokenizer has an added token "ü", which its own decoder reads as a byte.
 TEXT = st.text(st.characters(exclude_characters="ü", codec="utf-8"), max_size=4)
 HOSTILE = st.lists(PIECES | TEXT, max_size=8).map("".join)
-QUICK = settings(FIXED, max_examples=30)
+QUICK = settings(FIXED, max_examples=examples(30))
 LONG = settings(FIXED, max_examples=500)
 ONE_CHARACTER = "\u241e"
 

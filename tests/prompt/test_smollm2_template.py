@@ -15,9 +15,10 @@ from gateway.serving.loading import written_call
 from tests.families.harness import parse
 from tests.prompt.conversations import conversations
 from tests.prompt.traits import template
+from tests.rings import examples
 from tests.tokens.build import FIXED
 
-QUICK = settings(FIXED, max_examples=50)
+QUICK = settings(FIXED, max_examples=examples(50))
 EMBEDDED, PLAIN = template("smollm2"), template("any_role")
 ADD = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}
 ASK = {"role": "user", "content": "What is 3 plus 4?"}

@@ -21,9 +21,10 @@ from tests.chat_templates.conversation import ANSWER, MESSAGES, THANKS
 from tests.chat_templates.conversation import TOOLS as WHOLE_TOOLS
 from tests.prompt.conversations import TOOLS, conversations
 from tests.prompt.traits import TRAITS, template
+from tests.rings import examples
 from tests.tokens.build import FIXED, byte_level
 
-QUICK = settings(FIXED, max_examples=25)
+QUICK = settings(FIXED, max_examples=examples(25))
 EXPRESSIONS = (
     "{{ messages | tojson }}",
     "{{ messages | tojson(indent=2) }}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from gateway.prompt import ChatTemplate
@@ -162,6 +163,7 @@ TRAITS = {
 TRAITS |= {path.stem: path.read_text(encoding="utf-8") for path in sorted(SHIPPED.glob("*.jinja"))}
 
 
+@functools.cache
 def template(name: str) -> ChatTemplate:
     """One of them, compiled."""
     return ChatTemplate(TRAITS[name], byte_level())

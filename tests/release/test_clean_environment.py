@@ -100,6 +100,7 @@ def test_every_template_is_used_by_its_name(shell: Shell, installed: Installed, 
     shell.python("-c", READ_TEMPLATES, str(installed.site), str(model), *TEMPLATES)
 
 
+@pytest.mark.long
 def test_each_example_becomes_a_model_repository_that_the_check_passes(shell: Shell) -> None:
     shell.gateway("examples", "mine")
     for name in ("embedded", "llama3-8b-awq"):
@@ -124,6 +125,7 @@ def test_up_answers_and_check_and_bench_agree(shell: Shell, url: str) -> None:
     assert (found["requests"]["completed"], found["requests"]["failed"]) == (6, {})
 
 
+@pytest.mark.long
 def test_the_line_that_adds_an_extra_needs_no_index_for_the_gateway_itself(shell: Shell, installed: Installed) -> None:
     """What messages name installs only what the installed gateway lacks; the gateway is on no index."""
     pip = [sys.executable, "-m", "pip", "--python", str(installed.python), "--disable-pip-version-check"]

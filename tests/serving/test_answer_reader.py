@@ -13,7 +13,8 @@ from gateway.families import CallArguments, CallStart, Content, Event, Reasoning
 from gateway.families.family_choice import named
 from gateway.families.parser_events import merge
 from gateway.serving.answer_reader import AnswerReader
-from tests.families.harness import Case, all_cases, case_ids, tokens
+from tests.families.harness import Case, all_cases, some, tokens
+from tests.rings import examples
 
 TURN = ToolPlan(tools=(Tool("f"), Tool("g")), choice="auto")
 FAMILY = named("qwen3")
@@ -56,7 +57,7 @@ def cut(text: str, places: Sequence[int]) -> list[str]:
     return [text[start:end] for start, end in pairwise(bounds)]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.integers(0, 10_000), max_size=40))
 def test_however_it_comes(places: list[int]) -> None:
     found = Outcome(cut(ANSWER, places))
@@ -66,7 +67,7 @@ def test_however_it_comes(places: list[int]) -> None:
     assert found.reader.matched is None
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.integers(0, 10_000), max_size=40), st.booleans())
 def test_the_first_stop_string_in_content_is_the_end(places: list[int], include: bool) -> None:
     found = Outcome(cut(ANSWER, places), ("stop", "nowhere"), include_stop=include)
@@ -135,7 +136,7 @@ def read_tokens(case: Case, *, alone: bool) -> tuple[list[tuple[str, list[Event]
     return [*said, (shown, merge(reader.take()))], reader.reasoning_tokens, taken
 
 
-@pytest.mark.parametrize("case", CASES, ids=case_ids(CASES))
+@pytest.mark.parametrize("case", some(CASES))
 def test_tokens_that_are_taken_alone_say_the_same(case: Case) -> None:
     short, thought, _ = read_tokens(case, alone=True)
     long, also_thought, _ = read_tokens(case, alone=False)
@@ -143,7 +144,7 @@ def test_tokens_that_are_taken_alone_say_the_same(case: Case) -> None:
     assert thought == also_thought
 
 
-@pytest.mark.parametrize("case", CASES, ids=case_ids(CASES))
+@pytest.mark.parametrize("case", some(CASES))
 def test_events_may_be_taken_later(case: Case) -> None:
     reader = AnswerReader(case.parser(eager=False))
     events: list[Event] = []

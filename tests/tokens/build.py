@@ -13,8 +13,9 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from gateway.tokens import Tokenizer
 from gateway.tokens.folder import FolderMetadata
+from tests.rings import examples
 
-FIXED = settings(derandomize=True, database=None, max_examples=120)
+FIXED = settings(derandomize=True, database=None, max_examples=examples(120))
 """Every run tries the same examples."""
 
 CORPUS = [

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.tokens import IncrementalDetokenizer
+from tests.rings import examples
 from tests.tokens.build import FIXED, write_folder
 from tests.tokens.families import FAMILIES, WINDOWS
 from tests.tokens.test_families import SOURCES
 
 ALL = FAMILIES | WINDOWS
-QUICK = settings(FIXED, max_examples=60)
+QUICK = settings(FIXED, max_examples=examples(60))
 TEXTS = st.text(max_size=40) | st.lists(st.sampled_from(SOURCES), max_size=5).map("".join)
 
 

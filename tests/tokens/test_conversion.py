@@ -20,12 +20,13 @@ from gateway.helper import Helper
 from gateway.prompt import load_template
 from gateway.tokens import IncrementalDetokenizer, Tokenizer, TokenizerError, conversion
 from gateway.tokens.token_bytes import ByteLevelDecoder, SentencePieceDecoder
+from tests.rings import examples
 from tests.tokens.build import FIXED
 from tests.tokens.test_families import SOURCES
 from tests.tokens.vocabularies import FOLDERS, llama2, llama3, sentence_piece, tekken, tiktoken_file, write
 
 KIND = pytest.mark.parametrize("kind", FOLDERS)
-QUICK = settings(FIXED, max_examples=40)
+QUICK = settings(FIXED, max_examples=examples(40))
 LONG = settings(FIXED, max_examples=400)
 AMOUNT = pytest.mark.parametrize(
     "amount", [pytest.param(QUICK, id="quick"), pytest.param(LONG, id="long", marks=pytest.mark.long)]

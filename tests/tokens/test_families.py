@@ -12,11 +12,12 @@ from gateway.generation import EngineChunk, Prompt, SequenceAssembler
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
 from gateway.tokens.token_bytes import ByteLevelDecoder, SentencePieceDecoder
 from tests.engine_requests import generation_request
+from tests.rings import examples
 from tests.tokens.build import FIXED
 from tests.tokens.families import FAMILIES, WINDOWS
 
 FAMILY = pytest.mark.parametrize("family", FAMILIES)
-QUICK = settings(FIXED, max_examples=50)
+QUICK = settings(FIXED, max_examples=examples(50))
 LONG = settings(FIXED, max_examples=1500)
 SOURCES = [
     "The capital of France", "  a  b ", "\n\n\n", "\r\n\t x", "Don't  STOP", "naïve café", "12345", "你好世界", "😀😃",

@@ -17,11 +17,12 @@ from gateway.tokens.folder import FolderMetadata
 from gateway.tokens.segments import Recall, Segments, Unbounded, obstacle
 from gateway.tokens.token_cache import TokenCache
 from gateway.tokens.token_ids import TokenIds
+from tests.rings import examples
 from tests.tokens import vocabularies
 from tests.tokens.build import FIXED, byte_level, sentence_piece, unigram, word_piece
 from tests.tokens.families import FAMILIES, WINDOWS, qwen
 
-QUICK = settings(FIXED, max_examples=60)
+QUICK = settings(FIXED, max_examples=examples(60))
 LONG = settings(FIXED, max_examples=1000)
 
 

@@ -14,6 +14,7 @@ from raw_http2 import CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADE
 from gateway.triton.h2.http2_streams import Stream
 from gateway.triton.h2.limits import Limits
 from gateway.triton.h2.status import NAMES, Status
+from tests.rings import examples
 
 LIMITS = Limits(
     window=4_096, connection_window=70_000, held=20_000, message=30_000, header_list=2_000, idle_frames=500,
@@ -95,7 +96,7 @@ def in_chunks(traffic: bytes, data: Any) -> None:
 
 
 @given(TRAFFIC, st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_chunking_has_the_same_outcome(traffic: bytes, data: Any) -> None:
     in_chunks(traffic, data)
 
@@ -109,7 +110,7 @@ def test_any_chunking_at_length(traffic: bytes, data: Any) -> None:
 
 
 @given(TRAFFIC)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_byte_by_byte_has_the_same_outcome(traffic: bytes) -> None:
     wire, streams = opened()
     wire.gets(traffic)
@@ -145,7 +146,7 @@ def withstand(traffic: list[bytes], chance: random.Random) -> None:
 
 
 @given(st.lists(TRAFFIC, max_size=8), st.randoms(use_true_random=False))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_a_server_that_does_anything(traffic: list[bytes], chance: random.Random) -> None:
     withstand(traffic, chance)
 
@@ -269,7 +270,7 @@ EXCHANGE = (
 
 
 @given(*EXCHANGE)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_everything_arrives_from_a_server_that_keeps_to_its_credit(
     sizes: list[list[int]], window: int, own_window: int, chance: random.Random
 ) -> None:

@@ -28,6 +28,7 @@ from gateway.triton.engines.ensemble_engine import EnsembleEngine
 from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.model_view import ModelView
 from gateway.triton.text_path import TextPath
+from tests.rings import examples
 from tests.tokens.build import byte_level
 
 RECORDED = {
@@ -185,7 +186,7 @@ SPOILS: list[Callable[[Any, int, random.Random], None]] = [
 ]  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(sorted(RECORDED)), st.sampled_from(SPOILS), st.integers(0, 3), st.randoms(use_true_random=False))
 def test_a_spoiled_answer_is_an_error_or_the_same(name: str, spoil: Any, which: int, pick: random.Random) -> None:
     path, case = name.split()
@@ -197,7 +198,7 @@ def test_a_spoiled_answer_is_an_error_or_the_same(name: str, spoil: Any, which: 
         assert asyncio.run(answer(path, case, messages)) == recorded_answer(name)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.sampled_from(sorted(RECORDED)), st.integers(0, 3), st.randoms(use_true_random=False))
 def test_no_bytes_are_more_than_an_error(name: str, which: int, pick: random.Random) -> None:
     path, case = name.split()

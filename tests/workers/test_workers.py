@@ -191,7 +191,7 @@ def running(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.long), "2"])
 @pytest.mark.parametrize(("tokenizer", "port", "said"), [("/nowhere", 0, "tokenizer"), ("", 1, "127.0.0.1 port")])
 def test_what_no_worker_can_serve_is_said_once(
     workers: str, tokenizer: str, port: int, said: str, tiny_model_dir: Path

@@ -15,15 +15,15 @@ import pytest
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.ports import free_port
 from tests.stack import GatewayProcess
-from tests.terminal import Terminal
+from tests.terminal import GatewayTerminal, Terminal
+from tests.warm_gateways import WarmGateways
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 
 
 def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
-    command = [GATEWAY, "check", *arguments]
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return WarmGateways.of_this_process().run(["check", *arguments], environ, folder=folder)
 
 
 def on_terminal(folder: Path, *arguments: str) -> str:
@@ -111,7 +111,7 @@ def test_what_a_triton_can_do_fits_a_screen(folder: Path, triton: Any) -> None:
     assert ", log-probs up to " in lines[1]
     assert "--verbose" in lines[4]
     assert len(lines) == 6
-    with Terminal([GATEWAY, "check", triton.grpc_url], os.environ, columns=80, rows=24) as terminal:
+    with GatewayTerminal(["check", triton.grpc_url], os.environ, columns=80, rows=24) as terminal:
         assert terminal.end() == 0
     shown = terminal.plain.splitlines()
     assert len(shown) < 24

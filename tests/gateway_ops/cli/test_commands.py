@@ -21,6 +21,7 @@ from gateway.access.key_ring import KeyRing, read_keys
 from gateway_ops.cli.root import app
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.ports import free_port
+from tests.warm_gateways import WarmGateways
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 
@@ -36,7 +37,7 @@ def taken_port() -> Iterator[int]:
 def run(cache: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
     environ |= {"GATEWAY_CACHE_DIR": str(cache), "COLUMNS": "200", "NO_COLOR": "1"} | variables
-    return subprocess.run([GATEWAY, *arguments], env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return WarmGateways.of_this_process().run(arguments, environ)
 
 
 def every_option(command: Any, name: str = "gateway") -> Iterator[tuple[str, str]]:

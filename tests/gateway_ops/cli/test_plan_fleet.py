@@ -10,15 +10,14 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from gateway_ops.cli.root import app
-from tests.stack import GATEWAY
+from tests.warm_gateways import WarmGateways
 
 ENGINE = ("--slots", "16", "--token-ms", "1:10,16:20", "--prefill-rate", "20000")
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
-    command = [GATEWAY, "plan-fleet", *arguments]
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return WarmGateways.of_this_process().run(["plan-fleet", *arguments], environ, folder=folder)
 
 
 def test_it_tells_the_fleet_and_where_each_figure_comes_from(tmp_path: Path) -> None:

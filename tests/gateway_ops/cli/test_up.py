@@ -21,6 +21,7 @@ import pytest
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.ports import free_port
 from tests.stack import GatewayProcess
+from tests.warm_gateways import WarmGateways
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 README = Path(__file__).parents[3] / "README.md"
@@ -42,7 +43,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 def run(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([GATEWAY, *arguments], env=environ, capture_output=True, text=True, timeout=120, check=False)
+    return WarmGateways.of_this_process().run(arguments, environ, timeout=120)
 
 
 @contextmanager
@@ -184,7 +185,7 @@ def test_a_broken_template_is_said_before_anything_starts(
     assert "Triton" not in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_signal_stops_everything_quietly(environ: dict[str, str], model: Path, number: int) -> None:
     port = free_port()
     with foreground(environ, port, model) as up:
@@ -235,7 +236,7 @@ def regions(name: str) -> list[Path]:
     return list(Path("/dev/shm").glob(f"{name}_*"))
 
 
-@pytest.mark.parametrize("stage", ["loading", "ready"])
+@pytest.mark.parametrize("stage", [pytest.param("loading", marks=pytest.mark.long), "ready"])
 def test_nothing_survives_a_killed_supervisor(environ: dict[str, str], model: Path, stage: str) -> None:
     port = free_port()
     command = [GATEWAY, "up", "--model", str(model), "--port", str(port)]

@@ -97,6 +97,7 @@ def test_nothing_outlives_a_killed_launch(engines: Path) -> None:
         until(lambda: not launch.left())
 
 
+@pytest.mark.long
 def test_a_second_signal_hurries(engines: Path) -> None:
     with Launched(engines) as launch:
         launch.wait_for("ready: ")
@@ -120,6 +121,7 @@ def test_a_server_that_does_not_heed_the_signal_is_killed(engines: Path) -> None
         assert launch.left() == []
 
 
+@pytest.mark.long
 def test_requests_that_outlast_the_exit_timeout_are_not_answered(whole: Path) -> None:
     with Launched(whole, "--exit-timeout", "1") as launch:
         launch.wait_for("ready: ")
@@ -174,6 +176,7 @@ def test_before_it_is_ready_there_is_nothing_to_answer(engines: Path) -> None:
         assert launch.members() == []
 
 
+@pytest.mark.long
 def test_a_server_that_is_not_ready_in_time_is_ended(engines: Path) -> None:
     with Launched(engines, "--ready-timeout", "1") as launch:
         until(launch.servers)
