@@ -13,12 +13,14 @@ from pathlib import Path
 from .harness import hostile, modes, relay, store, tables
 from .harness.processes import ROOT, BenchmarkError
 
+_ROUNDS = 5
+
 
 def main() -> int:
     """Measure one mode, or write stored results into README.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("mode", choices=[*modes.MODES, "write"], nargs="?", default="relay")
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved runs, of which the median counts")
+    parser.add_argument("--rounds", type=int, default=_ROUNDS, help="interleaved runs, of which the median counts")
     parser.add_argument("--write", action="store_true", help="put the results into benchmarks/README.md too")
     parser.add_argument(
         "--only", action="append", metavar="PART",
@@ -45,6 +47,8 @@ def main() -> int:
         return 1
     commands = {"relay": "make bench", "peers": "make bench-peers"}
     command = commands.get(arguments.mode, f"make bench MODE={arguments.mode}")
+    if arguments.rounds != _ROUNDS:
+        command += f' ARGS="--rounds {arguments.rounds}"'
     store.save(arguments.mode, command, values)
     if arguments.write:
         tables.write_readme()

@@ -17,6 +17,11 @@ def texts(level: Sequence[Any]) -> list[str]:
     return [*chain.from_iterable([_of(level, kind) for kind in set(map(type, level)) if issubclass(kind, str)])]
 
 
+def whole_numbers(level: Sequence[Any]) -> list[int]:
+    """The integers among values."""
+    return _of(level, int)
+
+
 def inside(level: Sequence[Any]) -> list[Any]:
     """All keys and values of the objects, and the values of the arrays, among values."""
     found: list[Any] = []

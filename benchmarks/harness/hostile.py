@@ -37,6 +37,9 @@ def measure(rounds: int, tell: Tell, only: Sequence[str] = ("",)) -> dict[str, A
     Returns:
         Rows with what the process grew by at most since it was at rest, the most that its helpers had, the longest time
         that its event loop was held, and how long ``/health/live`` took at most: at rest and meanwhile.
+
+    Raises:
+        BenchmarkError: no input has such a name.
     """
     rows = []
     with SyntheticTriton(write_repository()) as triton:
@@ -46,6 +49,8 @@ def measure(rounds: int, tell: Tell, only: Sequence[str] = ("",)) -> dict[str, A
             row = {"input": name, **_attacked(attack, triton, rounds, CONTEXTS.get(name))}
             rows.append(row)
             tell(" ".join(f"{key}={value}" for key, value in row.items()))
+    if not rows:
+        raise BenchmarkError(f"no input has {' or '.join(only)} in its name")
     return {"rounds": rounds, "rows": rows}
 
 

@@ -210,13 +210,13 @@ def hostile(values: dict[str, Any]) -> str:
 def workers(values: dict[str, Any]) -> str:
     """Scaling."""
     gateway, others = values["gateway_cores"], values["other_cores"]
-    alone = {row["streams_each"]: row.get("tokens_s") for row in values["rows"] if row["workers"] == 1}
+    alone = {row.get("streams_each"): row.get("tokens_s") for row in values["rows"] if row["workers"] == 1}
     rows = []
     for row in values["rows"]:
-        one = alone[row["streams_each"]] if row["streams_each"] else None
-        each = f"{row['tokens_s'] / row['workers'] / one:.2f}" if one and "tokens_s" in row else None
+        one = alone[each] if (each := row.get("streams_each")) else None
+        ratio = f"{row['tokens_s'] / row['workers'] / one:.2f}" if one and "tokens_s" in row else None
         carried, *others_figures = _carried(row)
-        first = [row["transport"], row["workers"], row["load"], f"{row['offered_s']:,}", carried, each]
+        first = [row["transport"], row["workers"], row["load"], f"{row['offered_s']:,}", carried, ratio]
         rows.append([*first, *others_figures])
     head = ["transport", "workers", "load", "offered tokens/s", "tokens/s", "of one's, each",
             "CPU us/token", f"busy of {gateway} cores: gateway", f"of {others}: load", "limit"]  # fmt: skip

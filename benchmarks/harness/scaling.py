@@ -12,7 +12,7 @@ from typing import Any
 
 from . import cores
 from .load import Load, run
-from .processes import BenchmarkError, Child, SyntheticTriton, free_port, raise_file_limit
+from .processes import ROOT, BenchmarkError, Child, SyntheticTriton, free_port, raise_file_limit
 from .relay import Tell
 from .subjects import PROMPT, Subject, body, launch, start, transports
 from .workers import WORKERS, start_tritons
@@ -109,8 +109,12 @@ def _requests(children: Sequence[Child], count: int) -> Figures:
 
 def _reference_ms(count: int) -> float:
     """CPU milliseconds of the reference work in so many processes at once."""
-    processes = [subprocess.Popen(_SPEED, stdout=subprocess.PIPE, text=True) for _ in range(count)]
-    said = [process.communicate()[0] for process in processes]
+    with contextlib.ExitStack() as stack:
+        processes = [
+            stack.enter_context(subprocess.Popen(_SPEED, cwd=ROOT, stdout=subprocess.PIPE, text=True))
+            for _ in range(count)
+        ]
+        said = [process.communicate()[0] for process in processes]
     if any(process.returncode for process in processes):
         raise BenchmarkError("the reference work failed")
     return statistics.mean(float(each) for each in said)

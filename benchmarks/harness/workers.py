@@ -20,7 +20,8 @@ _HEAVY = 512, 1024  # streams for each worker: about what one carries, and twice
 _DELAY_US = 10_000  # between the tokens of a stream
 _TOKENS = 100_000  # of an answer: it does not end
 WORKERS = (1, 2, 4, 8, 12)
-_GENERATORS = 4, 2  # at least, and cores for each: one makes some 100,000 tokens/s
+_LEAST_GENERATORS = 4
+_CORES_PER_GENERATOR = 2  # one takes some 100,000 tokens/s
 _TRITONS = 16  # processes on one port: the kernel gives each connection to one of them, by chance
 _WINDOW_S = 2.0
 _CARRIED = 0.95  # of what is offered: all of it, but for the edges of a window
@@ -54,8 +55,7 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
 
 def generators(others: Sequence[int]) -> int:
     """The number of load generators on these cores."""
-    least, cores_each = _GENERATORS
-    return max(least, len(others) // cores_each)
+    return max(_LEAST_GENERATORS, len(others) // _CORES_PER_GENERATOR)
 
 
 def _rows(own: Sequence[int], others: Sequence[int], rounds: int, tell: Tell) -> list[dict[str, Any]]:

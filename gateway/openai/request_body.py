@@ -20,6 +20,10 @@ from gateway.serving.overload import OVERLOAD
 from gateway.web.client_connection import ClientDisconnectedError, while_connected
 from gateway.web.routing import HEADERS, headers_of
 
+_NULL = b"null"
+_MOST_LOOKED_AT = 256  # words in one body
+_GAP = 8  # bytes of white space around it; where there are more, it may be a value
+_BEFORE_VALUES, _BEHIND_VALUES = b":,[", b",}]"
 _LARGE = 262144  # bytes; parsing more than this in one go would hold up other requests' tokens, in whatever thread
 _MOST_TEXT = 2**21  # bytes of a body that is mostly text; they are parsed in a few milliseconds
 _parser = Helper(json_text.__name__, memory_bytes=2**30, seconds=10.0, largest=2**28)
@@ -39,8 +43,19 @@ def size_of(body: Body) -> int:
 
 
 def may_hold_null(body: Body) -> bool:
-    """Whether a value of a body may be null: a small one is looked through."""
-    return not isinstance(body, bytes) or b"null" in body
+    """Whether a value of a body may be null: a small one is looked through, for the word where a value may stand."""
+    if not isinstance(body, bytes):
+        return True
+    behind = 0
+    for _ in range(_MOST_LOOKED_AT):
+        place = body.find(_NULL, behind)
+        if place < 0:
+            return False
+        behind = place + len(_NULL)
+        before, after = body[max(0, place - _GAP) : place].rstrip(), body[behind : behind + _GAP].lstrip()
+        if before[-1:] in _BEFORE_VALUES and after[:1] in _BEHIND_VALUES:  # both hold for nothing but white space, too
+            break
+    return True
 
 
 def parse_object(body: Body) -> dict[str, Any]:
@@ -65,13 +80,13 @@ def parse_object(body: Body) -> dict[str, Any]:
 
 
 def _freed_apart(value: dict[str, Any]) -> dict[str, Any]:
-    """The body, with its long arrays freed apart; those in a schema as well, but not what is nested deeply."""
+    """The body, with its long arrays freed apart, and those of objects inside of it; not what other arrays hold."""
     containers = [value]
     for container in containers:  # which grows meanwhile
         for name, child in container.items():
             if isinstance(child, list) and len(child) > _LONG_LIST:
                 container[name] = FreedApart(child)
-            elif isinstance(child, dict) and len(containers) < _MOST_LOOKED_AT:
+            elif isinstance(child, dict) and len(containers) < _MOST_OBJECTS:
                 containers.append(child)
     return value
 
@@ -89,7 +104,7 @@ def _parse_apart(body: list[bytes]) -> dict[str, Any]:
         raise JsonTextError("it takes too much time or memory") from None
 
 
-_MOST_LOOKED_AT = 64  # objects, in which long arrays are looked for
+_MOST_OBJECTS = 64  # in which long arrays are looked for
 _LONG_LIST = 256  # items, which are freed in a tenth of a millisecond
 _SHORT = 2048  # bytes, which the one parser has read before the other has counted what it found
 _SMALL = 8192  # bytes, in which there cannot be many parts

@@ -103,27 +103,30 @@ class SmallSteps:
 
     It stops all threads for a millisecond for 10,000 objects, or for 100,000 items of lists, and a body may come to
     200,000 and 300,000. What is freed meanwhile is deducted from its count of new ones, so there are many more than its
-    threshold by the time that it looks. It looks at each twice, and at all that there are once in 50 million new ones:
+    threshold by the time that it looks. It looks at each twice, and at all that there are once in 100 million new ones:
     where a large body is at work, that takes 60 milliseconds. At other times few are left of those that are made, and
     it looks seldom.
     """
 
     _THRESHOLDS = 500, 0, 100_000
+    _MOST_STEPS = 1000  # that count little towards a look at all: a million objects
 
     def __init__(self) -> None:
         self._works = 0
-        self._usual: tuple[int, ...] = gc.get_threshold()
+        self._usual: tuple[int, int, int] = gc.get_threshold()
+        self._left = self._usual  # what holds since it was left
 
     def set_usual(self, *thresholds: int) -> None:
         """Set what holds while nobody is in it."""
-        self._usual = thresholds
+        self._usual = thresholds  # type: ignore[assignment] # three
         if not self._works:
             gc.set_threshold(*thresholds)
 
     def begin(self) -> None:
         """Enter it."""
         if not self._works:
-            self._usual = gc.get_threshold()
+            if (now := gc.get_threshold()) != self._left:
+                self._usual = now
             gc.set_threshold(*self._THRESHOLDS)
         self._works += 1
 
@@ -131,7 +134,11 @@ class SmallSteps:
         """Leave it."""
         self._works -= 1
         if not self._works:
-            gc.set_threshold(*self._usual)
+            young, middle, old = self._usual
+            # A second look at a thousand objects counts as much as a usual one at two million: without more patience, a
+            # look at all that there are would follow at once, and hold up everybody for tens of milliseconds.
+            self._left = young, middle, old + min(gc.get_count()[2], self._MOST_STEPS)
+            gc.set_threshold(*self._left)
 
     def __enter__(self) -> None:
         self.begin()

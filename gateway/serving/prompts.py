@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn
 from gateway.bad_request import BadRequestError
 from gateway.config import ModelSettings
 from gateway.generation import Prompt, PromptTooLongError
-from gateway.json_levels import inside, texts
+from gateway.json_levels import inside, texts, whole_numbers
 from gateway.prompt import RequestTemplate, history
 from gateway.records import dataclass
 from gateway.serving.loading import ModelParts
@@ -109,6 +109,7 @@ _MOST_CHARACTERS = 8  # for each token, in a long prompt; texts have 1 to 6
 _MOST_UNCOUNTED = 65536  # characters of a prompt that is not long in this sense
 _FRAME = 16  # characters that a template writes around a message or a call
 _FRAME_INSIDE = 8  # around a key or a value
+_BITS_PER_DIGIT = 3  # of a number, which may have thousands of digits
 _PLAIN_KEYS = 2  # of a message with nothing but a role and a text
 _CONTENT = operator.itemgetter("content")
 _LEAST_BOUND = 131072  # so that long documents can be cut by those who count them first
@@ -173,6 +174,7 @@ def _nested(source: ChatPrompt, most: int) -> int:
         size += _FRAME_INSIDE * len(level)
         if size <= most:
             size += sum(map(len, texts(level)))
+            size += sum(map(int.bit_length, whole_numbers(level))) // _BITS_PER_DIGIT
         if size > most:
             break
         level = inside(level)

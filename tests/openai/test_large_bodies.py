@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.bad_request import BadRequestError
 from gateway.openai import json_text, request_body
 from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.request_body import as_body, parse_object
+from gateway.openai.request_body import as_body, may_hold_null, parse_object
 from gateway.openai.validation import validated
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
@@ -170,3 +172,27 @@ def test_many_unknown_fields_are_kept_as_few_are() -> None:
     with pytest.raises(BadRequestError) as caught:
         validated(ChatCompletionRequest, {**data, "temperature": "hot"})
     assert caught.value.param == "temperature"
+
+
+def _has_null(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_null, value.values()))
+    return any(map(_has_null, value)) if isinstance(value, list) else value is None
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.sampled_from(["null", "a null, b", '{"a":null}', ": null,"]),
+        lambda values: st.lists(values) | st.dictionaries(st.sampled_from(["a", "null", "b"]), values),
+    ),
+    st.sampled_from([None, 2, 40]),
+    st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t:" + " " * 20)]),
+)
+def test_no_null_of_a_body_is_overlooked(value: object, indent: int | None, separators: tuple[str, str]) -> None:
+    body = json.dumps({"field": value}, indent=indent, separators=separators).encode()
+    assert may_hold_null(body) or not _has_null(value)
+
+
+@pytest.mark.parametrize("text", ["null", "it may be null, or not", "`null`", 'null"', " null "])
+def test_a_text_about_null_is_none(text: str) -> None:
+    assert not may_hold_null(json.dumps({"messages": [{"content": f"so {text} it is"}]}).encode())

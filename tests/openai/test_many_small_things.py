@@ -90,6 +90,8 @@ def test_a_prompt_of_many_messages_is_built_off_the_event_loop(
         ({"a": [[]] * 1000}, PROMPTS),
         ({"a": "b" * 70_000}, LARGE_PROMPTS),
         ({"a": [1] * 70_000}, LARGE_PROMPTS),
+        ({"a": [10**2000] * 3}, PROMPTS),
+        ({"a": [10**4000] * 20}, LARGE_PROMPTS),
     ],
 )
 def test_what_stands_beside_messages_counts_by_its_size(

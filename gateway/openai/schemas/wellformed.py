@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from gateway.access.caller import caller
 from gateway.openai.repeated import repeated
 from gateway.openai.schemas.keywords import (
     LISTED,
@@ -30,7 +32,9 @@ from gateway.openai.schemas.references import localized, resolve
 
 _KEY_BYTES = 32
 _MOST_KEPT = 4096
-_passed: set[bytes] = set()  # digests of schemas that have passed
+_MOST_KNOWN = 16384  # bytes of a schema
+_NULL = re.compile(rb"[:,\[]null")
+_passed: set[bytes | None] = set()  # digests of schemas that have passed
 _MOST_LEVELS = 32
 _MOST_PROPERTIES = 5000
 _MOST_CHOICES = 1000
@@ -60,7 +64,7 @@ def check_schema(schema: Any, param: str) -> None:
     if not isinstance(schema, Mapping):
         raise invalid(param, "an object is expected")
     text = repeated(schema)
-    key = hashlib.blake2b(text, digest_size=_KEY_BYTES).digest()
+    key = _key(text)
     if key in _passed:  # the tools of an agent are the same at each turn
         return
     # To write one that is far too long by the standard library would hold up others for ten times as long.
@@ -70,9 +74,20 @@ def check_schema(schema: Any, param: str) -> None:
     checker = _Checker(root)
     checker.check(root, param, 0)
     checker.check_references()
-    if len(_passed) >= _MOST_KEPT:
-        _passed.clear()
-    _passed.add(key)
+    if key is not None:
+        if len(_passed) >= _MOST_KEPT:
+            _passed.clear()
+        _passed.add(key)
+
+
+def _key(text: bytes) -> bytes | None:
+    """The digest by which a schema is known to have passed for the caller; None of a long one, and of one with nulls.
+
+    A null may have been a number that JSON does not have.
+    """
+    if len(text) > _MOST_KNOWN or _NULL.search(text):
+        return None
+    return hashlib.blake2b(caller().id.encode() + b"\0" + text, digest_size=_KEY_BYTES).digest()  # JSON has no NUL
 
 
 def deviations(schema: Schema, param: str) -> list[str]:

@@ -1,0 +1,68 @@
+"""Schemas that have passed their checks before: what is known of them changes no answer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from gateway.access.caller import NOBODY, Caller, enter
+from gateway.bad_request import BadRequestError
+from gateway.openai.schemas import check_schema, wellformed
+
+GOOD = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wellformed, "_passed", set())
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The schemas that are checked, and not known."""
+    found: list[Any] = []
+    localized = wellformed.localized
+
+    def noted(schema: Any) -> Any:
+        found.append(schema)
+        return localized(schema)
+
+    monkeypatch.setattr(wellformed, "localized", noted)
+    return found
+
+
+def test_a_schema_is_checked_once_for_each_caller(checked: list[Any]) -> None:
+    try:
+        for who in (NOBODY, NOBODY, Caller(id="key:a"), Caller(id="key:b"), Caller(id="key:a")):
+            enter(who)
+            check_schema(GOOD, "tools[0].function.parameters")
+    finally:
+        enter(NOBODY)
+    assert checked == [GOOD] * 3
+
+
+def test_a_bad_one_is_refused_each_time_by_the_path_that_it_has_then() -> None:
+    for path in ("tools[0].function.parameters", "tools[7].function.parameters"):
+        with pytest.raises(BadRequestError) as refused:
+            check_schema({**GOOD, "type": "city"}, path)
+        assert refused.value.param == f"{path}.type"
+
+
+@pytest.mark.parametrize(("good", "bad"), [(math.nan, None), (1, True), (2, "2"), (3, [3])])
+def test_one_that_is_written_alike_is_another(good: Any, bad: Any) -> None:
+    check_schema({"minimum": good}, "schema")
+    with pytest.raises(BadRequestError):
+        check_schema({"minimum": bad}, "schema")
+
+
+def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch, checked: list[Any]) -> None:
+    monkeypatch.setattr(wellformed, "_MOST_KEPT", 8)
+    for number in range(100):
+        check_schema({"minimum": number}, "schema")
+        assert len(wellformed._passed) <= 8
+    long = {"description": "word " * 10_000}
+    for _ in range(2):
+        check_schema(long, "schema")
+    assert checked.count(long) == 2
