@@ -59,7 +59,7 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
         "at_once": _AT_ONCE,
         "rounds": rounds,
         "transport": transports()[0],
-        "rows": [_row(count, turns[1:]) for count in counts],
+        "rows": [row(count, turns[1:]) for count in counts],
     }
 
 
@@ -120,7 +120,7 @@ def _reference_ms(count: int) -> float:
     return statistics.mean(float(each) for each in said)
 
 
-def _row(count: int, turns: Sequence[Mapping[int, Figures]]) -> dict[str, Any]:
+def row(count: int, turns: Sequence[Mapping[int, Figures]]) -> dict[str, Any]:
     """Medians over the turns; what is put in relation to one worker was measured in the same turn."""
     found = {name: _median([turn[count][name] for turn in turns], 2) for name in turns[0][count]}
     each = {

