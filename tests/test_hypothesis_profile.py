@@ -16,7 +16,7 @@ def test_an_example_may_be_slow(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def test_the_short_run_takes_the_same_examples_every_time(pytestconfig: pytest.Config) -> None:
+def test_the_short_run_and_one_with_a_seed_take_the_same_examples_every_time(pytestconfig: pytest.Config) -> None:
     def examples() -> list[int]:
         seen: list[int] = []
 
@@ -28,4 +28,5 @@ def test_the_short_run_takes_the_same_examples_every_time(pytestconfig: pytest.C
         look()
         return seen
 
-    assert (examples() == examples()) == (pytestconfig.getoption("markexpr") == "not long")
+    seeded = pytestconfig.getoption("--hypothesis-seed") is not None
+    assert (examples() == examples()) == (seeded or pytestconfig.getoption("markexpr") == "not long")
