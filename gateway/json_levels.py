@@ -17,37 +17,28 @@ _SOME = 4096  # values: a tenth of a millisecond
 
 def texts(level: Sequence[Any]) -> list[str]:
     """The strings among values."""
-    found: list[str] = []
-    for kind, some in _by_kind(level):
-        if issubclass(kind, str):
-            found += some
-    return found
+    return [*chain.from_iterable(some for _, some in _by_kind(level, str))]
 
 
 def whole_numbers(level: Sequence[Any]) -> list[int]:
-    """The integers among values."""
-    found: list[int] = []
-    for kind, some in _by_kind(level):
-        if kind is int:
-            found += some
-    return found
+    """The integers among values, and truths as 0 and 1."""
+    return [*chain.from_iterable(some for _, some in _by_kind(level, int))]
 
 
 def inside(level: Sequence[Any]) -> list[Any]:
     """All keys and values of the objects, and the values of the arrays, among values."""
     found: list[Any] = []
-    for kind, some in _by_kind(level):
+    for kind, some in _by_kind(level, Mapping, list, tuple):
+        found += chain.from_iterable(some)
         if issubclass(kind, Mapping):
-            found += chain.from_iterable(some)
             found += chain.from_iterable(map(kind.values, some))
-        elif issubclass(kind, list | tuple):
-            found += chain.from_iterable(some)
     return found
 
 
-def _by_kind(level: Sequence[Any]) -> Iterator[tuple[type, list[Any]]]:
-    """Values by their type, some at a time."""
+def _by_kind(level: Sequence[Any], *wanted: type) -> Iterator[tuple[type, list[Any]]]:
+    """Values of the types that are wanted, some at a time, and those of one type together."""
     for start in range(0, len(level), _SOME):
         some = level[start : start + _SOME]
         for kind in set(map(type, some)):
-            yield kind, [*compress(some, map(operator.is_, map(type, some), repeat(kind)))]
+            if issubclass(kind, wanted):
+                yield kind, [*compress(some, map(operator.is_, map(type, some), repeat(kind)))]

@@ -116,11 +116,11 @@ class SmallSteps:
         self._usual: tuple[int, int, int] = gc.get_threshold()
         self._left = self._usual  # what holds since it was left
 
-    def set_usual(self, *thresholds: int) -> None:
-        """Set what holds while nobody is in it."""
-        self._usual = thresholds  # type: ignore[assignment] # three
+    def set_usual(self, young: int, middle: int, old: int) -> None:
+        """Set the thresholds that hold while nobody is in it."""
+        self._usual = young, middle, old
         if not self._works:
-            gc.set_threshold(*thresholds)
+            gc.set_threshold(young, middle, old)
 
     def begin(self) -> None:
         """Enter it."""

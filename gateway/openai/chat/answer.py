@@ -93,10 +93,7 @@ def logprobs_object(entries: Sequence[TokenLogprob], *, names_as_ids: bool = Fal
 def logprobs_json(entries: Sequence[TokenLogprob]) -> bytes:
     """The JSON of ``logprobs_object``, of which all but the numbers is known of tokens that came before."""
     if len(entries) == 1 and not (only := entries[0]).top:  # as mostly: the same with less ado
-        known = _named.get(only.token)
-        if known is None or known[0] != only.bytes:
-            known = _name(only.token, only.bytes)
-        return b"".join((_OPEN, known[1], orjson.dumps(only.logprob), known[2], _NO_OTHERS))
+        return _OPEN + _opened_json(only.token, only.bytes, only.logprob) + _NO_OTHERS
     shown = []
     for entry in entries:
         opened = _opened_json(entry.token, entry.bytes, entry.logprob)
