@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import marshal
 import math
@@ -24,9 +23,12 @@ MOST_PROMPTS = 2048  # strings, or arrays of ids
 MOST_CHARACTERS = 2**23  # of one string; no context is so long
 MOST_LEVELS = 64  # nesting; real requests have fewer than 20
 _LEAST_LIMIT = min(MOST_MESSAGES, MOST_PARTS, MOST_PARTS_OF_ONE, MOST_CALLS, MOST_PROMPTS)  # items; each has two bytes
-_FEW = 16  # objects or arrays that another process hands over in one piece
-_MANY = 4096  # fields, numbers or strings
-_PIECE = 2**20
+_PIECE = 2**20  # bytes that are looked at in one go
+# What it takes to make the values that another process hands over in one piece, in that of a number.
+_PIECE_WEIGHT = 4096
+_CONTAINER = 4  # of an object or array itself
+_CHARACTERS = 256  # of a text that weigh as much as a number
+_HEAVIER = str, dict, list
 _NOUNS = {"messages": "messages", "input": "items"}
 # Only a body with such an escape can hold a NUL or a lone surrogate: raw ones are no valid JSON or UTF-8.
 _SUSPICIOUS = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
@@ -51,7 +53,10 @@ class JsonTextError(ValueError):
 def answer(body: bytes | bytearray) -> bytes:
     """Parse a body for another process: return the lengths of the object's pieces and these, or an error's fields."""
     try:
-        pieces = [marshal.dumps(piece) for piece in _pieces(parse(body))]
+        value = parse(body)
+        weights: dict[int, int] = {}
+        _weigh(value, weights)
+        pieces = [marshal.dumps(piece) for piece in _pieces(value, weights)]
         return b"".join((marshal.dumps((list(map(len, pieces)), None)), *pieces))
     except JsonTextError as error:
         return marshal.dumps(((), (error.message, error.param, error.code)))
@@ -71,48 +76,62 @@ def object_of(answered: bytes | bytearray) -> dict[str, Any]:
     value: dict[str, Any] = {}
     rest = memoryview(answered)[len(answered) - sum(lengths) :]  # to copy it would take as long as to read it
     for length in lengths:
-        fields, more = marshal.loads(rest[:length])  # noqa: S302 - as above
+        path, items = marshal.loads(rest[:length])  # noqa: S302 - as above
         rest = rest[length:]
-        value.update(fields)
-        for name, items in more:
-            if isinstance(items, dict):
-                value[name].update(items)
-            else:
-                value[name] += items
+        container: Any = value
+        for step in path:
+            container = container[step]
+        if isinstance(items, dict):
+            container.update(items)
+        else:
+            container += items
     return value
 
 
-def _pieces(value: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[tuple[str, Any]]]]:
-    """Cut an object into fields, and further items of its long arrays and objects.
+def _weigh(value: Any, weights: dict[int, int]) -> int:
+    """What it takes to make a value, in that of a number; that of its objects and arrays is noted by their ``id``."""
+    if isinstance(value, str):
+        return 1 + len(value) // _CHARACTERS
+    if isinstance(value, (dict, list)):
+        children = value.values() if isinstance(value, dict) else value
+        weight = _CONTAINER + len(value)
+        for child in children:
+            if child.__class__ in _HEAVIER:
+                weight += _weigh(child, weights)
+        weights[id(value)] = weight
+        return weight
+    return 1
 
-    Items of one piece are few objects or arrays, or thousands of others. What is nested deeper is not cut.
+
+def _pieces(
+    container: Any, weights: dict[int, int], path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Cut an object or array into further items of what is at a path, each little enough to be made in one go.
+
+    What is too heavy by itself is empty at first, and has pieces of its own.
     """
-    fields: dict[str, Any] = {}
-    for name, child in value.items():
-        whole = not isinstance(child, (list, dict)) or len(child) <= _FEW
-        fields[name] = child if whole else type(child)()
-        if whole and len(fields) < _MANY:
-            continue
-        yield fields, []
-        fields = {}
-        if not whole:
-            for part in _parts(child):
-                yield {}, [(name, part)]
-    yield fields, []
-
-
-def _parts(container: list[Any] | dict[str, Any]) -> Iterator[Any]:
-    items = container.values() if isinstance(container, dict) else container
-    longest = max([len(item) for item in items if isinstance(item, str)], default=0)
-    nested = any(isinstance(item, (dict, list)) for item in items)
-    step = _FEW if nested else min(_MANY, _PIECE // (longest + 1) + 1)
-    if isinstance(container, list):
-        for start in range(0, len(container), step):
-            yield container[start : start + step]
-        return
-    pairs = iter(container.items())
-    while part := dict(itertools.islice(pairs, step)):
-        yield part
+    items: Any = type(container)()
+    heavy: list[tuple[str | int, Any]] = []
+    weight = 0
+    for key, child in container.items() if isinstance(container, dict) else enumerate(container):
+        more = 1 if child.__class__ not in _HEAVIER else weights.get(id(child)) or _weigh(child, weights)
+        given = child
+        if more > _PIECE_WEIGHT and not isinstance(child, str):
+            heavy.append((key, child))
+            given, more = type(child)(), _CONTAINER
+        if isinstance(items, dict):
+            items[key] = given
+        else:
+            items.append(given)
+        weight += more
+        if weight > _PIECE_WEIGHT:
+            yield path, items
+            for name, cut in heavy:
+                yield from _pieces(cut, weights, (*path, name))
+            items, heavy, weight = type(container)(), [], 0
+    yield path, items
+    for name, cut in heavy:
+        yield from _pieces(cut, weights, (*path, name))
 
 
 def parse(body: bytes | bytearray, *, light: bool = False) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 import tokenizers
 
 from gateway.tokens.any_of import any_of
+from gateway.tokens.checksums import update
 from gateway.tokens.token_cache import TokenCache
 from gateway.tokens.token_ids import ID_BYTES, pack
 
@@ -60,7 +61,7 @@ class Recall:
         if self._begun is None:
             self._begun = self._cache.hasher(*self._scope)
         hasher = self._begun.copy()
-        hasher.update(f"{len(kind)} {kind}{text}".encode("utf-8", "surrogatepass"))
+        update(hasher, f"{len(kind)} {kind}{text}".encode("utf-8", "surrogatepass"))
         return hasher.digest()
 
     def find(self, key: bytes) -> bytes | None:

@@ -6,6 +6,7 @@ import json
 import marshal
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import example, given
@@ -92,6 +93,45 @@ def test_another_process_hands_over_the_same_object(count: int, depth: int, size
     assert (read, list(read)) == (value, list(value))
     with pytest.raises(JsonTextError, match="given twice"):
         json_text.object_of(json_text.answer(b'{"a":1,"a":2}'))
+
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+_JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-(2**40), 2**40), _TEXT),
+    lambda values: st.one_of(st.lists(values, max_size=8), st.dictionaries(_TEXT, values, max_size=8)),
+    max_leaves=60,
+)
+
+
+@given(st.dictionaries(st.text("abc", max_size=3), _JSON, max_size=8), st.integers(1, 40))
+def test_another_process_hands_over_the_same_object_wherever_it_is_cut(value: dict[str, Any], weight: int) -> None:
+    with mock.patch.object(json_text, "_PIECE_WEIGHT", weight):
+        read = json_text.object_of(json_text.answer(json.dumps(value).encode()))
+    assert json.dumps(read) == json.dumps(value)  # the order of fields included
+
+
+def _nested(levels: int) -> Any:
+    value: Any = [[[number] for number in range(20_000)]]
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": {"b": {"c": {"anyOf": [{"type": "object", "p": {"d": number}} for number in range(20_000)]}}}},
+        {"a": _nested(50)},
+        {"a": [{"b": {f"c{number}": {} for number in range(10_000)}} for _ in range(2)]},
+        {"a": {f"b{number}": [] for number in range(40_000)}},
+    ],
+    ids=["alternatives", "deep arrays", "fields of items", "empty arrays"],
+)
+def test_another_process_hands_over_what_is_nested_in_pieces(value: dict[str, Any]) -> None:
+    answered = json_text.answer(json.dumps(value).encode())
+    assert json_text.object_of(answered) == value
+    lengths, _ = marshal.loads(answered)
+    assert max(lengths) < 65536 < sum(lengths)
 
 
 def test_another_process_hands_over_long_texts_in_pieces() -> None:
