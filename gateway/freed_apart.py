@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Iterable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
+_AT_ONCE = 512  # items, which take half a millisecond or less
+# Of two threads with much to do, which give way to each other, the event loop may have to wait for several turns.
+_PAUSE_S = 0.001
 _left: SimpleQueue[list[Any]] = SimpleQueue()  # which may be put to anywhere, as finalizers are called anywhere
 
 
@@ -45,4 +49,6 @@ def _free() -> None:
     while True:
         items = _left.get()
         while items:
-            items.pop()
+            for _ in range(min(len(items), _AT_ONCE)):
+                items.pop()
+            time.sleep(_PAUSE_S)
