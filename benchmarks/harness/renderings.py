@@ -159,12 +159,12 @@ def lag(values: dict[str, Any]) -> str:
 def turns(values: dict[str, Any]) -> str:
     """First and later turns of conversations."""
     rows = [
-        [row["transport"], row["workers"], f"{row['tokens']:,.0f}", row["tokenizer_ms"], row["first_ms"],
-         row["later_ms"], f"{row['later_known']:.0%}"]
+        [row["transport"], row["workers"], f"{row['tokens']:,.0f}", row["tokenizer_ms"], row["tokenizers_ms"],
+         row["first_ms"], row["later_ms"], f"{row['later_known']:.0%}"]
         for row in values["rows"]
     ]  # fmt: skip
-    head = ["transport", "workers", "tokens", "tokenizer alone, ms", "first turn, CPU ms", "later turn, CPU ms",
-            "known tokens of later turns"]  # fmt: skip
+    head = ["transport", "workers", "tokens", "tokenizer alone, ms", "in as many processes", "first turn, CPU ms",
+            "later turn, CPU ms", "known tokens of later turns"]  # fmt: skip
     return f"{values['later_turns']} later turns, each on a connection of its own.\n\n{table(head, rows)}"
 
 
