@@ -185,6 +185,10 @@ class Registry:
             removed=tuple(name for name in before if name not in entries),
         )
 
+    async def wait_ready(self) -> None:
+        """Wait for the engines of all models, as long as a start may wait for Triton."""
+        await self._wait_ready(list(self))
+
     def abort(self, error: EngineError) -> None:
         """End whatever still runs, of retired models too, with an error."""
         for model in [*self, *(model for models in self._retiring.values() for model in models)]:

@@ -201,8 +201,12 @@ def main(arguments: Sequence[str]) -> int:
 async def _serve(settings: Settings, source: MirrorSource, socket: Path) -> None:
     app = create_app(settings, source=source)
 
+    async def take_copies() -> None:
+        await app.state.registry.wait_ready()  # else the first copies would count as refused by the second model
+        await Receiver(InProcess(app).ask, lambda: source.latest[0]).serve(socket)
+
     async with app.router.lifespan_context(app):
-        serving = asyncio.ensure_future(Receiver(InProcess(app).ask, lambda: source.latest[0]).serve(socket))
+        serving = asyncio.ensure_future(take_copies())
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
         with contextlib.suppress(asyncio.CancelledError):
             await serving
