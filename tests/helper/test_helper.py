@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gateway.helper import Helper, HelperFailedError
+from tests.bound_process import BoundProcess
 
 MODULE = "tests.helper.echo"
 
@@ -69,7 +70,7 @@ def test_it_ends_with_its_parent(busy: bool) -> None:
         f"threading.Thread(target=helper.ask, args=(b'burn',), daemon=True).start() if {busy} else None;"
         "input(); os.kill(os.getpid(), signal.SIGKILL)"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+    with BoundProcess([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         stat = Path(f"/proc/{int(parent.stdout.readline())}/stat")
         used = _ticks(stat)

@@ -14,6 +14,7 @@ from kserve import Kserve
 
 from gateway_ops.local_stack.triton_installation import TritonStartError, find_tritonserver
 from gateway_ops.local_stack.tritonserver import MODELS, TritonServer, decisive_log_lines, free_ports
+from tests.bound_process import BoundProcess
 
 PARENT = """
 import sys, threading
@@ -90,7 +91,7 @@ def test_it_does_not_outlive_the_process_that_started_it(
     repository: Path, tiny_model_dir: Path, tmp_path: Path, end: signal.Signals
 ) -> None:
     arguments = [str(repository), str(tiny_model_dir), str(tmp_path / "log")]
-    with subprocess.Popen(
+    with BoundProcess(
         [sys.executable, "-c", PARENT, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as parent:
         assert parent.stdout is not None

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.workers.metrics_folder import metrics_folder
+from tests.bound_process import BoundProcess
 
 HOLDER = """
 import sys, time
@@ -41,7 +42,7 @@ def test_it_goes_at_the_end_and_an_abandoned_one_at_the_start(abandoned: Path) -
 
 
 def test_a_folder_stays_that_a_process_holds_and_one_that_is_new(abandoned: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLDER, str(abandoned)], stdout=subprocess.PIPE) as holder:
+    with BoundProcess([sys.executable, "-c", HOLDER, str(abandoned)], stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         with metrics_folder():

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from gateway_ops.conformance import suite
+from tests.bound_process import BoundProcess
 from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer, Lie, Reply
 from tests.gateway_ops.conformance.lies import LIES, of_stream
 from tests.ports import free_port
@@ -68,7 +69,7 @@ def test_a_terminal_gets_tables() -> None:
     ours, theirs = pty.openpty()
     with HonestServer(LIES["form-id"]()) as server:
         command = [GATEWAY, "check", server.url, "--conformance", "--verbose", "--api-key", KEY]
-        with subprocess.Popen(command, stdout=theirs, stderr=theirs) as process:
+        with BoundProcess(command, stdout=theirs, stderr=theirs) as process:
             os.close(theirs)
             shown = b""
             with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more

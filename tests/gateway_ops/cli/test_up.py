@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.bound_process import BoundProcess
 from tests.ports import free_port
 from tests.stack import GatewayProcess
 from tests.warm_gateways import WarmGateways
@@ -50,7 +51,7 @@ def run(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess
 def foreground(environ: dict[str, str], port: int, model: Path) -> Iterator[subprocess.Popen[str]]:
     """``gateway up`` that has said it is ready."""
     command = [GATEWAY, "up", "--model", str(model), "--port", str(port)]
-    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with BoundProcess(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             for line in process.stdout:
@@ -240,14 +241,14 @@ def regions(name: str) -> list[Path]:
 def test_nothing_survives_a_killed_supervisor(environ: dict[str, str], model: Path, stage: str) -> None:
     port = free_port()
     command = [GATEWAY, "up", "--model", str(model), "--port", str(port)]
-    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as up:
+    with BoundProcess(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as up:
         assert up.stdout is not None
         if stage == "ready":
             assert READY in up.stdout
         # The first stub is there: from its command line the name of the server.
         until(lambda: any("python_backend_stub" in command_of(pid) for pid in belongings(environ)))
         (name,) = {word for pid in belongings(environ) for word in re.findall(r"--id=(\S+)", command_of(pid))}
-        assert regions(name)
+        until(lambda: regions(name))
         up.kill()
     until(lambda: not belongings(environ))
     assert regions(name) == []

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from gateway.judging import verdict
 from gateway_ops.cli.compare import Aspect
 from gateway_ops.cli.root import app
+from tests.bound_process import BoundProcess
 from tests.gateway_ops.comparing.other_server import OtherServer, Said, chat, stream
 from tests.ports import free_port
 from tests.stack import GATEWAY
@@ -335,7 +336,7 @@ def test_ctrl_c_shows_what_was_found(start: Start, tmp_path: Path) -> None:
     a, b = start(slow), start(echo)
     file = write(tmp_path, *asks("first", "next", "last"))
     command = [GATEWAY, "compare", a.url, b.url, "--requests", file, "--at-once", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with BoundProcess(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert third.wait(60)
         process.send_signal(signal.SIGINT)
         shown, errors = process.communicate(timeout=30)

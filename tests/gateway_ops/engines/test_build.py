@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.bound_process import BoundProcess
 from tests.gateway_ops.engines.conftest import Image
 from tests.gateway_ops.engines.standin import safetensors
 
@@ -309,7 +310,7 @@ def test_a_killed_build_is_resumed_once_its_tool_has_ended(image: Image) -> None
 def test_a_build_that_is_told_to_end_ends_its_tool(image: Image) -> None:
     words = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", "-f", str(image.file)]
     image.set("FAULT", "trtllm-build:hang")
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as builder:
+    with BoundProcess(words, stderr=subprocess.PIPE, text=True) as builder:
         tool = wait_for(image.home / "hanging", builder)
         builder.terminate()
         _, said = builder.communicate()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway_ops.local_stack.cache import cache_dir, made_once
+from tests.bound_process import BoundProcess
 
 # Two of these run at once: each adds a line to a log when it really makes the folder.
 PROGRAM = """
@@ -106,10 +107,10 @@ def test_two_processes_at_once_make_it_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
     command = [sys.executable, "-c", PROGRAM, str(tmp_path), str(log)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, **pipes) as first:
+    with BoundProcess(command, **pipes) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == "in\n"  # it is inside make, holds the lock and waits for us
-        with subprocess.Popen(command, **pipes) as second:
+        with BoundProcess(command, **pipes) as second:
             assert not (tmp_path / "thing").exists()
             out, _ = first.communicate("go\n", timeout=30)
             assert out == "whole\n"
@@ -120,7 +121,7 @@ def test_two_processes_at_once_make_it_once(tmp_path: Path) -> None:
 
 def test_a_maker_that_was_killed_leaves_no_lock_and_no_rest(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path), str(tmp_path / "log")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as killed:
+    with BoundProcess(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as killed:
         assert killed.stdout is not None
         killed.stdout.readline()
         killed.kill()

@@ -14,6 +14,7 @@ import pytest
 
 from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.state import Process, RunFolder, RunState, stop_process
+from tests.bound_process import BoundProcess
 
 OBEDIENT = "import sys; print('up', flush=True); sys.stdin.read()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + OBEDIENT
@@ -35,7 +36,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def child(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
     """A process that runs a program which prints a line once it is up."""
-    with subprocess.Popen(
+    with BoundProcess(
         [sys.executable, "-c", getattr(request, "param", OBEDIENT)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -103,7 +104,7 @@ def test_a_process_that_ignores_sigterm_is_killed(child: subprocess.Popen[str]) 
 
 
 def test_a_port_is_claimed_once_and_freed_by_a_crash() -> None:
-    with subprocess.Popen(
+    with BoundProcess(
         [sys.executable, "-c", CLAIMANT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout is not None

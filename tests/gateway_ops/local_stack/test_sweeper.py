@@ -13,6 +13,7 @@ import pytest
 
 from gateway_ops.local_stack import sweeper
 from gateway_ops.local_stack.sweeper import SHARED_MEMORY, Sweeper, new_server_name, sweep_stale
+from tests.bound_process import BoundProcess
 
 OWNER = """
 import sys
@@ -64,7 +65,7 @@ def test_all_that_carries_the_name_goes_with_the_owner(region: Callable[[str], P
         if end == "closed":
             Sweeper(name).close()
         else:
-            with subprocess.Popen(
+            with BoundProcess(
                 [sys.executable, "-c", OWNER, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE
             ) as owner:
                 assert owner.stdout is not None
