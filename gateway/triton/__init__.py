@@ -6,6 +6,9 @@ import os
 # half of our own work. The older client reads in the thread that Python waits in anyway (docs/transports.md).
 # gRPC reads the variable when it is imported; a version without the experiment passes it over.
 os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client")
+# Our children are other programs. What gRPC does between fork and exec, to be of use in a child, can wait for ever for
+# a thread that the child does not have; and the event loop waits for the exec.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.triton_backend import BackendStatus, TritonBackend

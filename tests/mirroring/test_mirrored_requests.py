@@ -114,6 +114,7 @@ def test_a_process_of_copies_that_is_stopped_or_killed_changes_no_answer(tmp_pat
         pair.chat(temperature=0)
         requests = pair.copied(1)["requests"]
         assert requests["equal"] == requests["sent"]
+        assert "fork()" not in pair.gateway.log.read_text()  # gRPC has nothing to do with it
         again = pair.mirror_pid()
         os.kill(again, signal.SIGSTOP)
         began = time.monotonic()
