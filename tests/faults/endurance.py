@@ -125,8 +125,8 @@ def _tell(phase: str, tally: Tally, began: float) -> None:
 
 async def _endure(given: argparse.Namespace, running: Stack) -> bool:
     """The phases one after the other; whether all was well."""
-    small = {"stream": 200, "answer": 200, "cancel": 200, "fuzz": 2000}
-    warm_up = _ask(running, given, {kind: min(count, 200 * given.clients) for kind, count in small.items()})
+    few = min(200 * given.clients, given.cancels)
+    warm_up = _ask(running, given, dict.fromkeys(("stream", "answer", "cancel", "fuzz"), few))
     wrong = [*warm_up.wrong, *filter(None, [await _settle(running)])]
     pids = _processes(running)
     memory, files = [_resident_mb(pids)], _files(pids)
@@ -171,7 +171,7 @@ async def _spoil(given: argparse.Namespace, running: Stack) -> list[str]:
         triton.set("well")
     await running.until(lambda: _ready(running), 60)
     began = time.monotonic()
-    after = _ask(running, given, {"stream": 200, "answer": 200})
+    after = _ask(running, given, dict.fromkeys(("stream", "answer"), min(200, given.cancels)))
     _tell("after it", after, began)
     return [*spoiled.wrong, *after.wrong, *filter(None, [await _settle(running)])]
 

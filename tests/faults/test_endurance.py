@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("transport", "cancels", "fuzzed", "spoiled"),
     [
-        ("h2", 40, 400, 60),
+        ("h2", 40, 200, 40),
         pytest.param("h2", 2_000, 20_000, 2_000, marks=pytest.mark.long),
         pytest.param("grpcio", 2_000, 20_000, 2_000, marks=pytest.mark.long),
     ],

@@ -92,10 +92,10 @@ async def flood(running: Stack, count: int, **more: Any) -> AsyncIterator[list[O
 async def test_a_polite_client_does_not_notice_a_flood(tmp_path: Path, workers: int, slower: float) -> None:
     with fair_stack(tmp_path, workers) as running:
         async with running.client() as client:
-            idle = await polite(client, 5)
+            idle = await polite(client, 3)
             async with flood(running, 200) as outcomes:
                 await running.until(lambda: _waiting(running) >= 100)
-                flooded = await polite(client, 8)
+                flooded = await polite(client, 5)
         assert all(outcome.whole and not outcome.wrong for outcome in [*idle, *flooded])
         assert p50(flooded) < slower * p50(idle), (p50(flooded), p50(idle))
         assert all(outcome.whole and not outcome.wrong for outcome in outcomes)

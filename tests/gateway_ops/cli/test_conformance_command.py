@@ -118,7 +118,7 @@ def test_a_server_that_stops_answering_has_not_passed() -> None:
             threading.Thread(target=server._server.shutdown).start()
 
     with HonestServer(Lie(after=stop)) as server:
-        done = check(server.url, "--json", "--timeout", "3")
+        done = check(server.url, "--json", "--timeout", "1")
     values = json.loads(done.stdout)
     assert values["counts"]["untrue"] == 0
     assert (done.returncode, values["ok"]) == (1, False)
@@ -178,9 +178,9 @@ def _trickle(body: dict[str, Any], reply: Reply) -> None:
 
 def test_a_stream_that_trickles_ends_by_the_clock() -> None:
     with HonestServer(Lie(after=_trickle)) as server:
-        values = json.loads(check(server.url, "--json", "--timeout", "3").stdout)
+        values = json.loads(check(server.url, "--json", "--timeout", "1").stdout)
     found = {each["name"]: each for each in values["checks"]}
-    assert found["stream-done"]["evidence"] == "the same answer as a stream: the answer had not ended after 3 s"
+    assert found["stream-done"]["evidence"] == "the same answer as a stream: the answer had not ended after 1 s"
     assert found["logprobs-stream-same"]["evidence"] == "not asked: 4 answers had not ended in time"
     assert found["usage-total"]["verdict"] == "true"
 

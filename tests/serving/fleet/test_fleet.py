@@ -229,7 +229,8 @@ async def test_one_that_fails_is_out_and_comes_back(folder: Path) -> None:
 
 
 async def test_the_last_one_is_never_out(folder: Path) -> None:
-    async with stack(folder, {"a:1": fails(), "b:1": fails()}, breaker_failures=1, breaker_open_s=60) as running:
+    options = {"breaker_failures": 1, "breaker_open_s": 60, "wait_s": 0.05}
+    async with stack(folder, {"a:1": fails(), "b:1": fails()}, **options) as running:
         running.backends["b:1"].leave("gone")
         for _ in range(5):
             assert (await running.chat()).status_code == 503
