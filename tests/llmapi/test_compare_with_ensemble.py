@@ -20,7 +20,7 @@ from tests.doubles.stock.server import StockServer
 from tests.scripted_engine.replay import turn
 from tests.stack import GatewayProcess
 
-COUNT = 60
+COUNT = 40
 LONGEST = 64  # tokens of the longest answer of a sample
 A = 40  # a token, of a letter
 

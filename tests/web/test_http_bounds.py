@@ -388,7 +388,7 @@ async def test_clients_who_are_turned_away_are_bounded_too() -> None:
 async def test_a_client_that_does_not_read_its_answer_is_cut_off(reads: bool, caplog: pytest.LogCaptureFixture) -> None:
     """One that reads slowly is not; the log names the request."""
     ended = asyncio.Event()
-    piece, count = b"x" * 65536, 400
+    piece, count = b"x" * 65536, 160
 
     async def streams(scope: Scope, receive: Receive, send: Send) -> None:
         del receive
