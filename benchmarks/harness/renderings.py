@@ -237,14 +237,14 @@ def scaling(values: dict[str, Any]) -> str:
         for row in values["rows"]
     ]  # fmt: skip
     head = ["workers", "requests/s", "of one's, each", "gateways apart", "of one's, each", "over apart",
-            "CPU ms/request", "worker's CPU over even", "reference work", "of one's, at its speed of cores"]  # fmt: skip
+            "CPU ms/request", "worker's CPU over even", "reference work", "times of one's, each"]  # fmt: skip
     return (
         f"Requests of one token with a prompt of about 200, transport {values['transport']}, {values['at_once']} at"
         f" once for each worker, a connection each; the gateway on {values['gateway_cores']} cores, the load on"
         f" {values['other_cores']} others. Medians of {values['rounds']} turns of all rows. Gateways apart: as many"
         " gateways of one process each, each on a port of its own, to which connections go by chance, as to workers."
         " Reference work: the CPU time of a constant piece of Python in as many processes at once, over that in one; by"
-        " so much cores are slower then, and the last column has what the workers do without that."
+        " so much cores are slower then, and multiplied by it a worker's requests are those at the speed of one's core."
         f"\n\n{table(head, rows)}"
     )
 
