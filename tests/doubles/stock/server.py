@@ -19,6 +19,7 @@ from tests.doubles.stock.repository import BLS, TRIO, Stock, write_stock
 
 TURNS = Path(__file__).resolve().parents[2] / "scripted_engine"
 _LOAD_TIMEOUT_S = 60.0
+_AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _END_TIMEOUT_S = 20.0
 _POLL_S = 0.01
 _PROBE = "a"  # the prompt of the gateway's probes, of one token or two
@@ -118,6 +119,8 @@ class StockServer:
         return self._load(Stock(version, **options), "tensorrt_llm")
 
     def _load(self, stock: Stock, wanted: str, own: str = "", *, accumulate: bool = False) -> str:
+        if not self.triton.running:
+            self._start_again()
         names = {model: stock.name(model) for model in (*TRIO, wanted)} | ({wanted: own} if own else {})
         name = names[wanted]
         if name in self._loaded:
@@ -135,7 +138,7 @@ class StockServer:
         try:
             self._tell_to_load(name)
         except grpc.RpcError as error:
-            if error.code() is not grpc.StatusCode.UNAVAILABLE or not self._has_stumbled():
+            if error.code() not in _AWAY or not self._has_died():
                 raise
             self._start_again()
             self._tell_to_load(name)
@@ -147,13 +150,15 @@ class StockServer:
         request = service_pb2.RepositoryModelLoadRequest(model_name=name)
         self._stub.RepositoryModelLoad(request, timeout=_LOAD_TIMEOUT_S, wait_for_ready=True)
 
-    def _has_stumbled(self) -> bool:
+    def _has_died(self) -> bool:
+        """Whether it ends by itself: races of its own do that (docs/wire-contract.md, 9.1)."""
         end = time.monotonic() + _END_TIMEOUT_S
         while self.triton.running and time.monotonic() < end:
             time.sleep(_POLL_S)
-        return self.triton.stumbled
+        return not self.triton.running
 
     def _start_again(self) -> None:
+        self.triton.log_path.rename(self.triton.log_path.with_suffix(".died"))
         self.triton.start()
         self.triton.wait_ready([])
         for name in self._told:
