@@ -19,6 +19,7 @@ Item = TypeVar("Item")
 _AT_ONCE = 512  # items, which take half a millisecond or less
 # Of two threads with much to do, which give way to each other, the event loop may have to wait for several turns.
 _PAUSE_S = 0.001
+_MANY_WAIT = 32  # lists, which memory is more urgent than
 _left: SimpleQueue[list[Any]] = SimpleQueue()  # which may be put to anywhere, as finalizers are called anywhere
 
 
@@ -51,4 +52,5 @@ def _free() -> None:
         while items:
             for _ in range(min(len(items), _AT_ONCE)):
                 items.pop()
-            time.sleep(_PAUSE_S)
+            if _left.qsize() < _MANY_WAIT:
+                time.sleep(_PAUSE_S)
