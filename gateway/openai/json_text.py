@@ -56,7 +56,14 @@ def answer(body: bytes | bytearray) -> bytes:
         value = parse(body)
         weights: dict[int, int] = {}
         _weigh(value, weights)
-        pieces = [marshal.dumps(piece) for piece in _pieces(value, weights)]
+        pieces: list[bytes] = []
+        before: tuple[str | int, ...] = ()
+        for path, items in _pieces(value, weights):
+            same = 0
+            while same < min(len(before), len(path)) and before[same] == path[same]:
+                same += 1
+            pieces.append(marshal.dumps((same, path[same:], items)))  # a name may be megabytes long
+            before = path
         return b"".join((marshal.dumps((list(map(len, pieces)), None)), *pieces))
     except JsonTextError as error:
         return marshal.dumps(((), (error.message, error.param, error.code)))
@@ -74,10 +81,12 @@ def object_of(answered: bytes | bytearray) -> dict[str, Any]:
     if problem is not None:
         raise JsonTextError(*problem)
     value: dict[str, Any] = {}
+    path: tuple[str | int, ...] = ()
     rest = memoryview(answered)[len(answered) - sum(lengths) :]  # to copy it would take as long as to read it
     for length in lengths:
-        path, items = marshal.loads(rest[:length])  # noqa: S302 - as above
+        same, further, items = marshal.loads(rest[:length])  # noqa: S302 - as above
         rest = rest[length:]
+        path = path[:same] + further
         container: Any = value
         for step in path:
             container = container[step]

@@ -134,6 +134,14 @@ def test_another_process_hands_over_what_is_nested_in_pieces(value: dict[str, An
     assert max(lengths) < 65536 < sum(lengths)
 
 
+def test_a_long_name_is_handed_over_once() -> None:
+    many = [{"a": {"b": number}} for number in range(5000)]
+    body = json.dumps({"n" * 1_000_000: [many, many]}).encode()
+    answered = json_text.answer(body)
+    assert json_text.object_of(answered) == json.loads(body)
+    assert len(answered) < 2 * len(body)
+
+
 def test_another_process_hands_over_long_texts_in_pieces() -> None:
     value = {"prompt": ["a" * 300_000] * 20, "b": {"c": "d"}}
     answered = json_text.answer(json.dumps(value).encode())
