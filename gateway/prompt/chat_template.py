@@ -6,15 +6,11 @@ sandbox.
 
 from __future__ import annotations
 
-import itertools
 import json
-import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from os.path import commonprefix
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -26,167 +22,18 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from gateway.json_levels import inside, texts
+from gateway.prompt.control_tokens import (
+    AssembledTokens,
+    ControlTokens,
+    is_mark,
+    strings,
+    unused_mark,
+    with_mark,
+    without_mark,
+)
 from gateway.prompt.history import TemplateAbilities, TemplateError, history
 from gateway.prompt.probing import PROBE_TOOLS, Messages, Render, probe, shows_tools
 from gateway.tokens import Tokenizer
-from gateway.tokens.any_of import any_of
-
-_NONCHARACTERS = tuple(map(chr, range(0xFDD0, 0xFDF0)))
-# Only data that holds every noncharacter gets this far.
-_PRIVATE = range(0xF0000, 0xFFFFE)
-_PIECE = 65536  # characters
-_PLAIN = {2}  # lengths of messages that have a role and a content
-_CONTENT = operator.methodcaller("get", "content")
-
-
-def is_marker(character: str) -> bool:
-    """Whether the character may be a marker: a noncharacter, or of the private plane that stands in for them."""
-    return "\ufdd0" <= character <= "\ufdef" or "\U000f0000" <= character <= "\U000ffffd"
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """A part of a rendered prompt.
-
-    Attributes:
-        text: without markers.
-        literal: whether control-token text in it must be tokenized as plain text.
-    """
-
-    text: str
-    literal: bool
-
-
-class ControlEscaper:
-    """Finds the control tokens' texts of one tokenizer: those from a user must stay text.
-
-    Before rendering, a marker (a Unicode noncharacter that occurs nowhere in the data) goes into each occurrence of a
-    control token's text, behind its first character. After rendering, an occurrence without a marker is the template's
-    own; the stretches between those that hold a marker came from a user and are tokenized as plain text.
-
-    Not covered: a template that puts a control token's text together from pieces of data, such as a role between ``<|``
-    and ``|>``. Roles are checked before they get here; shipped templates do this with nothing else.
-    """
-
-    def __init__(self, control_tokens: Sequence[str]) -> None:
-        """Prepare for ``control_tokens``; an empty sequence means that nothing is ever escaped."""
-        longest_first = sorted(set(control_tokens), key=len, reverse=True)
-        self._pattern = any_of(longest_first)
-        self._tokens = longest_first
-        self._longest = len(longest_first[0]) if longest_first else 0
-        self._prefix = commonprefix(longest_first)  # noqa: RUF071 - of characters; found ten times as fast as a pattern
-        self._usual = self._own(_NONCHARACTERS[0])
-
-    def occurs_in(self, messages: Sequence[Mapping[str, Any]], *data: Any) -> bool:
-        """Whether any string holds a control token's text.
-
-        Args:
-            messages: of a conversation; their keys and roles are none of the user's.
-            data: further ones, nested lists and mappings.
-        """
-        pattern, prefix = self._pattern, self._prefix
-        if pattern is None:
-            return False
-        contents = [*map(_CONTENT, messages)]
-        plain = not any(data) and set(map(len, messages)) == _PLAIN and set(map(type, contents)) == {str}
-        for text in contents if plain else _strings((messages, *data)):
-            if prefix not in text:
-                continue
-            if pattern.search(text) if len(text) <= _PIECE else self._search(pattern, text, 0):
-                return True
-        return False
-
-    def mark(self, data: Any, marker: str) -> Any:
-        """Copy nested data with ``marker`` behind the first character of each occurrence, overlapping ones too."""
-        if isinstance(data, str):
-            return self._mark_text(data, marker) if self._prefix in data else data
-        if isinstance(data, Mapping):
-            return {self.mark(key, marker): self.mark(value, marker) for key, value in data.items()}
-        if isinstance(data, list | tuple):
-            return [self.mark(item, marker) for item in data]
-        return data
-
-    def split(self, rendered: str, marker: str) -> list[Stretch]:
-        """Cut a rendered text into stretches, alternately as the template wrote it and as plain text.
-
-        Their texts together are the rendered text without markers. A plain stretch reaches from one control token of
-        the template to the next, because tokenizers cut there anyway: escaping moves no other token boundary.
-        """
-        own = self._usual if marker == _NONCHARACTERS[0] else self._own(marker)
-        stretches: list[Stretch] = []
-        begun = position = 0  # of the template's text so far, and of what follows its last control token
-        next_marked = rendered.find(marker)
-        for start, end in itertools.chain(self._found(own, rendered), [(len(rendered),) * 2]):
-            if 0 <= next_marked < position:  # inside a control token whose text holds such a character
-                next_marked = rendered.find(marker, position)
-            if position <= next_marked < start:
-                if begun < position:
-                    stretches.append(Stretch(rendered[begun:position], False))
-                stretches.append(Stretch(rendered[position:start].replace(marker, ""), True))
-                begun = start
-                next_marked = rendered.find(marker, start)
-            position = end
-        return [*stretches, Stretch(rendered[begun:], False)] if begun < len(rendered) else stretches
-
-    def _own(self, marker: str) -> re.Pattern[str]:
-        """A pattern for the template's own control tokens.
-
-        One of one character has no inside for a marker: that stands behind it.
-        """
-        return re.compile("|".join(re.escape(t) + (f"(?!{marker})" if len(t) == 1 else "") for t in self._tokens))
-
-    def _mark_text(self, text: str, marker: str) -> str:
-        if self._pattern is None:
-            return text
-        parts, position = [], 0
-        match = self._search(self._pattern, text, 0)
-        while match is not None:
-            parts += [text[position : match.start() + 1], marker]
-            position = match.start() + 1
-            match = self._search(self._pattern, text, position)
-        return "".join([*parts, text[position:]])
-
-    def _found(self, pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
-        """Where matches begin and end, one behind another."""
-        match = self._search(pattern, text, 0)
-        while match is not None:
-            yield match.span()
-            match = self._search(pattern, text, match.end())
-
-    def _search(self, pattern: re.Pattern[str], text: str, position: int) -> re.Match[str] | None:
-        """The next match, looked for in pieces: no other thread runs while a pattern is."""
-        while position < len(text):
-            edge = position + _PIECE
-            match = pattern.search(text, position, edge + self._longest)
-            if match is not None and match.start() < edge:
-                return match
-            position = edge
-        return None
-
-
-def unused_marker(*data: Any) -> str:
-    """A character that no string of the data holds."""
-    found = _strings(data)
-    if not any(_NONCHARACTERS[0] in text for text in found):  # nearly always
-        return _NONCHARACTERS[0]
-    used: set[str] = set()
-    for text in found:
-        for start in range(0, 0 if text.isascii() else len(text), _PIECE):
-            used.update(text[start : start + _PIECE])
-    candidates = itertools.chain(_NONCHARACTERS, map(chr, _PRIVATE))
-    return next(character for character in candidates if character not in used)
-
-
-def _strings(data: Any) -> list[str]:
-    """Every string in nested lists and mappings, keys included."""
-    found: list[str] = []
-    level = [data]
-    while level:
-        found += texts(level)
-        level = inside(level)
-    return found
-
 
 _ASKED = ({"role": "user", "content": "Hello"},)
 _ARGUMENTS = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
@@ -197,6 +44,11 @@ class SpecialTokens(Protocol):
 
     bos_token: str | None
     eos_token: str | None
+
+    @property
+    def control_tokens(self) -> Sequence[str]:
+        """Texts of the tokens that only a template may write."""
+        ...
 
     @property
     def special_tokens(self) -> Mapping[str, str]:
@@ -212,6 +64,8 @@ class ChatTemplate:
         variables: names that the template reads from outside.
         reserved: names that no request may set: the arguments of ``render``, special tokens and the environment's own.
         special_tokens: names and texts of the tokenizer's.
+        control_tokens: of the tokenizer.
+        mark: begins and ends the stand-in for a control token in what ``render_marked`` returns.
     """
 
     def __init__(self, source: str, tokenizer: SpecialTokens) -> None:
@@ -221,19 +75,38 @@ class ChatTemplate:
             TemplateError: when it is not a Jinja template.
         """
         self.source = source
+        self.control_tokens = ControlTokens(tokenizer.control_tokens)
+        self.mark = unused_mark(source)
         environment = make_environment()
         try:
-            self._template = environment.from_string(source)
-            # Jinja chains dictionaries here, and walks over the chain at each rendering.
-            self._template.globals = dict(self._template.globals)
             self.variables = frozenset(meta.find_undeclared_variables(environment.parse(source)))
+            code = environment.compile(self._with_stand_ins(environment.parse(source)))
         except (jinja2.TemplateError, RecursionError, SyntaxError) as error:  # the last two: nested too deeply
             raise TemplateError(f"The chat template does not compile: {str(error).rstrip('.')}.") from error
+        # Jinja would chain dictionaries here, and walk over the chain at each rendering.
+        self._template = jinja2.Template.from_code(environment, code, dict(environment.globals))
         self.special_tokens = dict(tokenizer.special_tokens)
         for key, token in (("bos_token", tokenizer.bos_token), ("eos_token", tokenizer.eos_token)):
             if token is not None:
                 self.special_tokens.setdefault(key, token)
+        self._given_tokens = {
+            name: self.control_tokens.stand_ins(text, self.mark) for name, text in self.special_tokens.items()
+        }
         self.reserved = frozenset({*_ARGUMENTS, *self.special_tokens, *environment.globals})
+
+    def _with_stand_ins(self, tree: nodes.Template) -> nodes.Template:
+        """The parsed template with stand-ins for the control tokens in its own text."""
+        kinds: list[tuple[type[nodes.Expr], str]] = [(nodes.TemplateData, "data"), (nodes.Const, "value")]
+        constants = [
+            (node, field, self.control_tokens.stand_ins(text, self.mark))
+            for kind, field in kinds
+            for node in tree.find_all(kind)
+            if isinstance(text := getattr(node, field), str)
+        ]
+        self._assembled = AssembledTokens(self.control_tokens, [text for *_, text in constants], self.mark)
+        for node, field, text in constants:
+            setattr(node, field, self._assembled.marked(text))
+        return tree
 
     @cached_property
     def shows_tools(self) -> bool:
@@ -271,7 +144,11 @@ class ChatTemplate:
 
         return render
 
-    def render(
+    def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
+        """Render a conversation as text; options and errors as of ``render_marked``."""
+        return self.control_tokens.expanded(self.render_marked(messages, **options), self.mark)
+
+    def render_marked(
         self,
         messages: Sequence[Mapping[str, Any]],
         *,
@@ -280,7 +157,7 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         variables: Mapping[str, Any] | None = None,
     ) -> str:
-        """Render a conversation.
+        """Render a conversation, with stand-ins for the control tokens that the template writes.
 
         Args:
             messages: dicts with ``role`` and ``content``, in the template's own terms.
@@ -292,26 +169,35 @@ class ChatTemplate:
         Raises:
             TemplateError: when the template refuses the conversation, or fails on it.
         """
-        names = {
-            **self.special_tokens,
-            **(variables or {}),
-            "messages": messages,
-            "tools": tools,
-            "documents": documents,
-            "add_generation_prompt": add_generation_prompt,
-        }
+        data = {**(variables or {}), "messages": messages, "tools": tools, "documents": documents}
+        spare = ""
+        if any(self.mark in text for text in strings(data)):
+            spare = unused_mark(self.mark, data, self.source)
+            data = without_mark(data, self.mark, spare)
+        rendered = self._rendered({**self._given_tokens, **data, "add_generation_prompt": add_generation_prompt})
+        if self._assembled:
+            rendered = self._assembled.joined(rendered)
+        return with_mark(rendered, self.mark, spare) if spare else rendered
+
+    def _rendered(self, names: dict[str, Any]) -> str:
         context = self._template.new_context(names)
         try:
             text = "".join(self._template.root_render_func(context))
             text.encode()  # an expression may have made half a surrogate pair: UnicodeEncodeError is a ValueError
             return text  # noqa: TRY300 - the two lines above may fail
+        except TemplateError as error:
+            raise TemplateError(self._plain(error.message), by_author=error.by_author) from None
         except jinja2.TemplateError as error:
             detail = f"{type(error).__name__}: {error}"
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             detail = f"{type(error).__name__}: {error}"  # raised by an expression of the template
         finally:
             _take_apart(context)
-        raise TemplateError("The model's chat template cannot render these messages.", detail=detail)
+        raise TemplateError("The model's chat template cannot render these messages.", detail=self._plain(detail))
+
+    def _plain(self, message: str) -> str:
+        """A message in the template's words."""
+        return self.control_tokens.expanded(self._assembled.joined(message), self.mark)
 
 
 def _take_apart(context: Context) -> None:
@@ -410,5 +296,5 @@ _NON_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def _escape(match: re.Match[str]) -> str:
-    """JSON's escape of a character; the markers of escaped control tokens must survive to be found again."""
-    return match[0] if is_marker(match[0]) else json.dumps(match[0])[1:-1]
+    """JSON's escape of a character; stand-ins for control tokens stay as they are."""
+    return match[0] if is_mark(match[0]) else json.dumps(match[0])[1:-1]

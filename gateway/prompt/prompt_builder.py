@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from gateway.generation.request import Prompt
-from gateway.prompt.chat_template import ChatTemplate, ControlEscaper, Stretch, unused_marker
+from gateway.prompt.chat_template import ChatTemplate
+from gateway.prompt.control_tokens import PromptSpan, unused_mark
 from gateway.prompt.history import TemplateError
 from gateway.prompt.request_template import RequestTemplate
 from gateway.tokens import Tokenizer
@@ -39,10 +40,8 @@ class PromptBuilder:
         """
         self._tokenizer = tokenizer
         self.template = template
-        self._of_requests = lru_cache(maxsize=_KEPT)(
-            lambda source: RequestTemplate(source, template.special_tokens, template.reserved)
-        )
-        self._escaper = ControlEscaper(tokenizer.control_tokens if escape_special_tokens else ())
+        self._of_requests = lru_cache(maxsize=_KEPT)(lambda source: RequestTemplate(source, template))
+        self._escapes = escape_special_tokens
         if escape_special_tokens:
             tokenizer.prepare_literal()
 
@@ -75,33 +74,34 @@ class PromptBuilder:
             TokenizerError: when the text holds a lone surrogate.
         """
         template = template or self.template
-        data: dict[str, Any] = {"messages": messages, "tools": tools, "documents": documents, "variables": variables}
         end = ""
         if continue_final_message:
-            end = unused_marker(data, template.source)
-            data["messages"] = [*messages[:-1], {**messages[-1], "content": _ending(messages[-1]["content"], end)}]
-        marker = ""
-        if self._escaper.occurs_in(*data.values()):
-            marker = unused_marker(data, template.source)
-            data = {key: self._escaper.mark(value, marker) for key, value in data.items()}
-        rendered = template.render(**data, add_generation_prompt=add_generation_prompt)
+            end = unused_mark(messages, tools, documents, variables, template.source, template.mark)
+            messages = [*messages[:-1], {**messages[-1], "content": _ending(messages[-1]["content"], end)}]
+        marked = template.render_marked(
+            messages,
+            tools=tools,
+            documents=documents,
+            variables=variables,
+            add_generation_prompt=add_generation_prompt,
+        )
         if end:
-            rendered = _up_to(end, rendered)
+            marked = _up_to(end, marked)
+        parts = template.control_tokens.parts(marked, template.mark)
+        text = "".join(parts)
         how = how or Unbounded()
-        if len(rendered) > how.characters:
-            how.check_characters(len(rendered))
-        literal = False
-        if marker:
-            stretches = self._escaper.split(rendered, marker)
-            rendered = "".join([stretch.text for stretch in stretches])
-            literal = any(stretch.literal for stretch in stretches)
-            ids = self._encode(stretches, how)
-        else:
-            ids = self._tokenizer.encode_known(rendered, how)
+        if len(text) > how.characters:
+            how.check_characters(len(text))
+        spans = template.control_tokens.spans(parts) if self._escapes else None
+        ids = self._tokenizer.encode_known(text, how) if spans is None else self._encode(spans, how)
+        normalizes = self._escapes and self._tokenizer.normalizes_control_tokens
+        if normalizes and self._tokenizer.control_count(ids) != len(parts) // 2:
+            spans = template.control_tokens.spans(parts, every=True)
+            ids = self._encode(spans or (), how)
         return Prompt(
-            text=rendered,
+            text=text,
             ids=ids,
-            escaped=literal,
+            escaped=spans is not None,
             bos_text=self._bos_text(ids) if self._tokenizer.adds_bos else "",
             recalled=how.recall.found if how.recall else 0,
         )
@@ -186,14 +186,14 @@ class PromptBuilder:
         doubled = tokenizer.adds_bos and bool(ids) and ids[0] == tokenizer.bos_id
         return (tokenizer.bos_token or "") if doubled else ""
 
-    def _encode(self, stretches: Sequence[Stretch], how: Tokenizing) -> TokenIds:
+    def _encode(self, spans: Sequence[PromptSpan], how: Tokenizing) -> TokenIds:
         pieces: list[bytes] = []
         count = 0
-        for stretch in stretches:
-            if stretch.literal:
-                ids = self._tokenizer.literal_known(stretch.text, how, count, at_start=not pieces)
+        for span in spans:
+            if span.literal:
+                ids = self._tokenizer.literal_known(span.text, how, count, at_start=not pieces)
             else:
-                ids = self._tokenizer.encode_known(stretch.text, how, count)
+                ids = self._tokenizer.encode_known(span.text, how, count)
             pieces.append(ids.packed)
             count += len(ids)
         return TokenIds(b"".join(pieces))

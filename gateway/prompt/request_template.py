@@ -14,6 +14,7 @@ import jinja2.debug  # noqa: F401 - jinja2 imports it with the first error, when
 
 from gateway.helper import Helper, HelperFailedError
 from gateway.prompt.chat_template import ChatTemplate
+from gateway.prompt.control_tokens import unused_mark
 from gateway.prompt.history import TemplateAbilities, TemplateError
 
 SECONDS: Final = 5.0
@@ -38,23 +39,26 @@ class RequestTemplate:
     Attributes:
         source: the template's text.
         reserved: names that no request may set.
+        control_tokens: of the tokenizer.
+        mark: as of ``ChatTemplate``.
     """
 
-    def __init__(self, source: str, special_tokens: Mapping[str, str], reserved: frozenset[str]) -> None:
+    def __init__(self, source: str, models: ChatTemplate) -> None:
         """Prepare; nothing is compiled yet.
 
         Args:
             source: of the template.
-            special_tokens: names and texts of the tokenizer's.
-            reserved: names that no request may set.
+            models: the model's own, for the tokens and names that it shares.
         """
         self.source = source
-        self.reserved = reserved
-        self._special_tokens = special_tokens
+        self.reserved = models.reserved
+        self.control_tokens = models.control_tokens
+        self.mark = unused_mark(source)
+        self._special_tokens = models.special_tokens
         self._found: dict[bool, tuple[bool, TemplateAbilities]] = {}
 
-    def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
-        """Render a conversation; options as of ``ChatTemplate.render``.
+    def render_marked(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
+        """Render a conversation; options and result as of ``ChatTemplate.render_marked``.
 
         Raises:
             TemplateError: it does not compile, refuses the conversation, fails on it, or passes a bound.
@@ -87,7 +91,13 @@ class RequestTemplate:
         return found
 
     def _asked(self, wish: Mapping[str, Any]) -> Any:
-        question = {"source": self.source, "special_tokens": self._special_tokens, "most": MOST_CHARACTERS, **wish}
+        question = {
+            "source": self.source,
+            "special_tokens": self._special_tokens,
+            "control_tokens": self.control_tokens.texts,
+            "most": MOST_CHARACTERS,
+            **wish,
+        }
         try:
             answer = json.loads(_renderer.ask(json.dumps(question).encode()))
         except HelperFailedError as error:
@@ -106,6 +116,7 @@ class RequestTemplate:
 @dataclasses.dataclass
 class _Tokens:
     special_tokens: dict[str, str]
+    control_tokens: Sequence[str]
     bos_token: str | None = None  # both are among them where there are any
     eos_token: str | None = None
 
@@ -113,8 +124,8 @@ class _Tokens:
 def answer(question: bytes | bytearray) -> bytes:
     """Answer a question in JSON.
 
-    Its keys are ``source`` and ``special_tokens`` of a template, and either a ``conversation`` to render into ``most``
-    characters, or ``tools``: whether the template is to be probed with tools.
+    Its keys are ``source``, ``special_tokens`` and ``control_tokens`` of a template, and either a ``conversation`` to
+    render into ``most`` characters, or ``tools``: whether the template is to be probed with tools.
 
     Returns:
         JSON with the text or the facts ``found``, the fields of a TemplateError, or the ``bound`` that was passed.
@@ -131,13 +142,13 @@ def answer(question: bytes | bytearray) -> bytes:
 
 def _found(asked: dict[str, Any]) -> dict[str, Any]:
     # Not kept: constants of a template may be of any size.
-    template = ChatTemplate(asked["source"], _Tokens(asked["special_tokens"]))
+    template = ChatTemplate(asked["source"], _Tokens(asked["special_tokens"], asked["control_tokens"]))
     if "tools" in asked:
         tools = asked["tools"]
         shown = tools and template.shows_tools
         return {"found": (shown, dataclasses.asdict(template.abilities(tools=tools)))}
     conversation = asked["conversation"]
-    text = template.render(conversation.pop("messages"), **conversation)
+    text = template.render_marked(conversation.pop("messages"), **conversation)
     return {"found": text} if len(text) <= asked["most"] else {"bound": "size"}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 import tokenizers
+from tokenizers import models
 
 from gateway.tokens.conversion import convert, unreadable
 from gateway.tokens.folder import TOKENIZER_FILE, FolderMetadata, TokenizerError, read_folder
@@ -151,6 +152,19 @@ class Tokenizer:
                 return obstacle(self._backend)
         except TokenizerError:
             return "its tokenizer fails on some texts"
+
+    @cached_property
+    def normalizes_control_tokens(self) -> bool:
+        """Whether other text than a control token's own may become it: where it is looked for in normalized text."""
+        added = self._backend.get_added_tokens_decoder().values()
+        normalized = any(token.special and token.normalized for token in added)
+        return self._backend.normalizer is not None and (normalized or isinstance(self._backend.model, models.Unigram))
+
+    def control_count(self, ids: Sequence[int]) -> int:
+        """The number of control tokens among ids, those for unknown text not counted."""
+        unknown = getattr(self._backend.model, "unk_token", None)
+        counted = self._special_ids - {self._backend.token_to_id(unknown) if unknown else None}
+        return sum(index in counted for index in ids)
 
     @cached_property
     def fingerprint(self) -> bytes:

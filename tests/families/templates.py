@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ class _Tokens:
     bos_token: str | None = "<|begin|>"
     eos_token: str | None = "<|end|>"
     special_tokens: Mapping[str, str] = {}
+    control_tokens: Sequence[str] = ()
 
 
 def load() -> dict[str, dict[str, Any]]:
