@@ -22,6 +22,7 @@ class Prompt:
         bos_text: the BOS token's text where ``ids`` begin with BOS and the tokenizer adds BOS by itself when asked
             for special tokens; empty otherwise. A text dialect needs it to send BOS exactly once.
         recalled: how many of the ids were known from an earlier prompt; the same prompt may be known or not.
+        changed: paths of texts of the conversation that are shown in another form or place than they have.
     """
 
     text: str
@@ -29,6 +30,7 @@ class Prompt:
     escaped: bool = False
     bos_text: str = ""
     recalled: int = field(default=0, compare=False)
+    changed: Sequence[str] = field(default=(), compare=False)
 
     @property
     def bare_text(self) -> str:

@@ -8,7 +8,7 @@ import re
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
@@ -35,6 +35,7 @@ from gateway.web.access_log import RequestRecord, record_of
 from gateway.web.client_connection import ClientDisconnectedError, while_connected
 from gateway.web.sse import COMMENT, EventStream
 
+_IGNORED = "x-ignored-parameters"
 DONE = b"data: [DONE]\n\n"
 
 
@@ -78,9 +79,10 @@ class Answer(ABC):
         names: tells the request's names of parameters that errors of the engine call otherwise.
         padded: whether the events of its stream are padded.
         kept: whether its end is written somewhere before the client is told of it.
+        changed: paths of texts that the model is shown in another form or place than they have.
     """
 
-    __slots__ = ("_noted", "generations", "kept", "names", "padded")
+    __slots__ = ("_noted", "changed", "generations", "kept", "names", "padded")
 
     def __init__(self, generations: Sequence[Generation], names: Names, *, padded: bool = False) -> None:
         """Take generations that have not begun."""
@@ -88,6 +90,7 @@ class Answer(ABC):
         self.names = names
         self.padded = padded
         self.kept = False
+        self.changed: Sequence[str] = ()
         self._noted: Usage | None = None
 
     @abstractmethod
@@ -332,14 +335,16 @@ class Begun(Generic[Fields, Planned]):
         plan: of its answer.
         headers: of the response.
         record: of the access log.
+        named: what the request is served without, as the headers name it.
         copy: begins a copy of it for the model's mirror; None where it has none.
     """
 
     request: Fields
     model: ServedModel
     plan: Planned
-    headers: Mapping[str, str]
+    headers: dict[str, str]
     record: RequestRecord
+    named: Sequence[str] = ()
     copy: Callable[[], Copy | None] | None = None
 
     def with_copy(self, copies: Copies | None, request: Request, body: Body) -> Begun[Fields, Planned]:
@@ -393,10 +398,10 @@ def checked(
     if ignored.counted:
         metrics.count_ignored(model.name, ignored.counted)
     plan = endpoint.plan(asked, model)
-    headers = name_header("x-ignored-parameters", ignored.named) if ignored.named else {}
+    headers = name_header(_IGNORED, ignored.named) if ignored.named else {}
     if plan.warnings:
         headers |= name_header("x-strict-schema-deviations", plan.warnings)
-    return Begun(asked, model, plan, headers, record)
+    return Begun(asked, model, plan, headers, record, ignored.named)
 
 
 async def prepared(
@@ -411,9 +416,12 @@ async def prepared(
     """
     preparing = endpoint.prepare(begun.request, begun.plan, begun.model, begun.record)
     try:
-        return await while_connected(request.scope, request.receive, preparing)
+        answer = await while_connected(request.scope, request.receive, preparing)
     except EngineError as error:
         raise from_engine(error, begun.plan.names()) from None
+    if answer.changed:
+        begun.headers.update(name_header(_IGNORED, [*begun.named, *answer.changed]))
+    return answer
 
 
 async def serve(

@@ -187,4 +187,5 @@ def translated_plan(request: TranslatedRequest, model: ServedModel) -> ChatPlan:
         names=lambda: translation.names(plan.names()),
         structure=dataclasses.replace(plan.structure, field=translation.path(plan.structure.field)),
         warnings=[translation.path(path) for path in plan.warnings],
+        path=translation.path,
     )

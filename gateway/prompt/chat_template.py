@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
 
 import jinja2
@@ -35,6 +36,7 @@ from gateway.prompt.history import TemplateAbilities, TemplateError, history
 from gateway.prompt.probing import PROBE_TOOLS, Messages, Render, probe, shows_tools
 from gateway.tokens import Tokenizer
 
+_MOST_FOUND = 32  # sets of variables whose abilities are kept
 _ASKED = ({"role": "user", "content": "Hello"},)
 _ARGUMENTS = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
 
@@ -75,6 +77,7 @@ class ChatTemplate:
             TemplateError: when it is not a Jinja template.
         """
         self.source = source
+        self._found: dict[tuple[Any, ...], TemplateAbilities] = {}
         self.control_tokens = ControlTokens(tokenizer.control_tokens)
         self.mark = unused_mark(source)
         environment = make_environment()
@@ -103,6 +106,7 @@ class ChatTemplate:
             for node in tree.find_all(kind)
             if isinstance(text := getattr(node, field), str)
         ]
+        self._words = frozenset(text for *_, text in constants)
         self._assembled = AssembledTokens(self.control_tokens, [text for *_, text in constants], self.mark)
         for node, field, text in constants:
             setattr(node, field, self._assembled.marked(text))
@@ -117,30 +121,37 @@ class ChatTemplate:
     def fault(self) -> str | None:
         """The reason why not even a single message of a user can be rendered; None where it can, or must not be."""
         try:
-            self.render(history(_ASKED, self._abilities))
+            self.render(history(_ASKED, self.abilities(tools=False)))
         except TemplateError as error:
             return None if error.by_author else error.detail
         return None
 
-    def abilities(self, *, tools: bool) -> TemplateAbilities:
+    def abilities(self, *, tools: bool, variables: Mapping[str, Any] = MappingProxyType({})) -> TemplateAbilities:
         """The way it takes a conversation.
 
         Args:
             tools: whether it is given definitions of tools; there are templates that show calls only then.
+            variables: of the request; a template may show reasoning only where one of them switches thinking on.
         """
-        return self._abilities_with_tools if tools and self.shows_tools else self._abilities
+        tools = tools and self.shows_tools
+        read = {name: value for name, value in variables.items() if name in self.variables}
+        key = (tools, *sorted((name, self._known(value)) for name, value in read.items()))
+        found = self._found.get(key)
+        if found is None:
+            if len(self._found) >= _MOST_FOUND:
+                self._found.clear()
+            found = self._found[key] = probe(self._probed(PROBE_TOOLS if tools else None, read))
+        return found
 
-    @cached_property
-    def _abilities(self) -> TemplateAbilities:
-        return probe(self._probed(None))
+    def _known(self, value: Any) -> str:
+        """What a template can tell of a value: a truth, a word of its own, or one that it does not know."""
+        if isinstance(value, bool) or value is None or (isinstance(value, str) and value in self._words):
+            return repr(value)
+        return type(value).__name__
 
-    @cached_property
-    def _abilities_with_tools(self) -> TemplateAbilities:
-        return probe(self._probed(PROBE_TOOLS))
-
-    def _probed(self, tools: Sequence[Mapping[str, Any]] | None) -> Render:
+    def _probed(self, tools: Sequence[Mapping[str, Any]] | None, variables: Mapping[str, Any] | None = None) -> Render:
         def render(messages: Messages, opened: bool) -> str:
-            return self.render(messages, tools=tools, add_generation_prompt=opened)
+            return self.render(messages, tools=tools, add_generation_prompt=opened, variables=variables)
 
         return render
 

@@ -60,6 +60,14 @@ class ControlTokens:
         """Whether the text of a control token is in it."""
         return self._pattern is not None and self._prefix in text and self._pattern.search(text) is not None
 
+    def touches(self, text: str) -> bool:
+        """Whether the text begins or ends within the text of a control token."""
+        return any(
+            text.endswith(token[:length]) or text.startswith(token[length:])
+            for token in self.texts
+            for length in range(1, len(token))
+        )
+
     def broken(self, text: str, breaker: str) -> str:
         """The text with ``breaker`` behind the first character of each control token's text, overlapping ones too."""
         position = 0

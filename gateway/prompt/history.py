@@ -7,17 +7,19 @@ that a model without a call format of its own sees its earlier calls as it wrote
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from gateway.bad_request import BadRequestError
 from gateway.freed_apart import like
+from gateway.prompt.conversation import PARAGRAPH, Turn, joined, merged, turns_of
 
 
 class TemplateError(BadRequestError):
@@ -51,6 +53,10 @@ class TemplateAbilities:
         developer: whether the role developer means something to it; elsewhere such messages are system messages.
         several_systems: whether it shows each of several system messages at the beginning; elsewhere they are one.
         late_systems: whether it shows a system message after others; elsewhere it goes to the beginning.
+        system_in_question: whether a system message is a paragraph of the first user message, because the template
+            rejects it.
+        joins: roles of which it rejects one message behind another, so that they are one; ``tool`` stands for a user
+            message behind a result.
         system_in_calls: whether it shows the system message when a result comes last; elsewhere, as with the first
             Mistral models, it is a paragraph of the last user message then.
         hides_system: whether it leaves out every system message without a word.
@@ -59,11 +65,14 @@ class TemplateAbilities:
         needs_parts: roles whose content it reads as nothing else.
         calls: whether it shows a call and its result; elsewhere both are in plain form.
         arguments: whether arguments are an object or JSON text.
+        text_arguments: whether arguments that no object can hold may be text; elsewhere they are the value of the one
+            key ``arguments``.
         short_ids: whether ids of calls must have nine letters and digits.
         null_content: whether the content of a message with calls and without text is null instead of empty.
         result_names: whether a result has the name of its tool; some templates need it, others refuse it.
         several_calls: whether several calls stay together in one message, come one by one, or are in plain form.
-        text_with_calls: whether text stays in the message of the calls, goes before it, or is in plain form with them.
+        text_with_calls: whether text stays in the message of the calls, is a message of its own before it, goes into
+            the message before, or is in plain form with them.
         plain_results: role of the message that holds results in plain form.
         reasoning: the key of a message's reasoning, or ``REASONING_PART``; None: reasoning has no place.
         null_reasoning: whether a message without reasoning needs its keys nevertheless, as null.
@@ -72,6 +81,8 @@ class TemplateAbilities:
     developer: bool = False
     several_systems: bool = True
     late_systems: bool = True
+    system_in_question: bool = False
+    joins: frozenset[str] = frozenset()
     system_in_calls: bool = True
     hides_system: bool = False
     names: frozenset[str] = frozenset()
@@ -79,11 +90,12 @@ class TemplateAbilities:
     needs_parts: frozenset[str] = frozenset()
     calls: bool = True
     arguments: Literal["object", "text"] = "object"
+    text_arguments: bool = True
     short_ids: bool = False
     null_content: bool = False
     result_names: bool = True
     several_calls: Literal["together", "apart", "plain"] = "together"
-    text_with_calls: Literal["beside", "before", "plain"] = "beside"
+    text_with_calls: Literal["beside", "before", "previous", "plain"] = "beside"
     plain_results: Literal["tool", "user"] = "tool"
     reasoning: str | None = None
     null_reasoning: bool = False
@@ -95,19 +107,22 @@ _UNTEXT = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 _SYSTEM = frozenset({"system", "developer"})
 _SIMPLE_ROLES = frozenset({"user", "assistant"})
 _SIMPLE_KEYS = 2  # role and content
-_PARAGRAPH = "\n\n"
 
 
-def history(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbilities) -> Sequence[Mapping[str, Any]]:
+def history(
+    messages: Sequence[Mapping[str, Any]], abilities: TemplateAbilities, changed: list[str] | None = None
+) -> Sequence[Mapping[str, Any]]:
     """The messages as a template takes them.
 
-    Calls, results and names that it does not show are text of their messages, in plain form; several text parts are
-    lines, where it does not read parts itself. Reasoning that has no place is left out, as the makers of models do.
+    Results stand behind their calls, in the order of the calls. Calls, results and names that the template does not
+    show are text of their messages, in plain form; several text parts are lines, where it does not read parts itself.
+    Reasoning that has no place is left out, as the makers of models do.
 
     Args:
-        messages: role, content as text and, where it has several, its ``parts``; arguments of calls as JSON text, the
-            assistant's reasoning under ``reasoning``. Each result belongs to an earlier call.
+        messages: role, content as text and, where it has several, its ``parts``; arguments of calls as the model wrote
+            them, JSON text as a rule; the assistant's reasoning under ``reasoning``.
         abilities: of the template.
+        changed: takes the paths of texts that are shown in another message or role than their own.
 
     Raises:
         TemplateError: for a system message, naming it, when the template leaves out all of them.
@@ -116,11 +131,15 @@ def history(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbilities)
         return messages
     if abilities.hides_system:
         _refuse_systems(messages)
-    if not abilities.late_systems:
-        messages = like(messages, sorted(messages, key=lambda message: message["role"] not in _SYSTEM))
-    conversation = _Conversation(abilities)
-    for message in _calls_placed(messages, abilities):
-        conversation.add(message)
+    changed = [] if changed is None else changed
+    turns = turns_of(messages)
+    if abilities.system_in_question:
+        turns = _systems_in_question(turns, changed)
+    elif not abilities.late_systems:
+        turns.sort(key=lambda turn: turn.message["role"] not in _SYSTEM)
+    conversation = _Conversation(abilities, changed)
+    for turn in joined(turns, abilities.joins, changed):
+        conversation.add(turn)
     if abilities.system_in_calls or messages[-1]["role"] == "user":
         return like(messages, conversation.messages)
     return like(messages, _system_in_question(conversation.messages))
@@ -137,13 +156,13 @@ def _is_simple(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbiliti
     """Whether all stays as it is: texts of users and assistants only, after a system message at most."""
     first = messages[0]
     if first["role"] == "system" and len(first) == _SIMPLE_KEYS:
-        if abilities.hides_system or not abilities.system_in_calls:
+        if abilities.hides_system or abilities.system_in_question or not abilities.system_in_calls:
             return False
         messages = messages[1:]
     for message in messages:  # no generator, which takes a frame for each
         if len(message) != _SIMPLE_KEYS or message["role"] not in _SIMPLE_ROLES:
             return False
-    return not abilities.needs_parts and not abilities.null_reasoning
+    return not (abilities.needs_parts or abilities.null_reasoning or abilities.joins)
 
 
 def _is_native(message: Mapping[str, Any], abilities: TemplateAbilities) -> bool:
@@ -151,7 +170,7 @@ def _is_native(message: Mapping[str, Any], abilities: TemplateAbilities) -> bool
     return (
         abilities.calls
         and (abilities.several_calls != "plain" or len(message["tool_calls"]) == 1)
-        and (abilities.text_with_calls != "plain" or not message["content"].strip())
+        and (abilities.text_with_calls in {"beside", "before"} or not message["content"].strip())
     )
 
 
@@ -171,46 +190,37 @@ def _system_in_question(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*messages[1:asked], {**messages[asked], "content": content}, *messages[asked + 1 :]]
 
 
-def _calls_placed(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbilities) -> Iterator[Mapping[str, Any]]:
-    """The messages, calls one by one before their results where the template takes them so."""
-    place = 0
-    while place < len(messages):
-        message = messages[place]
-        calls = message.get("tool_calls") or ()
-        place += 1
-        if abilities.several_calls != "apart" or len(calls) < 2 or not _is_native(message, abilities):
-            yield message
-            continue
-        results: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
-        while place < len(messages) and messages[place]["role"] == "tool":
-            results[messages[place]["tool_call_id"]].append(messages[place])
-            place += 1
-        for call in calls:
-            yield {**message, "tool_calls": [call]}
-            message = {"role": "assistant", "content": ""}
-            yield from results.pop(call["id"], ())
-        for rest in results.values():
-            yield from rest
+def _systems_in_question(turns: Sequence[Turn], changed: list[str]) -> list[Turn]:
+    """The turns, with system messages as the first paragraphs of the first user message."""
+    systems = [turn for turn in turns if turn.message["role"] in _SYSTEM]
+    found = [turn for turn in turns if turn.message["role"] not in _SYSTEM]
+    for turn in found if systems else ():
+        if turn.message["role"] == "user":
+            first: Mapping[str, Any] = {"role": "user", "content": ""}
+            turn.message = functools.reduce(merged, (each.message for each in [*systems, turn]), first)
+            changed += [f"messages[{each.place}].role" for each in systems]
+            return found
+    return list(turns)
 
 
 class _Conversation:
     """Messages as a template takes them, one after the other."""
 
-    def __init__(self, abilities: TemplateAbilities) -> None:
+    def __init__(self, abilities: TemplateAbilities, changed: list[str]) -> None:
         self.messages: list[dict[str, Any]] = []
         self._abilities = abilities
-        self._native: dict[str, bool] = {}  # by the id of a call
-        self._functions: dict[str, str] = {}
+        self._changed = changed
         self._leading = True  # nothing but system messages so far
         self._open_results = False  # the last message is a user's that holds results
 
-    def add(self, message: Mapping[str, Any]) -> None:
-        """Take the next message."""
+    def add(self, turn: Turn) -> None:
+        """Take the next turn."""
+        message = turn.message
         role = message["role"]
-        if role == "tool":
-            self._add_result(message)
-        elif message.get("tool_calls"):
-            self._add_calls(message)
+        if message.get("tool_calls"):
+            self._add_calls(turn)
+        elif role == "tool":
+            self._add_result(message, native=self._abilities.calls)
         else:
             found = self._plain_message(message)
             joined = self._leading and self.messages and not self._abilities.several_systems and role in _SYSTEM
@@ -218,7 +228,7 @@ class _Conversation:
                 self._append_to_last(found["content"])
             else:
                 self._put(found)
-        self._open_results = self._open_results and role == "tool"
+            self._open_results = False
         self._leading = self._leading and role in _SYSTEM
 
     def _put(self, message: dict[str, Any]) -> None:
@@ -269,24 +279,49 @@ class _Conversation:
         else:
             found[key] = reasoning
 
-    def _add_calls(self, message: Mapping[str, Any]) -> None:
-        abilities = self._abilities
+    def _add_calls(self, turn: Turn) -> None:
+        abilities, message = self._abilities, turn.message
         name = message.get("name")
         if name and "assistant" not in abilities.names:
             texts = [_named_text(name, message["content"]), *(message.get("parts") or ())[1:]]
             message = {**message, "content": "\n".join(texts), "parts": texts, "name": None}
-        native = _is_native(message, abilities)
-        for call in message["tool_calls"]:
-            self._functions[call["id"]] = call["function"]["name"]
-            self._native[call["id"]] = native
+        if message["content"].strip() and _is_native({**message, "content": ""}, abilities) and not turn.as_text:
+            message = self._text_placed(message, turn.place)
+        native = _is_native(message, abilities) and not turn.as_text
         if not native:
             self._put(self._plain_message(message, calls=_calls_text(message["tool_calls"])))
+        elif abilities.several_calls == "apart":
+            self._put_apart(message, turn.results)
             return
-        if abilities.text_with_calls == "before" and message["content"].strip():
+        else:
+            self._put_calls(message)
+        for result in turn.results:
+            self._add_result(result.message, native=native)
+
+    def _text_placed(self, message: Mapping[str, Any], place: int) -> Mapping[str, Any]:
+        """A message of calls, its text put where the template shows it."""
+        where = self._abilities.text_with_calls
+        if where == "before":
             self._put(self._plain_message(message))
-            message = {"role": "assistant", "content": "", "tool_calls": message["tool_calls"]}
+            return {"role": "assistant", "content": "", "tool_calls": message["tool_calls"]}
+        if where == "previous" and self.messages and self.messages[-1]["role"] in {"user", "tool"}:
+            self._append_to_last(message["content"])
+            self._changed.append(f"messages[{place}].content")
+            return {**message, "content": "", "parts": None}
+        return message
+
+    def _put_apart(self, message: Mapping[str, Any], results: Sequence[Turn]) -> None:
+        """Put each call as a message of its own, behind it its result."""
+        waiting = deque(results)
+        for call in message["tool_calls"]:
+            self._put_calls({**message, "tool_calls": [call]})
+            message = {"role": "assistant", "content": ""}
+            if waiting and waiting[0].message["tool_call_id"] == call["id"]:
+                self._add_result(waiting.popleft().message, native=True)
+
+    def _put_calls(self, message: Mapping[str, Any]) -> None:
         found = self._plain_message(message)
-        if abilities.null_content and not message["content"].strip() and isinstance(found["content"], str):
+        if self._abilities.null_content and not message["content"].strip() and isinstance(found["content"], str):
             found["content"] = None
         found["tool_calls"] = [self._call(call) for call in message["tool_calls"]]
         self._put(found)
@@ -302,18 +337,17 @@ class _Conversation:
     def _id(self, call_id: str) -> str:
         return short_id(call_id) if self._abilities.short_ids else call_id
 
-    def _add_result(self, message: Mapping[str, Any]) -> None:
+    def _add_result(self, message: Mapping[str, Any], *, native: bool) -> None:
         abilities = self._abilities
-        call_id = message["tool_call_id"]
-        function = self._functions.get(call_id, "")
-        found: dict[str, Any] = {"role": "tool", "tool_call_id": self._id(call_id)}
+        function = message.get("function", "")
+        found: dict[str, Any] = {"role": "tool", "tool_call_id": self._id(message["tool_call_id"])}
         name = message.get("name") or function
         if name == function:  # the call tells it
             message = {**message, "name": None}
         texts = self._named_texts(found, message)
         if abilities.result_names:
             found["name"] = name
-        if not self._native.get(call_id, abilities.calls):
+        if not native:
             texts = [_result_text(function, "\n".join(texts))]
             if abilities.plain_results == "user":
                 self._add_result_of_user(texts)
@@ -338,7 +372,7 @@ def _kind(role: str) -> str:
 def _joined(content: Any, more: Any) -> Any:
     """Two contents as one, with a paragraph of its own for each."""
     if isinstance(content, str) and isinstance(more, str):
-        return content + _PARAGRAPH + more
+        return content + PARAGRAPH + more
     return [*_as_parts(content), *_as_parts(more)]
 
 
@@ -354,12 +388,15 @@ def _arguments(text: str, abilities: TemplateAbilities) -> Any:
     Numbers of an object keep their value but not their spelling: 1.50 is shown as 1.5.
     """
     text = text.strip() or "{}"
-    if abilities.arguments == "text" or _UNTEXT.search(text):
+    if abilities.arguments == "text":
         return text
     try:
-        return json.loads(text, parse_float=_finite, object_pairs_hook=_object)
-    except _LossError:
-        return text
+        found = json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_object)
+    except (_LossError, ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict) and not _UNTEXT.search(text):
+        return found
+    return text if abilities.text_arguments else {"arguments": text}
 
 
 class _LossError(Exception):
@@ -368,7 +405,7 @@ class _LossError(Exception):
 
 def _finite(digits: str) -> float:
     value = float(digits)
-    if math.isinf(value):
+    if not math.isfinite(value):
         raise _LossError
     return value
 

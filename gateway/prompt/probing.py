@@ -43,16 +43,13 @@ def _text(role: str, word: str, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": f"mark{role}{word}", **more}
 
 
-def _calls(*words: str, text: str = "", **more: Any) -> dict[str, Any]:
+def _calls(*words: str, text: str = "", arguments: str | None = None, **more: Any) -> dict[str, Any]:
     """A message with one call for each word; ids are of the kind that OpenAI gives."""
-    calls = [
-        {
-            "id": f"call_{word}",
-            "type": "function",
-            "function": {"name": f"markname{word}", "arguments": json.dumps({"markkey": f"markvalue{word}"})},
-        }
-        for word in words
-    ]
+    calls = []
+    for word in words:
+        given = json.dumps({"markkey": f"markvalue{word}"}) if arguments is None else arguments
+        function = {"name": f"markname{word}", "arguments": given}
+        calls.append({"id": f"call_{word}", "type": "function", "function": function})
     return {"role": "assistant", "content": text, "tool_calls": calls, **more}
 
 
@@ -87,9 +84,11 @@ class _Probing:
         self.abilities = TemplateAbilities()
         self._lead: Messages = [_SYSTEM]
         self._find_texts()
+        self._find_turns()
         self._find_systems()
         self._find_call()
         self._find_plain_results()
+        self._find_questions_behind_results()
         self._find_several()
         self._find_names()
         self._find_parts()
@@ -159,10 +158,21 @@ class _Probing:
             if self._shows([*self._lead, _ASK, _ANSWER, _AGAIN], fewer):
                 self.abilities = fewer
 
+    def _find_turns(self) -> None:
+        """Find the roles of which two messages must not follow each other."""
+        self._find_join("user", [[*self._lead, _ASK, _AGAIN], [*self._lead, _ASK, _AGAIN, _ANSWER, _text("user", "c")]])
+        self._find_join("assistant", [[*self._lead, _ASK, _ANSWER, _text("assistant", "b"), _AGAIN]])
+
+    def _find_join(self, role: str, conversations: Sequence[Messages]) -> None:
+        """Find whether messages of a role must be joined: no other way of showing the conversations loses less."""
+        candidates = self._replaced(joins=(self.abilities.joins, self.abilities.joins | {role}))
+        self.abilities, _ = self._best(candidates, lambda each: (sum(self._lost(c, each) for c in conversations),))
+
     def _find_systems(self) -> None:
         """Find where system messages may stand, and whether the role developer is more than an unknown word."""
         first = [_SYSTEM, _ASK]
-        late = [*self._lead, _ASK, _ANSWER, _text("system", "b"), _AGAIN]
+        second = _text("system", "b")
+        late = [[*self._lead, _ASK, _ANSWER, second, _AGAIN], [*self._lead, _ASK, second, _AGAIN]]
         developer = _text("developer", "a")
         known = dataclasses.replace(self.abilities, developer=True)
         text = self._rendered([developer, _ASK], known)
@@ -172,9 +182,12 @@ class _Probing:
             and developer["content"] in text
             and (unknown is None or unknown.replace(_UNKNOWN_ROLE, "developer") != text),
             several_systems=self._shows([_SYSTEM, _text("system", "b"), _ASK]),
-            late_systems=self._shows(late),
+            late_systems=all(map(self._shows, late)),
             hides_system=0 < self._lost(first, self.abilities) < math.inf,
         )
+        if self._lost(first, self.abilities) == math.inf:
+            moved = dataclasses.replace(self.abilities, system_in_question=True)
+            self._learn(system_in_question=self._shows([_SYSTEM, _ASK, _ANSWER, _AGAIN], moved))
 
     def _find_call(self) -> None:
         """Find the form of a call and its result; plain form, when there is none in which both are shown."""
@@ -202,6 +215,8 @@ class _Probing:
         asked, _ = self._with_calls(*turn)
         if not self._shows(asked):
             self._learn(system_in_calls=False)
+        broken = [[*self._lead, _ASK, _calls("a", arguments='markbroken {"'), _result("a")]]
+        self._learn(text_arguments=all(map(self._shows, broken)))
 
     def _length(self, turn: Messages, abilities: TemplateAbilities) -> int:
         return sum(len(self._rendered(messages, abilities) or "") for messages in self._with_calls(*turn))
@@ -217,16 +232,21 @@ class _Probing:
             found = dataclasses.replace(self.abilities, plain_results="user")
         self.abilities = dataclasses.replace(found, calls=self.abilities.calls)
 
+    def _find_questions_behind_results(self) -> None:
+        """Find whether a user message may stand behind a result."""
+        asked = [*self._lead, _ASK, _calls("a"), _result("a"), _AGAIN]
+        self._find_join("tool", [asked, [*asked, _ANSWER, _text("user", "c")]])
+
     def _find_several(self) -> None:
         """Find the form of several calls of one message, and of text beside a call."""
         if not self.abilities.calls:
             return
         several = (_calls("a", "b"), _result("a"), _result("b"))
-        text = (_calls("a", text="marktexta"), _result("a"))
+        text = (_calls("a", text="marktexta"), _result("a"), _calls("b", text="marktextb"), _result("b"))
         both = (_calls("a", "b", text="marktexta"), _result("a"), _result("b"))
         for fact, values, turn in (
             ("several_calls", ("together", "apart", "plain"), several),
-            ("text_with_calls", ("beside", "before", "plain"), text),
+            ("text_with_calls", ("beside", "before", "previous", "plain"), text),
         ):
             candidates = self._replaced(**{fact: values})
             self.abilities, _ = self._best(candidates, lambda each, turn=turn: (self._lost_of_calls(turn, each),))  # type: ignore[misc]

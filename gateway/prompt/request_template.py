@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import jinja2.debug  # noqa: F401 - jinja2 imports it with the first error, when memory may have run out
@@ -21,6 +22,7 @@ SECONDS: Final = 5.0
 MEMORY_MIB: Final = 512
 MOST_CHARACTERS: Final = 2**23
 
+_MOST_FOUND = 8  # sets of variables whose facts are kept
 _PARAM = "chat_template"
 _FAILURES = {
     "time": f"takes more than {SECONDS:g} seconds",
@@ -55,7 +57,7 @@ class RequestTemplate:
         self.control_tokens = models.control_tokens
         self.mark = unused_mark(source)
         self._special_tokens = models.special_tokens
-        self._found: dict[bool, tuple[bool, TemplateAbilities]] = {}
+        self._found: dict[str, tuple[bool, TemplateAbilities]] = {}
 
     def render_marked(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
         """Render a conversation; options and result as of ``ChatTemplate.render_marked``.
@@ -72,22 +74,25 @@ class RequestTemplate:
         Raises:
             TemplateError: it does not compile, or passes a bound.
         """
-        return self._facts(tools=True)[0]
+        return self._facts(True, {})[0]
 
-    def abilities(self, *, tools: bool) -> TemplateAbilities:
+    def abilities(self, *, tools: bool, variables: Mapping[str, Any] = MappingProxyType({})) -> TemplateAbilities:
         """The way it takes a conversation; as ``ChatTemplate.abilities``.
 
         Raises:
             TemplateError: it does not compile, or passes a bound.
         """
-        return self._facts(tools=tools)[1]
+        return self._facts(tools, {**variables})[1]
 
-    def _facts(self, *, tools: bool) -> tuple[bool, TemplateAbilities]:
-        found = self._found.get(tools)
+    def _facts(self, tools: bool, variables: Mapping[str, Any]) -> tuple[bool, TemplateAbilities]:
+        key = json.dumps([tools, variables], sort_keys=True)
+        found = self._found.get(key)
         if found is None:
-            shows_tools, abilities = self._asked({"tools": tools})
+            shows_tools, abilities = self._asked({"tools": tools, "variables": variables})
             sets = {name: frozenset(value) for name, value in abilities.items() if isinstance(value, list)}
-            found = self._found[tools] = shows_tools, TemplateAbilities(**{**abilities, **sets})
+            if len(self._found) >= _MOST_FOUND:
+                self._found.clear()
+            found = self._found[key] = shows_tools, TemplateAbilities(**{**abilities, **sets})
         return found
 
     def _asked(self, wish: Mapping[str, Any]) -> Any:
@@ -125,7 +130,7 @@ def answer(question: bytes | bytearray) -> bytes:
     """Answer a question in JSON.
 
     Its keys are ``source``, ``special_tokens`` and ``control_tokens`` of a template, and either a ``conversation`` to
-    render into ``most`` characters, or ``tools``: whether the template is to be probed with tools.
+    render into ``most`` characters, or ``tools`` and ``variables`` to probe the template with.
 
     Returns:
         JSON with the text or the facts ``found``, the fields of a TemplateError, or the ``bound`` that was passed.
@@ -146,7 +151,7 @@ def _found(asked: dict[str, Any]) -> dict[str, Any]:
     if "tools" in asked:
         tools = asked["tools"]
         shown = tools and template.shows_tools
-        return {"found": (shown, dataclasses.asdict(template.abilities(tools=tools)))}
+        return {"found": (shown, dataclasses.asdict(template.abilities(tools=tools, variables=asked["variables"])))}
     conversation = asked["conversation"]
     text = template.render_marked(conversation.pop("messages"), **conversation)
     return {"found": text} if len(text) <= asked["most"] else {"bound": "size"}

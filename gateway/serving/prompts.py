@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import operator
 import threading
@@ -14,6 +15,7 @@ from gateway.config import ModelSettings
 from gateway.generation import Prompt, PromptTooLongError
 from gateway.json_levels import inside, texts, whole_numbers
 from gateway.prompt import RequestTemplate, history
+from gateway.prompt.text_road import TokenBreaker, path_of
 from gateway.records import dataclass
 from gateway.serving.loading import ModelParts
 from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, TEMPLATES, LeftError, LongWork
@@ -216,11 +218,7 @@ def build(
     if isinstance(source, ChatPrompt):
         prompt = _chat(source, parts, settings, bound)
         if prompt.escaped and frames is not None:
-            raise BadRequestError(
-                "A message contains the text of a control token, which cannot be escaped for this model because its"
-                " prompts travel as text; the operator may allow it with escape_special_tokens: false.",
-                "messages",
-            )
+            prompt = _chat_as_text(source, parts, settings, bound)
     else:
         prompt = _raw(source, parts, bound, frames=frames)
     if frames is None or isinstance(source, IdsPrompt):
@@ -261,7 +259,7 @@ def truncated(
         ids = ids[:1] + ids[len(ids) - most + 1 :]
     else:
         ids = ids[-most:]
-    cut = parts.prompts.ids(ids, frames=frames)
+    cut = dataclasses.replace(parts.prompts.ids(ids, frames=frames), changed=prompt.changed)
     if cut.escaped:
         raise BadRequestError(
             "This prompt cannot be cut there: prompts of this model travel as text, and no text of the rest gives the"
@@ -449,8 +447,10 @@ def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound:
     tools = source.tools if source.tools and used.shows_tools else None
     if template is not None and source.tools and not tools:
         raise BadRequestError("This chat template does not show tools.", "chat_template", "invalid_value")
-    return parts.prompts.build(
-        history(source.messages, used.abilities(tools=tools is not None)),
+    changed: list[str] = []
+    abilities = used.abilities(tools=tools is not None, variables=source.variables)
+    prompt = parts.prompts.build(
+        history(source.messages, abilities, changed),
         tools=tools,
         documents=source.documents,
         add_generation_prompt=source.add_generation_prompt,
@@ -458,6 +458,28 @@ def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound:
         template=used,
         variables=source.variables,
         how=bound,
+    )
+    return dataclasses.replace(prompt, changed=changed) if changed else prompt
+
+
+def _chat_as_text(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound: Bound) -> Prompt:
+    """The prompt for a server that reads text: control-token text is broken where the model may have written it.
+
+    Raises:
+        BadRequestError: with the path of such text elsewhere.
+    """
+    control_tokens = parts.prompts.template.control_tokens
+    breaker = TokenBreaker(control_tokens)
+    messages = breaker.messages(source.messages)
+    prompt = _chat(dataclasses.replace(source, messages=messages), parts, settings, bound)
+    if not prompt.escaped:
+        return dataclasses.replace(prompt, changed=[*prompt.changed, *breaker.changed])
+    data = {"messages": messages, "tools": source.tools or (), "documents": source.documents or ()}
+    path = path_of({**data, "chat_template_kwargs": source.variables}, control_tokens)
+    raise BadRequestError(
+        f"The text of a control token in {path!r} cannot be escaped for this model because its prompts travel as text;"
+        " the operator may allow it with escape_special_tokens: false.",
+        path,
     )
 
 

@@ -182,14 +182,14 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
     "an input that was no JSON": (
         {"messages": [*USER, assistant({**use(), "input": {"__unparsedToolInput": {"raw": '{"a": l', "len": 7}}}),
                       user(result(content="x"))]},
-        HI + turn("assistant", '<call>toolu_1 {"arguments": "{\\"a\\": l"}') + answered("x"),
+        HI + turn("assistant", '<call>toolu_1 "{\\"a\\": l"') + answered("x"),
         "",
     ),
     "several calls and their results": (
         {"messages": [*USER, assistant(use(path="a"), use("call_abc-123.x", "Read")),
                       user(result("call_abc-123.x", content="two"), result(content="one"))]},
-        HI + turn("assistant", f"{CALL}<call>call_abc-123.x {{}}") + turn("tool", "two<result call_abc-123.x Read>")
-        + answered("one"),
+        HI + turn("assistant", f"{CALL}<call>call_abc-123.x {{}}") + answered("one")
+        + turn("tool", "two<result call_abc-123.x Read>"),
         "",
     ),
     "cache_control anywhere": (
@@ -345,16 +345,17 @@ async def test_tools_are_shown_and_those_of_servers_are_left_out(folder: Path) -
         assert await prompt_of(running, tools=[BASH], tool_choice={"type": "none"}) == HI + OPEN
 
 
-async def test_many_deep_tools_are_taken(folder: Path) -> None:
+async def test_hundreds_of_deep_tools_are_taken(folder: Path) -> None:
     deep: dict[str, Any] = {"type": "string"}
     for _ in range(20):
         deep = {"type": "object", "properties": {"a": deep, "b": {"type": "array", "items": {"type": "integer"}}}}
-    tools = [{"name": f"mcp__server__tool_{index}", "input_schema": deep} for index in range(128)]
-    features = dataclasses.replace(UNGUIDED, max_seq_len=300_000)
-    async with gateway(folder, features=features, max_seq_len=300_000) as running:
+    tools = [{"name": f"mcp__server__tool_{index}", "input_schema": deep} for index in range(300)]
+    features = dataclasses.replace(UNGUIDED, max_seq_len=1_000_000)
+    async with gateway(folder, features=features, max_seq_len=1_000_000) as running:
         await whole(running, tools=tools)
-        message = error_of(await post(running, tools=[*tools, BASH]), 400, "invalid_request_error")
-        assert "'tools'" in message
+        large = [{**tool, "description": "long" * 1000} for tool in tools]
+        message = error_of(await post(running, tools=large), 400, "invalid_request_error")
+        assert "'tools': of" in message
 
 
 async def test_names_that_no_function_can_have_come_back_as_they_were(folder: Path) -> None:

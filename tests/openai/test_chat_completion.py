@@ -63,8 +63,8 @@ async def test_the_prompt_is_the_template_s(folder: Path) -> None:
         assert running.engine.requests[0].prompt.text == (
             "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nAl: a\nb<|im_end|>\n"
             '<|im_start|>assistant\n[{"name": "add", "arguments": {}}]<|im_end|>\n'
-            "<|im_start|>assistant\nNo.<|im_end|>\n<|im_start|>assistant\nWell.\nNever.<|im_end|>\n"
-            "<|im_start|>assistant\nNot that.<|im_end|>\n<|im_start|>tool\nResult of add:\n4<|im_end|>\n"
+            "<|im_start|>tool\nResult of add:\n4<|im_end|>\n<|im_start|>assistant\nNo.<|im_end|>\n"
+            "<|im_start|>assistant\nWell.\nNever.<|im_end|>\n<|im_start|>assistant\nNot that.<|im_end|>\n"
             "<|im_start|>assistant\n"
         )
 
@@ -259,7 +259,7 @@ async def test_control_token_text_is_plain_text_by_tokens_and_refused_by_text(fo
     async with gateway(folder, features=by_text) as running:
         refused = await running.chat(messages=attack)
         assert refused.status_code == 400
-        assert refused.json()["error"]["param"] == "messages"
+        assert refused.json()["error"]["param"] == "messages[0].content"
         assert "escape_special_tokens" in refused.json()["error"]["message"]
     async with gateway(folder, features=by_text, escape_special_tokens=False) as running:
         assert (await running.chat(messages=attack)).status_code == 200

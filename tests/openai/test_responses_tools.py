@@ -305,7 +305,7 @@ async def test_every_form_of_the_choice(
          "invalid_json_schema"),
         ({"tools": [{"type": "namespace", "name": "n"}]}, "tools[0].tools", "missing_required_parameter"),
         ({"tools": [{"type": "custom", "name": ""}]}, "tools[0].name", "invalid_value"),
-        ({"tools": [function(f"f{n}") for n in range(129)]}, "tools", "array_above_max_length"),
+        ({"tools": [function(f"f{n}", description="a" * 8000) for n in range(150)]}, "tools", "array_above_max_length"),
         ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
         ({"tools": TOOLS, "tool_choice": "some"}, "tool_choice", "invalid_value"),
         ({"tools": TOOLS, "tool_choice": {"type": "function"}}, "tool_choice.name", "missing_required_parameter"),

@@ -77,7 +77,7 @@ def test_results_in_plain_form_are_one_message_with_the_question_behind_them() -
             "role": "assistant",
             "content": 'Two.\n[{"name": "f", "arguments": {}}, {"name": "f", "arguments": {"b":1}}]',
         },
-        {"role": "user", "content": "Result of f:\nx\n\nResult of f:\ny\n\nSo?"},
+        {"role": "user", "content": "Result of f:\ny\n\nResult of f:\nx\n\nSo?"},
         {"role": "user", "content": "Hm?"},
     ]
 

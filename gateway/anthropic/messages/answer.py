@@ -150,7 +150,12 @@ class MessagesAnswer(ChatAnswer):
             request_id: of the HTTP request.
         """
         super().__init__(
-            turn.chat, prepared.generations, names, parsed=prepared.parsed, expectations=prepared.expectations
+            turn.chat,
+            prepared.generations,
+            names,
+            parsed=prepared.parsed,
+            expectations=prepared.expectations,
+            changed=prepared.changed,
         )
         thinking = turn.request.thinking
         self.content = ContentBlocks(shows_thinking=thinking is None or thinking.display != "omitted")

@@ -31,6 +31,7 @@ from gateway.openai.json_text import MOST_CHARACTERS
 from gateway.openai.request_body import Body
 from gateway.openai.translation import EXTENSIONS, TranslatedRequest, Translation, function_name
 from gateway.openai.validation import without_nulls
+from gateway.prompt.conversation import OpenCalls
 
 _BILLING = "x-anthropic-billing-header:"  # differs with every request of some clients: it would spoil the KV cache
 _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
@@ -188,7 +189,7 @@ class Conversation:
     origins: list[str] = field(default_factory=list)
     parts: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
-    _calls: set[str] = field(default_factory=set)
+    _calls: OpenCalls[str] = field(default_factory=OpenCalls)
     _lead: list[str] = field(default_factory=list)  # of the first message, which is a system's, joined at the end
     _room: int = MOST_CHARACTERS  # of reasoning that only signatures have
     _unanswered: bool = False  # whether the last message has calls whose results may follow
@@ -295,6 +296,7 @@ class Conversation:
                 raise _misplaced(block, "user", here)
             else:
                 texts.append(self._text(block, here))
+        self._calls.add([(call["id"], path) for call in calls])
         more: dict[str, Any] = {"tool_calls": calls} if calls else {}
         if any(thoughts):
             more["reasoning_content"] = "\n".join(filter(None, thoughts))
@@ -312,18 +314,20 @@ class Conversation:
 
     def _call(self, block: ToolUseBlock) -> dict[str, Any]:
         call_id, given = own_call_id(block.id), block.input or {}
-        self._calls.add(call_id)
         unparsed = given.get(_UNPARSED)
-        if isinstance(unparsed, dict) and isinstance(unparsed.get("raw"), str):
-            given = {"arguments": unparsed["raw"]}
-        function = {"name": function_name(block.name), "arguments": json.dumps(given, ensure_ascii=False)}
+        raw = unparsed.get("raw") if isinstance(unparsed, dict) else None
+        arguments = raw if isinstance(raw, str) else json.dumps(given, ensure_ascii=False)
+        function = {"name": function_name(block.name), "arguments": arguments}
         return {"id": call_id, "type": "function", "function": function}
 
     def _add_result(self, block: ToolResultBlock, path: str) -> None:
         call_id = own_call_id(block.tool_use_id)
-        if call_id not in self._calls:
+        if self._calls.bind(call_id) is None:
             param = f"{path}.tool_use_id"
-            raise BadRequestError(f"'{param}' must be the id of an earlier 'tool_use' block.", param, _INVALID)
+            message = f"'{param}' must be the id of an earlier 'tool_use' block."
+            if call_id in self._calls:
+                message = f"The 'tool_use' block of '{param}' has a 'tool_result' already."
+            raise BadRequestError(message, param, _INVALID)
         content = block.content or ""
         texts = [content] if isinstance(content, str) else [self._readable(part) for part in content]
         if block.is_error:

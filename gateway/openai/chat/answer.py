@@ -151,9 +151,11 @@ class ChatAnswer(Answer):
         parsed: Sequence[ParsedChoice] = (),
         calls: bool = False,
         expectations: Expectations | None = None,
+        changed: Sequence[str] = (),
     ) -> None:
         """Take generations that have not begun."""
         super().__init__(generations, names, padded=request.stream_options is not None and request.obfuscated)
+        self.changed = changed
         self.request = request
         self.parsed = parsed
         self.calls = calls

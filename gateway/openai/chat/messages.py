@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -13,6 +12,7 @@ from gateway.freed_apart import like
 from gateway.openai.custom_tools import arguments_of
 from gateway.openai.json_text import MOST_CALLS, MOST_MESSAGES
 from gateway.openai.validation import BRANCH, FUNCTION_OR_CUSTOM, branch_by, text_or_list
+from gateway.prompt.conversation import OpenCalls
 
 _PLAIN = frozenset(("role", "content"))  # of a message: nothing else is given
 _GROUP = 256  # messages that are checked in one go, in which nothing else runs
@@ -208,21 +208,22 @@ def in_groups(values: Any, adapter: TypeAdapter[Any] = _messages) -> Any:
 def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The messages as ``serving`` takes them: the old form of calls and results in the new one.
 
-    Content is one string, several parts of it being lines; arguments of calls are JSON text, as the model wrote them.
+    Content is one string, several parts of it being lines; arguments of calls are as the model wrote them.
     """
     result = []
-    last = ""  # id of the last call in the old form, which has none of its own
+    functions: OpenCalls[str] = OpenCalls()  # calls in the old form, which have no ids of their own
     for index, message in enumerate(messages):
         if type(message.content) is str and message.__pydantic_fields_set__ == _PLAIN:  # `for_template`, without a call
             result.append({"role": message.role, "content": message.content})
             continue
         if isinstance(message, AssistantMessage) and message.function_call is not None:
-            last = f"call_{index}"
-            call = FunctionCall(id=last, type="function", function=message.function_call)
+            function = message.function_call
+            functions.add([(function.name, f"call_{index}")])
+            call = FunctionCall(id=f"call_{index}", type="function", function=function)
             message = message.model_copy(update={"tool_calls": [*(message.tool_calls or []), call]})  # noqa: PLW2901
         found = for_template(message)
         if isinstance(message, FunctionMessage):
-            found |= {"role": "tool", "tool_call_id": last}
+            found |= {"role": "tool", "tool_call_id": functions.bind(message.name) or ""}
         result.append(found)
     return like(messages, result)
 
@@ -257,22 +258,24 @@ def for_template(message: Message) -> dict[str, Any]:
 
 
 def check_history(messages: Sequence[Message]) -> None:
-    """Refuse empty turns, turns with two reasonings, calls whose arguments are no object, and results of no call."""
-    calls: set[str] = set()
-    functions: set[str] = set()
+    """Reject empty turns, turns with two reasonings, and results without an open call."""
+    calls: OpenCalls[int] = OpenCalls()
+    functions: OpenCalls[int] = OpenCalls()
     for index, message in enumerate(messages):
         if message.content and message.__pydantic_fields_set__ == _PLAIN:  # as mostly
             continue
         path = f"messages[{index}]"
         if isinstance(message, AssistantMessage):
             _check_assistant(message, path)
-            calls.update(call.id for call in message.tool_calls or ())
+            calls.add([(call.id, index) for call in message.tool_calls or ()])
             if message.function_call is not None:
-                functions.add(message.function_call.name)
-        elif isinstance(message, ToolMessage) and message.tool_call_id not in calls:
+                functions.add([(message.function_call.name, index)])
+        elif isinstance(message, ToolMessage) and calls.bind(message.tool_call_id) is None:
             text = "'tool_call_id' must be the id of a tool call in an earlier assistant message."
+            if message.tool_call_id in calls:
+                text = "The tool call of this 'tool_call_id' has a result already."
             raise BadRequestError(text, f"{path}.tool_call_id", "invalid_value")
-        elif isinstance(message, FunctionMessage) and message.name not in functions:
+        elif isinstance(message, FunctionMessage) and functions.bind(message.name) is None:
             text = "A function message must answer a 'function_call' of that name in an earlier assistant message."
             raise BadRequestError(text, f"{path}.name", "invalid_value")
 
@@ -298,29 +301,9 @@ def _check_assistant(message: AssistantMessage, path: str) -> None:
     if message.reasoning and message.reasoning_content not in (None, "", message.reasoning):
         text = "'reasoning' and 'reasoning_content' mean the same text but differ; send one of them."
         raise BadRequestError(text, f"{path}.reasoning", "invalid_value")
-    for place, call in enumerate(message.tool_calls or ()):
-        if isinstance(call, FunctionCall):
-            _arguments(call.function.arguments, f"{path}.tool_calls[{place}].function.arguments")
-    if message.function_call is not None:
-        _arguments(message.function_call.arguments, f"{path}.function_call.arguments")
 
 
 def _says_nothing(message: AssistantMessage) -> bool:
     said = message.refusal or message.reasoning_content or message.reasoning
     calls = message.tool_calls or message.function_call
     return message.content in (None, []) and not said and not calls
-
-
-def _arguments(text: str, path: str) -> None:
-    if not text.strip():
-        return  # some models write nothing where there are no arguments
-    try:
-        value = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise BadRequestError("The arguments of a call must be JSON.", path, "invalid_value") from None
-    if not isinstance(value, dict):
-        raise BadRequestError("The arguments of a call must be a JSON object.", path, "invalid_value")
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -59,6 +60,7 @@ from gateway.serving.prompts import ChatPrompt
 
 __all__ = ["GREEDY_BELOW", "ChatCompletionRequest", "StreamOptions", "parse_chat_request"]
 
+_MOST_TOOL_BYTES = 2**20
 _MetadataKey = Annotated[str, Field(min_length=1, max_length=64)]
 _MetadataValue = Annotated[str, Field(max_length=512)]
 _Identifier = Annotated[str, Field(max_length=512)]
@@ -152,7 +154,7 @@ class ChatCompletionRequest(GenerationFields):
     ] = None
     tools: Annotated[
         list[Tool],
-        Field(max_length=MOST_TOOLS),
+        Field(json_schema_extra={"maxItems": MOST_TOOLS}),
         Parameter(
             "lets the model call functions and custom tools",
             "Where the template shows no tools, or it is not known how the model writes calls, only a demanded call"
@@ -397,16 +399,22 @@ def parse_chat_request(body: Body) -> ChatCompletionRequest:
     if may_hold_null(body):
         data = _without_nulls(data)
     data |= {"messages": in_groups(data["messages"])} if "messages" in data else {}
+    if isinstance(tools := data.get("tools"), list) and len(tools) > MOST_TOOLS:
+        message = f"Invalid value for 'tools': it may have at most {MOST_TOOLS} items."
+        raise BadRequestError(message, "tools", "array_above_max_length")
     return chat_request(data)
 
 
 def chat_request(data: Mapping[str, Any]) -> ChatCompletionRequest:
-    """Validate the fields of a request, none of which is null.
+    """Validate the fields of a request, none of which is null; other APIs than chat have no bound for its tools.
 
     Raises:
         BadRequestError: naming the parameter at fault.
     """
     request = validated(ChatCompletionRequest, data)
+    if len(request.tools) > MOST_TOOLS and (size := len(json.dumps(data["tools"]))) > _MOST_TOOL_BYTES:
+        message = f"Invalid value for 'tools': of {size} bytes of JSON at most {_MOST_TOOL_BYTES} are taken."
+        raise BadRequestError(message, "tools", "array_above_max_length")
     _check(request)
     return request
 

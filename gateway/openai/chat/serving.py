@@ -57,6 +57,7 @@ class ChatPlan:
         offered: the tools and the choice among them.
         shown: definitions of tools that the template shows.
         warnings: paths at which schemas leave OpenAI's strict subset though ``strict`` was asked for.
+        path: tells the client's path for one of the chat request.
     """
 
     source: ChatPrompt
@@ -66,6 +67,7 @@ class ChatPlan:
     offered: Offered = NO_TOOLS
     shown: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
+    path: Callable[[str], str] = str
 
     def expectations(self, preparation: Preparation) -> Expectations:
         """The conditions that are left to check of a finished answer.
@@ -264,11 +266,13 @@ class Prepared:
         generations: one for each candidate; nothing was sent yet.
         parsed: one for each generation where calls or reasoning may be in it, else none.
         expectations: conditions that are checked at the end.
+        changed: paths of texts that the model is shown in another form or place than they have.
     """
 
     generations: Sequence[Generation]
     parsed: Sequence[ParsedChoice]
     expectations: Expectations | None
+    changed: Sequence[str] = ()
 
 
 async def prepare(
@@ -283,6 +287,7 @@ async def prepare(
         parsed=prepared.parsed,
         calls=plan.turn is not None and plan.turn.calls,
         expectations=prepared.expectations,
+        changed=prepared.changed,
     )
 
 
@@ -318,7 +323,7 @@ async def prepare_generations(
     generations = await model.generate(
         prompt, params, record.request_id, record.started, readers, budget, affinity=affinity
     )
-    return Prepared(generations, parsed, expectations)
+    return Prepared(generations, parsed, expectations, [plan.path(path) for path in prompt.changed])
 
 
 def _prepare(
@@ -347,7 +352,7 @@ def _style(plan: ChatPlan, model: ServedModel) -> Style:
         old=plan.offered.old,
         named=plan.offered.named,
         custom=plan.offered.custom,
-        short_ids=parts.template(tools=shown).abilities(tools=shown).short_ids,
+        short_ids=parts.template(tools=shown).abilities(tools=shown, variables=plan.source.variables).short_ids,
     )
 
 

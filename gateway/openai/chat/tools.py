@@ -126,7 +126,7 @@ class AllowedTools(_Part):
     """A part of the tools, and whether one of them must be called."""
 
     mode: Literal["auto", "required"]
-    tools: list[_Allowed] = Field(min_length=1, max_length=MOST_TOOLS)
+    tools: list[_Allowed] = Field(min_length=1)
 
     @property
     def chosen(self) -> list[tuple[str, str, str]]:

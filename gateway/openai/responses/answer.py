@@ -60,7 +60,12 @@ class ResponsesAnswer(ChatAnswer):
             known: fields of the response that are known already, of which some are the client's.
         """
         super().__init__(
-            turn.chat, prepared.generations, names, parsed=prepared.parsed, expectations=prepared.expectations
+            turn.chat,
+            prepared.generations,
+            names,
+            parsed=prepared.parsed,
+            expectations=prepared.expectations,
+            changed=prepared.changed,
         )
         self.padded = turn.request.stream_options.include_obfuscation
         self.id = new_response_id()

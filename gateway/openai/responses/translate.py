@@ -38,6 +38,7 @@ from gateway.openai.responses.tools import Toolbox, chosen
 from gateway.openai.state import Kept
 from gateway.openai.translation import EXTENSIONS, TranslatedRequest, Translation
 from gateway.openai.validation import without_nulls
+from gateway.prompt.conversation import OpenCalls
 from gateway.sealing import Seal
 
 SUMMARY = "Summary of the conversation so far:"
@@ -232,7 +233,7 @@ class _Conversation:
     origins: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
-    _calls: set[str] = field(default_factory=set)
+    _calls: OpenCalls[str] = field(default_factory=OpenCalls)
     _given: set[str] = field(default_factory=set)
     _reasoning: list[str] = field(default_factory=list)
     _open: dict[str, Any] | None = None
@@ -271,7 +272,7 @@ class _Conversation:
         if isinstance(item, MessageItem):
             self._message(item, path)
         elif isinstance(item, FunctionCallItem):
-            self._call(item, "function", {"arguments": _arguments(item.arguments)}, path)
+            self._call(item, "function", {"arguments": item.arguments}, path)
         elif isinstance(item, CustomCallItem):
             self._call(item, "custom", {"input": item.input}, path)
         elif isinstance(item, ReasoningItem):
@@ -279,9 +280,7 @@ class _Conversation:
             self._reasoning += [text] * bool(text)
             self.left_out += ["input.reasoning.encrypted_content"] * unread
         elif isinstance(item, OutputItem):
-            if item.call_id not in self._calls:
-                message = f"No tool call found for the output of {path}: 'call_id' must be that of an earlier call."
-                raise BadRequestError(message, f"{path}.call_id", "invalid_value")
+            self._bind(item.call_id, path)
             self._output(item.call_id, item.output, path)
         elif isinstance(item, CompactionItem):
             self._compaction(item, path)
@@ -321,7 +320,15 @@ class _Conversation:
         self.renamed[f"messages[{len(self.messages) - 1}].tool_calls[{len(calls)}].{kind}"] = path
         name = self.tools.function_of(item.name, item.namespace)
         calls.append({"id": item.call_id, "type": kind, kind: {"name": name, **given}})
-        self._calls.add(item.call_id)
+        self._calls.add([(item.call_id, path)])
+
+    def _bind(self, call_id: str, path: str) -> None:
+        """Give an output to its call."""
+        if self._calls.bind(call_id) is None:
+            message = f"No tool call found for the output of {path}: 'call_id' must be that of an earlier call."
+            if call_id in self._calls:
+                message = f"The call of {path} has an output already."
+            raise BadRequestError(message, f"{path}.call_id", "invalid_value")
 
     def _output(self, call_id: str, output: Any, path: str) -> None:
         self.renamed[f"messages[{len(self.messages)}].content"] = f"{path}.output"
@@ -361,6 +368,7 @@ class _Conversation:
 
     def _other(self, item: OtherItem, path: str) -> None:
         if item.type.endswith("_output") and isinstance(item.call_id, str) and item.call_id in self._calls:
+            self._bind(item.call_id, path)
             self._output(item.call_id, item.output if isinstance(item.output, str) else None, path)
         else:
             self.left_out.append(f"input.{item.type[:64]}")
@@ -378,16 +386,3 @@ def _parts(content: Content | None) -> Any:
 
 def _as_list(content: Any) -> list[dict[str, Any]]:
     return content if isinstance(content, list) else [{"type": "text", "text": content}]
-
-
-def _arguments(text: str) -> str:
-    """Arguments as a JSON object: of a call that was cut or went wrong, the text is kept as one argument."""
-    try:
-        sound = not text.strip() or isinstance(json.loads(text, parse_constant=_no_constant), dict)
-    except (ValueError, RecursionError):
-        sound = False
-    return text if sound else json.dumps({"arguments": text}, ensure_ascii=False)
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(name)
