@@ -158,7 +158,7 @@ def test_a_system_message_is_a_paragraph_of_the_first_question_where_the_templat
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
-        ("smollm2", '{"name": "lookRome", "arguments": "{\\"cut1"}'),
+        ("deepseek_v31_own", '<call>lookRome<sep>"{\\"cut1"</call>'),
         ("glm", "<call>lookRome<key>arguments</key><value>{\"cut1</value>"),
         ("deepseek_r1", '<call>lookRome\n{"cut1</call>'),
     ],
