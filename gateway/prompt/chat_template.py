@@ -27,7 +27,7 @@ from gateway.prompt.control_tokens import (
     AssembledTokens,
     ControlTokens,
     is_mark,
-    strings,
+    occurs,
     unused_mark,
     with_mark,
     without_mark,
@@ -182,7 +182,7 @@ class ChatTemplate:
         """
         data = {**(variables or {}), "messages": messages, "tools": tools, "documents": documents}
         spare = ""
-        if any(self.mark in text for text in strings(data)):
+        if occurs(self.mark, messages, tools, documents, variables):
             spare = unused_mark(self.mark, data, self.source)
             data = without_mark(data, self.mark, spare)
         rendered = self._rendered({**self._given_tokens, **data, "add_generation_prompt": add_generation_prompt})
@@ -194,7 +194,7 @@ class ChatTemplate:
         context = self._template.new_context(names)
         try:
             text = "".join(self._template.root_render_func(context))
-            text.encode()  # an expression may have made half a surrogate pair: UnicodeEncodeError is a ValueError
+            _check_unicode(text)
             return text  # noqa: TRY300 - the two lines above may fail
         except TemplateError as error:
             raise TemplateError(self._plain(error.message), by_author=error.by_author) from None
@@ -209,6 +209,14 @@ class ChatTemplate:
     def _plain(self, message: str) -> str:
         """A message in the template's words."""
         return self.control_tokens.expanded(self._assembled.joined(message), self.mark)
+
+
+def _check_unicode(text: str) -> None:
+    """Raise UnicodeEncodeError, a ValueError, where an expression has made half a surrogate pair."""
+    try:
+        text.encode("latin-1")  # stand-ins are, and this takes a fifth of the time
+    except UnicodeEncodeError:
+        text.encode()
 
 
 def _take_apart(context: Context) -> None:

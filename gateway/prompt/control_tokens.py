@@ -8,6 +8,7 @@ and is tokenized as plain text.
 from __future__ import annotations
 
 import itertools
+import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,15 +21,17 @@ from gateway.tokens.any_of import any_of
 ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 """Roles of messages that reach a template: words of the gateway's, not of the data."""
 
-_NONCHARACTERS = tuple(map(chr, range(0xFDD0, 0xFDF0)))
-_PRIVATE = range(0xF0000, 0xFFFFE)  # only data that holds every noncharacter gets this far
+# Control characters of Latin-1, which text hardly has and Python stores in a byte; then noncharacters, private ones.
+_CANDIDATES = (range(0x90, 0xA0), range(0xFDD0, 0xFDF0), range(0xF0000, 0xFFFFE))
+_PLAIN = {2}  # lengths of messages that have a role and a content
+_CONTENT = operator.methodcaller("get", "content")
 _PLACEHOLDER = re.compile(r"(\{\}|%s)")  # of a string that is formatted
 _MARK = "m"  # number of the stand-in for a mark that occurs in data
 
 
 def is_mark(character: str) -> bool:
     """Whether the character may be a mark."""
-    return "\ufdd0" <= character <= "\ufdef" or "\U000f0000" <= character <= "\U000ffffd"
+    return any(ord(character) in candidates for candidates in _CANDIDATES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +220,8 @@ class AssembledTokens:
 
 def unused_mark(*data: Any) -> str:
     """A character that no string of the data holds."""
-    found = strings(data)
-    if not any(_NONCHARACTERS[0] in text for text in found):  # nearly always
-        return _NONCHARACTERS[0]
-    used = set().union(*(text for text in found if not text.isascii()))
-    return next(each for each in itertools.chain(_NONCHARACTERS, map(chr, _PRIVATE)) if each not in used)
+    used = set().union(*(text for text in strings(data) if not text.isascii()))
+    return next(mark for mark in map(chr, itertools.chain(*_CANDIDATES)) if mark not in used)
 
 
 def without_mark(data: Any, mark: str, spare: str) -> Any:
@@ -238,6 +238,14 @@ def without_mark(data: Any, mark: str, spare: str) -> Any:
 def with_mark(rendered: str, mark: str, spare: str) -> str:
     """A rendering of ``without_mark`` data, with stand-ins for the marks that the data had."""
     return rendered.replace(spare, f"{mark}{_MARK}{mark}")
+
+
+def occurs(mark: str, messages: Sequence[Mapping[str, Any]], *data: Any) -> bool:
+    """Whether any string of a conversation, or of further nested data, holds the mark."""
+    contents = [*map(_CONTENT, messages)]
+    if any(data) or set(map(len, messages)) != _PLAIN or set(map(type, contents)) != {str}:
+        contents = strings((messages, *data))
+    return any(mark in text for text in contents)
 
 
 def strings(data: Any) -> list[str]:

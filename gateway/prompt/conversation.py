@@ -51,14 +51,16 @@ class Turn:
 
     Attributes:
         place: of the message in the request.
-        message: see ``history``; each result also has the ``function`` that was called.
+        message: see ``history``.
         results: one for each call that has one, in the order of the calls.
+        function: the name of the called function, of a result.
         as_text: whether its calls are text, since no result stands between them and a user message.
     """
 
     place: int
     message: Message
     results: list[Turn] = field(default_factory=list)
+    function: str = ""
     as_text: bool = False
 
 
@@ -71,8 +73,7 @@ def turns_of(messages: Sequence[Message]) -> list[Turn]:
         turn = Turn(place, message)
         found = calls.bind(message["tool_call_id"]) if message["role"] == "tool" else None
         if found is not None:
-            of, index, function = found
-            turn.message = {**message, "function": function}
+            of, index, turn.function = found
             results.setdefault(of.place, {})[index] = turn
             continue
         turns.append(turn)
@@ -99,7 +100,7 @@ def joined(turns: Sequence[Turn], joins: Collection[str], changed: list[str]) ->
             found.append(turn)
         elif role == "user" and last.results and "tool" in joins:
             result = last.results[-1]
-            last.results[-1] = Turn(result.place, merged(result.message, turn.message))
+            last.results[-1] = Turn(result.place, merged(result.message, turn.message), function=result.function)
             changed.append(f"messages[{turn.place}].content")
         elif role == "user" and last.message.get("tool_calls") and "tool" in joins:
             last.as_text = True

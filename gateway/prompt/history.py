@@ -138,7 +138,7 @@ def history(
     elif not abilities.late_systems:
         turns.sort(key=lambda turn: turn.message["role"] not in _SYSTEM)
     conversation = _Conversation(abilities, changed)
-    for turn in joined(turns, abilities.joins, changed):
+    for turn in joined(turns, abilities.joins, changed) if abilities.joins else turns:
         conversation.add(turn)
     if abilities.system_in_calls or messages[-1]["role"] == "user":
         return like(messages, conversation.messages)
@@ -220,7 +220,7 @@ class _Conversation:
         if message.get("tool_calls"):
             self._add_calls(turn)
         elif role == "tool":
-            self._add_result(message, native=self._abilities.calls)
+            self._add_result(turn, native=self._abilities.calls)
         else:
             found = self._plain_message(message)
             joined = self._leading and self.messages and not self._abilities.several_systems and role in _SYSTEM
@@ -296,7 +296,7 @@ class _Conversation:
         else:
             self._put_calls(message)
         for result in turn.results:
-            self._add_result(result.message, native=native)
+            self._add_result(result, native=native)
 
     def _text_placed(self, message: Mapping[str, Any], place: int) -> Mapping[str, Any]:
         """A message of calls, its text put where the template shows it."""
@@ -317,7 +317,7 @@ class _Conversation:
             self._put_calls({**message, "tool_calls": [call]})
             message = {"role": "assistant", "content": ""}
             if waiting and waiting[0].message["tool_call_id"] == call["id"]:
-                self._add_result(waiting.popleft().message, native=True)
+                self._add_result(waiting.popleft(), native=True)
 
     def _put_calls(self, message: Mapping[str, Any]) -> None:
         found = self._plain_message(message)
@@ -337,9 +337,8 @@ class _Conversation:
     def _id(self, call_id: str) -> str:
         return short_id(call_id) if self._abilities.short_ids else call_id
 
-    def _add_result(self, message: Mapping[str, Any], *, native: bool) -> None:
-        abilities = self._abilities
-        function = message.get("function", "")
+    def _add_result(self, turn: Turn, *, native: bool) -> None:
+        abilities, message, function = self._abilities, turn.message, turn.function
         found: dict[str, Any] = {"role": "tool", "tool_call_id": self._id(message["tool_call_id"])}
         name = message.get("name") or function
         if name == function:  # the call tells it
