@@ -82,7 +82,7 @@ def _systems_placed(
     if chat.chat_template is not None or not any(isinstance(each, SystemMessage) for each in chat.messages[1:]):
         return chat, translation
     tools = bool(chat.tools)
-    if model.parts.template(tools=tools).abilities(tools=tools).late_systems:
+    if model.parts.template(tools=tools).abilities(tools=tools, variables=chat.chat_template_kwargs).late_systems:
         return chat, translation
     messages, places = folded(chat.messages)
     return chat.model_copy(update={"messages": messages}), _moved(translation, places)
