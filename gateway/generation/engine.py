@@ -238,6 +238,22 @@ class EngineError(Exception):
         self.retry_after_s = retry_after_s
 
 
+def too_many_tokens(tokens: int | str, most: int | str) -> str:
+    """Say that a prompt is too long, in Anthropic's words, whose numbers its clients read."""
+    return f"prompt is too long: {tokens} tokens > {most} maximum"
+
+
+def context_exceeded(why: str, context: int | None = None) -> str:
+    """Return the message for a prompt that does not fit; LangChain and LiteLLM know it by its words.
+
+    Args:
+        why: with the words "prompt is too long", as of ``too_many_tokens``.
+        context: the context length in tokens; None where it is not known.
+    """
+    limit = "exceeded:" if context is None else f"{context} tokens, but"
+    return f"This model's maximum context length is {limit} the {why}"
+
+
 class PromptTooLongError(EngineError):
     """A prompt that leaves no room for an answer.
 

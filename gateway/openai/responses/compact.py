@@ -98,7 +98,7 @@ async def compacted(answer: ResponsesAnswer, turn: Turn, seal: Seal, record: Req
     """
     response = orjson.loads(await whole(answer, record))
     if response["status"] != "completed":
-        message = "The conversation leaves too little room in the model's context for its summary."
+        message = "The prompt is too long: it leaves too little room in the model's context for a summary."
         raise OpenAIError(400, message, param="input", code="context_length_exceeded")
     summary = answer.items.text.strip()
     sealed = seal.seal("compaction", summary) if summary else None
