@@ -141,11 +141,11 @@ class _Values(LiteralReader):
         if (yield from self.source.literal(self._quote)):
             key, _ = yield from self.source.text_until(self._quote)
             return key if (yield from self.source.spaced(":")) else ""
-        key, end = yield from self.source.text_until(":", self._quote, *_NO_KEY)
-        key = key.strip(SPACE)
-        if len(key) > 2 and key[0] == key[-1] and key[0] in _QUOTES:
-            key = key[1:-1]
-        return key if end == ":" else ""
+        text, end = yield from self.source.seek(self._structure)
+        if end != ":":
+            return ""
+        key = self.source.read(len(text) + 1)[:-1].strip(SPACE)
+        return key[1:-1] if len(key) > 2 and key[0] == key[-1] and key[0] in _QUOTES else key
 
     def _value(self, closing: str, depth: int) -> Steps[bool]:
         """Read a value in a list or an object; returns whether it is a string, behind which models forget the comma."""
@@ -167,7 +167,7 @@ class _Values(LiteralReader):
         """Read a number, a word or a text without quotes, up to what follows a value."""
         text, end = yield from self.source.seek(self._bare_ends)
         bare = text.strip(SPACE)
-        need(bare)
+        need(bare.lstrip(":"))
         self.source.read(len(text))
         self.emit(WORDS.get(bare) or (number_json(bare) if bare.isascii() else "") or dumps(bare))
         need(end in {",", closing} and not _FORGOTTEN.search(bare))

@@ -159,7 +159,7 @@ class NamedCalls(Grammar):
         begun = yield from source.ahead()
         if begun in {"{", '"'}:
             parser.end_header()
-        ends = [text for text in (self.close, *self.section, *self.opens, _FENCE * fenced) if text.strip()]
+        ends = [_FENCE] if fenced else [self.close or self.opens[0], *filter(None, [self.section[1].strip()])]
         need((begun and begun in _BEGINNINGS) or (yield from source.at_end(*ends)))
         call.named(name)
         yield from read_arguments(source, call, *ends)
