@@ -11,7 +11,7 @@ import json
 import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from os.path import commonprefix
@@ -28,7 +28,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gateway.json_levels import inside, texts
 from gateway.prompt.history import TemplateAbilities, TemplateError, history
-from gateway.prompt.probing import PROBE_TOOLS, Messages, Render, probe, shows_tools
+from gateway.prompt.probing import PROBE_TOOLS, REFERRING_TOOLS, Messages, Render, probe, shows_tools
 from gateway.tokens import Tokenizer
 from gateway.tokens.any_of import any_of
 
@@ -263,7 +263,8 @@ class ChatTemplate:
 
     @cached_property
     def _abilities_with_tools(self) -> TemplateAbilities:
-        return probe(self._probed(PROBE_TOOLS))
+        shown = shows_tools(self._probed(REFERRING_TOOLS), "markdefined")
+        return replace(probe(self._probed(PROBE_TOOLS)), definitions=shown)
 
     def _probed(self, tools: Sequence[Mapping[str, Any]] | None) -> Render:
         def render(messages: Messages, opened: bool) -> str:

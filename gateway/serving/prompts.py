@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn
 
 from gateway.bad_request import BadRequestError
 from gateway.config import ModelSettings
+from gateway.families.call_schema import definitions_in_place
 from gateway.generation import Prompt, PromptTooLongError, context_exceeded
 from gateway.json_levels import inside, texts, whole_numbers
 from gateway.prompt import RequestTemplate, history
@@ -449,8 +450,11 @@ def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound:
     tools = source.tools if source.tools and used.shows_tools else None
     if template is not None and source.tools and not tools:
         raise BadRequestError("This chat template does not show tools.", "chat_template", "invalid_value")
+    abilities = used.abilities(tools=tools is not None)
+    if tools and not abilities.definitions:
+        tools = definitions_in_place(tools)
     return parts.prompts.build(
-        history(source.messages, used.abilities(tools=tools is not None)),
+        history(source.messages, abilities),
         tools=tools,
         documents=source.documents,
         add_generation_prompt=source.add_generation_prompt,
