@@ -462,10 +462,9 @@ async def test_the_family_is_told_and_can_be_set(shows: Path) -> None:
 @pytest.mark.parametrize("spelled", [True, False])
 async def test_definitions_of_schemas_reach_the_model(tmp_path: Path, spelled: bool) -> None:
     """Also where the template spells out types, and shows no definitions; a guide has the schema as it was sent."""
-    types = "{% for name, part in tool.function.parameters.properties.items() %}{{ (part.enum or []) | tojson }}{% endfor %}"
-    template = (
-        SHOWS_TOOLS.replace("{{ tool | tojson }}", "{{ tool.function.name }}" + types) if spelled else SHOWS_TOOLS
-    )
+    shown = "{% for part in tool.function.parameters.properties.values() %}{{ (part.enum or []) | tojson }}{% endfor %}"
+    types = "{{ tool.function.name }}" + shown
+    template = SHOWS_TOOLS.replace("{{ tool | tojson }}", types) if spelled else SHOWS_TOOLS
     unit = {"type": "string", "enum": ["celsius", "fahrenheit"]}
     schema = {"type": "object", "properties": {"unit": {"$ref": "#/$defs/Unit"}}, "$defs": {"Unit": unit}}
     folder = write_tokenizer(tmp_path, template)
