@@ -86,11 +86,13 @@ class Capability:
         how: "native" by a tensor of the engine, "emulated" exactly by the gateway, "impossible" not at all.
         note: one sentence: by which tensor, how it is emulated, or why it cannot be served and the way around.
         limit: the largest value that is served, for parameters with a range that the engine narrows.
+        truncated: why it cannot be served where sampling truncates, as of ``SamplingParams.truncates``; empty: it can.
     """
 
     how: Literal["native", "emulated", "impossible"]
     note: str
     limit: int | None = None
+    truncated: str = ""
 
 
 @dataclass(frozen=True, slots=True)
