@@ -96,7 +96,7 @@ def normalizes_log_probs(engine: ModelView | None, version: tuple[int, ...] | No
     """Whether an engine's log-probs are relative to the candidates that sampling leaves (wire contract 2.5).
 
     This project's Python engines but the reference engine have the model's own. ``version``: of TensorRT-LLM, whose
-    default is true before 1.3; None where nobody says.
+    default is true before 1.3; None where it is not known.
     """
     value = parameter(engine, "normalize_log_probs")
     if value is None:

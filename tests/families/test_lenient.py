@@ -52,7 +52,7 @@ def string_form(family: Family) -> str:
 
 
 def with_value(family: Family, value: str) -> str:
-    """The example with a value that is no string of the family's form; an attribute that tells a string is changed."""
+    """The example with another value in the place of the string; an attribute that tells a string is changed."""
     return example(family.name).replace(string_form(family), value).replace('string="true"', 'string="false"')
 
 

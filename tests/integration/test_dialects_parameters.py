@@ -219,8 +219,8 @@ async def test_log_probs_from_logits_where_the_engine_has_no_others(
         assert error.kind is ErrorKind.INVALID_REQUEST
         assert "64" in error.message
     assert ids_of(found) == ids_of(expected)
-    for chunk, theirs in zip(alone, expected, strict=False):
-        assert chunk.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
+    for chunk, native in zip(alone, expected, strict=False):
+        assert chunk.logprobs == pytest.approx(native.logprobs, abs=1e-4)
     for mine, theirs in zip(found, expected, strict=False):
         assert mine.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
         for best, others in zip(mine.top_logprobs or (), theirs.top_logprobs or (), strict=True):

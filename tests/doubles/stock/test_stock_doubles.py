@@ -148,9 +148,9 @@ def test_log_probs_are_relative_by_default(stock_triton: StockServer, tmp_path: 
         assert max(values) < 0
         for sampling in ({"temperature": 0}, {"top_p": 0.5}, {"top_k": 4}):
             assert ask("false", **sampling)[1]["choices"][0]["logprobs"]["token_logprobs"] == values
-            status, refused = ask("default", **sampling)
-            assert (status, refused["error"]["param"]) == (400, "logprobs")
-            assert "normalize_log_probs" in refused["error"]["message"]
+            status, body = ask("default", **sampling)
+            assert (status, body["error"]["param"]) == (400, "logprobs")
+            assert "normalize_log_probs" in body["error"]["message"]
         assert ask("default", temperature=1)[1]["choices"][0]["logprobs"]["token_logprobs"] == values
         about = httpx.get(f"{gateway.url}/v1/models/default").json()
         assert any(loss.startswith("log-probs are rejected") for loss in about["gateway"]["losses"])
