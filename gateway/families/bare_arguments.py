@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from gateway.families.call_schema import arguments_schema
+from gateway.families.call_schema import DEFINITIONS, arguments_schema, resolve
 from gateway.families.family import Tool
 from gateway.families.json_calls import dumps
 from gateway.families.json_scanner import is_json
@@ -17,8 +17,7 @@ from gateway.families.text_source import SPACE, Emit, Steps, TextSource, need
 
 _DEEPEST = 16  # references and alternatives that are followed inside each other
 _MOST_MISSING = 8  # arguments of a call that may all be missing: their rows are as many, each with all that follow
-_DEFINITIONS = ("$defs", "definitions")
-NOTES = frozenset({"type", "title", "description", "default", "examples", *_DEFINITIONS})
+NOTES = frozenset({"type", "title", "description", "default", "examples", *DEFINITIONS})
 """Keywords of a schema that limit no value beyond its type."""
 _Held = TypeVar("_Held")
 _BEGINNINGS = {"array": "[", "object": "{"}
@@ -144,17 +143,6 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
     return {"string" if isinstance(value, str) else "other" for value in values} if isinstance(values, list) else set()
 
 
-def resolve(reference: Any, root: Mapping[str, Any]) -> Any:
-    """The schema behind a reference into the same document; None when there is none."""
-    found: Any = root
-    if not isinstance(reference, str) or not reference.startswith("#/"):
-        return None
-    for part in reference[2:].split("/"):
-        key = part.replace("~1", "/").replace("~0", "~")
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
-
-
 def row_format(
     tool: Tool, hold: Callable[[str, Mapping[str, Any]], Format | None], *, begin: str, between: str
 ) -> Format | None:
@@ -242,7 +230,7 @@ def _text_formats(value: Any, root: Mapping[str, Any], depth: int) -> list[Forma
 
 def definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The keywords of a schema that hold definitions, which a part of it needs where it stands alone."""
-    return {key: schema[key] for key in _DEFINITIONS if key in schema}
+    return {key: schema[key] for key in DEFINITIONS if key in schema}
 
 
 def _references(schema: Mapping[str, Any]) -> list[str]:

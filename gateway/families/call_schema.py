@@ -16,6 +16,11 @@ from gateway.generation import Guide
 # Keywords whose value is data, not a schema; and those whose value maps names to schemas (JSON Schema 2020-12).
 _DATA = frozenset({"const", "enum", "default", "example", "examples"})
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+DEFINITIONS = ("$defs", "definitions")
+"""Keywords of a schema whose values references lead to."""
+
+_DEEPEST = 8  # definitions that are put in place within each other
+_MOST_PLACED = 1000  # of one tool: of definitions that use each other several times there may be any number
 
 
 def _placed(schema: Mapping[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
@@ -44,6 +49,70 @@ def _moved(value: Any, base: str) -> Any:
         return part if key in _DATA else _moved(part, base)
 
     return {key: moved_part(key, part) for key, part in value.items()}
+
+
+def resolve(reference: Any, root: Mapping[str, Any]) -> Any:
+    """The schema behind a reference into the same document; None when there is none."""
+    found: Any = root
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    for part in reference[2:].split("/"):
+        key = part.replace("~1", "/").replace("~0", "~")
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def definitions_in_place(tools: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Put what references lead to in their place, for templates that show a schema's types and no definitions.
+
+    Where a definition uses itself, or there are too many, only its type and description are put there.
+
+    Args:
+        tools: as chat templates read them; they stay as they are.
+    """
+    placed = []
+    for tool in tools:
+        function = tool["function"]
+        parameters = function.get("parameters")
+        if isinstance(parameters, Mapping) and any(key in parameters for key in DEFINITIONS):
+            in_place = _Placing(parameters).placed(parameters, ())
+            tool = {**tool, "function": {**function, "parameters": in_place}}  # noqa: PLW2901
+        placed.append(tool)
+    return placed
+
+
+class _Placing:
+    """Puts the definitions of one schema in place."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._left = _MOST_PLACED
+
+    def placed(self, value: Any, within: tuple[str, ...]) -> Any:
+        """Return a schema, or a list in one, without references; ``within``: those whose targets it is in."""
+        if isinstance(value, list):
+            return [self.placed(part, within) for part in value]
+        if not isinstance(value, Mapping):
+            return value
+        reference = str(value.get("$ref"))
+        target = resolve(reference, self._root)
+        if isinstance(target, Mapping):
+            own = {key: part for key, part in value.items() if key not in {"$ref", *DEFINITIONS}}
+            if reference in within or len(within) == _DEEPEST or not self._left:
+                return {**{key: target[key] for key in ("type", "description", "enum") if key in target}, **own}
+            self._left -= 1
+            return self.placed({**target, **own}, (*within, reference))
+        parts = {key: self._part(key, part, within) for key, part in value.items() if key not in DEFINITIONS}
+        alone = parts.get("allOf")
+        if isinstance(alone, list) and len(alone) == 1 and isinstance(alone[0], dict):  # as older Pydantic writes it
+            del parts["allOf"]
+            parts = {**alone[0], **parts}
+        return parts
+
+    def _part(self, key: str, part: Any, within: tuple[str, ...]) -> Any:
+        if key in _NAMED and isinstance(part, Mapping):
+            return {name: self.placed(inner, within) for name, inner in part.items()}
+        return part if key in _DATA else self.placed(part, within)
 
 
 def arguments_schema(tool: Tool) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class ChannelCalls(Grammar):
             call.arguments("{")  # which is no JSON: an empty text may be taken for a call without arguments
             raise
         if inner[:2] == (OPEN, "json"):
-            yield from read_arguments(source, call)  # closing tags are read as all are
+            yield from read_arguments(source, call, _CLOSE)  # closing tags are read as all are
         else:
             arguments = BareArguments(source, call, parser.plan.parameters(name))
             while inner[:2] == (OPEN, "argument"):

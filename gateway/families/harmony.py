@@ -16,15 +16,20 @@ from dataclasses import dataclass
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import read_arguments
 from gateway.families.parser_events import FormingCall
-from gateway.families.text_source import Steps
+from gateway.families.text_source import Steps, need
 
 _START, _CHANNEL, _CONSTRAIN, _MESSAGE, _END = "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>"
 _CALL, _RETURN = "<|call|>", "<|return|>"
+_ENDS = (_CALL, _RETURN, _END)
 _FUNCTIONS = "functions."
 _NAMES = ("analysis", "commentary", "final")
 _RECIPIENT_FOLLOWS = "to="
 _CHANNEL_NAME = re.compile(re.escape(_CHANNEL) + r"\s*([a-z]*)")
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
+_HEADER = re.compile(
+    r"(?:\s*(?:<\|channel\|>|(?:assistant|analysis|commentary|final)\b[^\w\s<]*"
+    r"|(?:to=[^\s<]*|<\|constrain\|>)(?:\s*\b(?:json|code)\b)?))*"
+)
 
 
 def _place(prompt: str) -> tuple[str, bool]:
@@ -33,10 +38,16 @@ def _place(prompt: str) -> tuple[str, bool]:
     return header, bool(message)
 
 
+def _recipient(header: str) -> str:
+    """The function that a message is for; empty where it is for none, as behind the last of two channels, the final."""
+    _, *others = _CHANNEL_NAME.findall(header) or [""]
+    found = [] if others[-1:] == ["final"] else _RECIPIENT.findall(header)
+    return found[-1] if found and found[-1] not in {"assistant", "user"} else ""
+
+
 def _reasons(header: str) -> bool:
     """Whether a message with this header, and without a recipient, is reasoning."""
-    channel = _CHANNEL_NAME.search(header)
-    return channel is not None and channel[1] == "analysis"
+    return _CHANNEL_NAME.findall(header)[-1:] == ["analysis"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,32 +98,37 @@ class _Messages:
         """Read the rest of a header, and its message; returns the marker that ended it."""
         pieces = ["" if beginning == _START else beginning]
         marker = yield from self._source.until(self._parser.markers, pieces.append)
-        while marker == _CONSTRAIN or (marker == _CHANNEL and _CHANNEL not in pieces):
+        while marker == _CONSTRAIN or (marker == _CHANNEL and (_CHANNEL not in pieces or _recipient("".join(pieces)))):
             pieces.append(marker)
             marker = yield from self._source.until(self._parser.markers, pieces.append)
         header = "".join(pieces)
         self._source.examined += len(header)
+        if marker == _CALL and _recipient(header):
+            self._source.unread(marker)
+            marker = _MESSAGE
         if marker == _MESSAGE:
             return (yield from self._body(header, call))
         # A header that was cut off is no text; anything else that a model writes here may be all there is.
+        self._source.recorded()
         words = header.replace(_CHANNEL, " ").split()
         if not ((self._source.cut and marker is None) or all(map(_of_header, words))):
-            self._parser.broken(call)
+            shown = self._parser.markers.removed(_HEADER.sub("", header, count=1))
+            self._parser.say_prose(shown if shown.strip() else "")
         return marker
 
     def _body(self, header: str, call: FormingCall) -> Steps[str | None]:
         """Read a message to its end; returns the marker there. Of a call that is none, the arguments are content."""
         self._source.record()
-        recipient = _RECIPIENT.search(header)
-        if recipient and recipient[1] not in {"assistant", "user"}:
-            yield from self._parser.attempt(call, self._call(call, recipient[1].removeprefix(_FUNCTIONS)))
+        if recipient := _recipient(header):
+            yield from self._parser.attempt(call, self._call(call, recipient.removeprefix(_FUNCTIONS)))
             return (yield from self._text(reasoning=False, apart=False))
         self._source.recorded()
         return (yield from self._text(reasoning=_reasons(header), apart=True))
 
     def _call(self, call: FormingCall, name: str) -> Steps[None]:
+        need((yield from self._source.ahead()) or not self._source.cut)
         call.named(name)
-        yield from read_arguments(self._source, call)
+        yield from read_arguments(self._source, call, *_ENDS)
         call.complete()
 
     def _text(self, *, reasoning: bool, apart: bool) -> Steps[str | None]:

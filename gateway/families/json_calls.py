@@ -159,9 +159,10 @@ class NamedCalls(Grammar):
         begun = yield from source.ahead()
         if begun in {"{", '"'}:
             parser.end_header()
-        need(begun and begun in _BEGINNINGS)
+        ends = [_FENCE] if fenced else [self.close or self.opens[0], *filter(None, [self.section[1].strip()])]
+        need((begun and begun in _BEGINNINGS) or (yield from source.at_end(*ends)))
         call.named(name)
-        yield from read_arguments(source, call)
+        yield from read_arguments(source, call, *ends)
         call.complete()
         if fenced:
             yield from source.spaced(_FENCE)
@@ -174,7 +175,9 @@ class NamedCalls(Grammar):
         if self.id_marker and (yield from source.spaced(self.id_marker)):
             yield from source.space()
             call_id = yield from read_name(source)
-        need((yield from source.spaced(self.separator)) or self.bare)
+        need(
+            (yield from source.spaced(self.separator)) or (self.bare and (yield from source.ahead()) in {*_BEGINNINGS})
+        )
         following = yield from source.ahead()
         if self.typed and following and following in NAME_CHARACTERS:
             written = yield from read_name(source)
@@ -278,18 +281,24 @@ def read_json_string(source: TextSource) -> Steps[str]:
     return value
 
 
-def read_arguments(source: TextSource, call: FormingCall) -> Steps[None]:
-    """Read the arguments of a call: an object, a string that holds one, or null."""
+def read_arguments(source: TextSource, call: FormingCall, *ends: str) -> Steps[None]:
+    """Read the arguments of a call: an object, a string that holds one, or null.
+
+    A blank string means no arguments, and so does nothing before one of the ``ends`` or the end of the answer.
+    """
     first = yield from source.ahead()
     if first == "{":
         yield from source.json(call.arguments)
     elif first == '"':
         text = yield from read_json_string(source)
         source.examined += len(text)
+        if not text.strip(SPACE):
+            need(not ends or (yield from source.at_end(*ends)))
+            text = "{}"
         need(text.lstrip(SPACE).startswith("{") and is_json(text.strip(SPACE)))
         call.arguments(text)
     else:
-        need((yield from source.literal("null")))
+        need((yield from source.literal("null")) or (ends and (yield from source.at_end(*ends))))
         call.arguments("{}")
 
 

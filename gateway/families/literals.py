@@ -59,7 +59,7 @@ class LiteralReader:
         word = yield from self.source.run(_LETTERS, 6)
         if word and word in prefixes and (yield from self.source.peek()) in _QUOTES:
             return (yield from self.string(raw=word in "rR"))
-        text = WORDS.get(word, "") if word else _number((yield from self.source.run(_NUMBER, _LONGEST_NUMBER)))
+        text = WORDS.get(word, "") if word else number_json((yield from self.source.run(_NUMBER, _LONGEST_NUMBER)))
         self.emit(need(text))
 
     def string(self, *, raw: bool = False) -> Steps[None]:
@@ -157,7 +157,7 @@ def python_json(text: str) -> str:
     return ""
 
 
-def _number(text: str) -> str:
+def number_json(text: str) -> str:
     """A Python number as JSON's; empty when it is none."""
     with suppress(ValueError):
         return str(int(text, 0))

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.families.bare_arguments import argument_types, definitions_of, resolve, typed_json
+from gateway.families.bare_arguments import argument_types, definitions_of, typed_json
+from gateway.families.call_schema import resolve
 from gateway.families.family_parser import FamilyParser, Grammar
 from gateway.families.json_calls import dumps, read_name
 from gateway.families.parser_events import FormingCall

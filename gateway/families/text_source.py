@@ -85,6 +85,8 @@ class TextSource:
     def unread(self, text: str) -> None:
         """Give back text that was read last."""
         self._text, self._at = text + self._text[self._at :], 0
+        if self._raw and self._raw[-1].endswith(text):
+            self._raw[-1] = self._raw[-1].removesuffix(text)
 
     def more(self) -> Steps[bool]:
         """Wait for an unread character; False when there is none before the end."""
@@ -156,6 +158,32 @@ class TextSource:
                 self.examined += 1
                 return None
             yield
+
+    def at_end(self, *texts: str) -> Steps[bool]:
+        """Read whitespace; returns whether one of the texts, which stay unread, or an end without a cut comes next."""
+        yield from self.space()
+        found = yield from self.choice(*texts)
+        if found:
+            self.unread(found)
+        return bool(found) or (self._at == len(self._text) and self.ended and not self.cut)
+
+    def seek(self, markers: Markers, start: int = 0) -> Steps[tuple[str, str]]:
+        """Look ahead for the first marker; returns the text before it and the marker, empty where the text ends first.
+
+        All stays unread. ``start``: characters that are passed over.
+        """
+        looked = start
+        while True:
+            at, marker = markers.find(self._text, self._at + looked)
+            self.examined += len(marker) + at - self._at - looked
+            if marker or self.ended:
+                return self._text[self._at + start : at if marker else len(self._text)], marker
+            looked = at - self._at
+            yield
+
+    def read(self, length: int) -> str:
+        """Read characters that ``seek`` has seen."""
+        return self._consume(self._at + length)
 
     def cut_in(self, text: str) -> bool:
         """Read the rest of an answer that the token limit has cut inside of ``text``; whether it was."""

@@ -16,6 +16,8 @@ from gateway.generation.engine import (
     Estimate,
     PromptTooLongError,
     StreamForm,
+    context_exceeded,
+    too_many_tokens,
 )
 from gateway.generation.request import GenerationRequest, Prompt
 from gateway.generation.sampling_params import Guide, GuideKind, SamplingParams
@@ -47,5 +49,7 @@ __all__ = [
     "StreamForm",
     "TokenLogprob",
     "Usage",
+    "context_exceeded",
     "prompt_entries",
+    "too_many_tokens",
 ]

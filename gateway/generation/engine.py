@@ -86,11 +86,13 @@ class Capability:
         how: "native" by a tensor of the engine, "emulated" exactly by the gateway, "impossible" not at all.
         note: one sentence: by which tensor, how it is emulated, or why it cannot be served and the way around.
         limit: the largest value that is served, for parameters with a range that the engine narrows.
+        truncated: why it cannot be served where sampling truncates, as of ``SamplingParams.truncates``; empty: it can.
     """
 
     how: Literal["native", "emulated", "impossible"]
     note: str
     limit: int | None = None
+    truncated: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +238,22 @@ class EngineError(Exception):
         self.param = param
         self.code = code
         self.retry_after_s = retry_after_s
+
+
+def too_many_tokens(tokens: int | str, most: int | str) -> str:
+    """Say that a prompt is too long, in Anthropic's words, whose numbers its clients read."""
+    return f"prompt is too long: {tokens} tokens > {most} maximum"
+
+
+def context_exceeded(why: str, context: int | None = None) -> str:
+    """Return the message for a prompt that does not fit; LangChain and LiteLLM know it by its words.
+
+    Args:
+        why: with the words "prompt is too long", as of ``too_many_tokens``.
+        context: the context length in tokens; None where it is not known.
+    """
+    limit = "exceeded:" if context is None else f"{context} tokens, but"
+    return f"This model's maximum context length is {limit} the {why}"
 
 
 class PromptTooLongError(EngineError):

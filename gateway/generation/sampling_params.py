@@ -110,3 +110,8 @@ class SamplingParams:
     def greedy(self) -> bool:
         """True where the most probable token is always taken."""
         return self.temperature == 0.0 or self.top_k == 1
+
+    @property
+    def truncates(self) -> bool:
+        """True where some tokens are never drawn: of the greedy, by ``top_k``, ``top_p`` or ``min_p``; not of beams."""
+        return self.beam_width == 1 and (self.greedy or self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +34,7 @@ from gateway.prompt.control_tokens import (
     without_mark,
 )
 from gateway.prompt.history import TemplateAbilities, TemplateError, history
-from gateway.prompt.probing import PROBE_TOOLS, Messages, Render, probe, shows_tools
+from gateway.prompt.probing import PROBE_TOOLS, REFERRING_TOOLS, Messages, Render, probe, shows_tools
 from gateway.tokens import Tokenizer
 
 _MOST_FOUND = 32  # sets of variables whose abilities are kept
@@ -140,7 +141,9 @@ class ChatTemplate:
         if found is None:
             if len(self._found) >= _MOST_FOUND:
                 self._found.clear()
-            found = self._found[key] = probe(self._probed(PROBE_TOOLS if tools else None, read))
+            shown = not tools or shows_tools(self._probed(REFERRING_TOOLS, read), "markdefined")
+            found = replace(probe(self._probed(PROBE_TOOLS if tools else None, read)), definitions=shown)
+            self._found[key] = found
         return found
 
     def _known(self, value: Any) -> str:

@@ -76,6 +76,7 @@ class TemplateAbilities:
         plain_results: role of the message that holds results in plain form.
         reasoning: the key of a message's reasoning, or ``REASONING_PART``; None: reasoning has no place.
         null_reasoning: whether a message without reasoning needs its keys nevertheless, as null.
+        definitions: whether it shows the definitions that schemas of tools refer to.
     """
 
     developer: bool = False
@@ -99,6 +100,7 @@ class TemplateAbilities:
     plain_results: Literal["tool", "user"] = "tool"
     reasoning: str | None = None
     null_reasoning: bool = False
+    definitions: bool = True
 
 
 _SHORT = 9

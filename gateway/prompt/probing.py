@@ -31,6 +31,20 @@ PROBE_TOOLS: Sequence[Mapping[str, Any]] = (
         },
     },
 )
+REFERRING_TOOLS: Sequence[Mapping[str, Any]] = (
+    {
+        "type": "function",
+        "function": {
+            "name": "marktool",
+            "description": "Looks.",
+            "parameters": {
+                "type": "object",
+                "properties": {"place": {"$ref": "#/$defs/Place"}},
+                "$defs": {"Place": {"type": "object", "properties": {"markdefined": {"type": "string"}}}},
+            },
+        },
+    },
+)
 _MARK = re.compile("mark[a-z]+")
 # Arguments in a string in a string, or as Python writes them.
 _WRONG_FORM = re.compile(r"""\\"markkey|'markkey':""")
@@ -61,10 +75,13 @@ _SYSTEM = _text("system", "a")
 _ASK, _ANSWER, _AGAIN = _text("user", "a"), _text("assistant", "a"), _text("user", "b")
 
 
-def shows_tools(render: Render) -> bool:
-    """Whether a template shows definitions of tools; ``render`` gives it ``PROBE_TOOLS``."""
+def shows_tools(render: Render, mark: str = "marktool") -> bool:
+    """Whether a template shows definitions of tools; ``render`` gives it ``PROBE_TOOLS``.
+
+    Whether it shows the definitions that their schemas refer to, ``markdefined`` of ``REFERRING_TOOLS`` tells.
+    """
     conversations: list[Messages] = [[_SYSTEM, _ASK], [_ASK]]
-    return any("marktool" in _text_of(render, messages) for messages in conversations)
+    return any(mark in _text_of(render, messages) for messages in conversations)
 
 
 def probe(render: Render) -> TemplateAbilities:

@@ -152,7 +152,10 @@ def _answers(features: EngineFeatures, known: Mapping[str, Capability]) -> dict[
     if not features.logprobs:
         missing = Capability("impossible", "this model's engine gives no log-probs.")
         found |= dict.fromkeys(("logprobs", "top_logprobs", "best_of"), missing)
-    elif not features.max_top_logprobs:
+    elif (ranked := known.get("logprobs")) is not None and ranked.truncated:
+        how = "candidates are drawn side by side, and ranked by the log-probs of their tokens."
+        found["best_of"] = Capability("emulated", how, truncated=ranked.truncated)
+    if features.logprobs and not features.max_top_logprobs:
         found["top_logprobs"] = Capability("impossible", "this model's engine gives no alternatives per token.")
     if not features.token_ids:
         missing = Capability("impossible", "this model's engine answers with text only.")

@@ -16,6 +16,8 @@ from gateway.generation import (
     Prompt,
     PromptTooLongError,
     SamplingParams,
+    context_exceeded,
+    too_many_tokens,
 )
 from gateway.generation.request import PromptTable
 from gateway.ids import new_id
@@ -144,21 +146,16 @@ def _room(prompt: Prompt, params: SamplingParams, max_seq_len: int, settings: Mo
     length = len(prompt.ids)
     room = max_seq_len - length
     if room < 1:
-        raise PromptTooLongError(
-            f"This model's maximum context length is {max_seq_len} tokens, but the prompt has {length} tokens and an"
-            " answer needs at least one more; shorten the prompt.",
-            length,
-            max_seq_len - 1,
-        )
+        why = f"{too_many_tokens(length, max_seq_len - 1)}, as an answer needs at least one; shorten the prompt."
+        raise PromptTooLongError(context_exceeded(why, max_seq_len), length, max_seq_len - 1)
     wanted = params.max_tokens
     refused = settings.max_tokens_policy == "refuse" and not params.clamp_max_tokens
     if wanted is not None and wanted > room and refused:
-        raise BadRequestError(
-            f"This model's maximum context length is {max_seq_len} tokens, but {length + wanted} are asked for:"
-            f" {length} of the prompt and {wanted} of the answer; ask for at most {room}.",
-            params.max_tokens_name,
-            "context_length_exceeded",
-        )
+        why = f"prompt is too long for an answer of {wanted} tokens: it has {length}; shorten it, or"
+        why += f" ask for at most {room}."
+        if wanted >= max_seq_len:
+            why = f"{length} tokens of the prompt and {wanted} of the answer are more; ask for at most {room}."
+        raise BadRequestError(context_exceeded(why, max_seq_len), params.max_tokens_name, "context_length_exceeded")
     limit = room if wanted is None else min(wanted, room)
     if params.min_tokens > limit:
         message = f"'min_tokens' must be at most the {limit} tokens that the answer may have."

@@ -12,7 +12,8 @@ from typing import Any, Literal, NoReturn
 
 from gateway.bad_request import BadRequestError
 from gateway.config import ModelSettings
-from gateway.generation import Prompt, PromptTooLongError
+from gateway.families.call_schema import definitions_in_place
+from gateway.generation import Prompt, PromptTooLongError, context_exceeded
 from gateway.json_levels import inside, texts, whole_numbers
 from gateway.prompt import RequestTemplate, history
 from gateway.prompt.text_road import TokenBreaker, path_of
@@ -330,7 +331,7 @@ class Bound:
             PromptTooLongError: it cannot fit.
         """
         if count > self._most:
-            self._refuse(f"the prompt has {count} tokens", count)
+            self._refuse(f"it has {count} tokens", count)
 
     def check_text(self, text: str) -> None:
         """Refuse a text that has more tokens by far: by an eighth, counted in pieces.
@@ -355,7 +356,7 @@ class Bound:
         if self._left is not None and self._left.is_set():
             raise LeftError
         if count > self.most:
-            self._refuse(f"the prompt has more than {self.most} tokens", count)
+            self._refuse(f"it has more than {self.most} tokens", count)
 
     def begin(self, size: int) -> None:
         """Refuse to tokenize more here.
@@ -385,10 +386,10 @@ class Bound:
             self._refuse(f"{size} characters cannot fit into them", max(size // each, self._most + 1))
 
     def _refuse(self, why: str, tokens: int) -> NoReturn:
-        says = f"At most {self._most} tokens are counted"
+        says = f"At most {self._most} tokens of a prompt are counted, but {why}; shorten it."
         if self._of_context:
-            says = f"This model's maximum context length is {self._most} tokens"
-        raise PromptTooLongError(f"{says}, but {why}; shorten the prompt.", tokens, self._room)
+            says = context_exceeded(f"prompt is too long: {why}; shorten it.", self._most)
+        raise PromptTooLongError(says, tokens, self._room)
 
 
 def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, bound: Bound, *, frames: bool | None) -> Prompt:
@@ -449,6 +450,8 @@ def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound:
         raise BadRequestError("This chat template does not show tools.", "chat_template", "invalid_value")
     changed: list[str] = []
     abilities = used.abilities(tools=tools is not None, variables=source.variables)
+    if tools and not abilities.definitions:
+        tools = definitions_in_place(tools)
     prompt = parts.prompts.build(
         history(source.messages, abilities, changed),
         tools=tools,

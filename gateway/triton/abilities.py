@@ -25,7 +25,7 @@ class EngineOptions:
     Attributes:
         vocab_size: width of its logits, where the configuration does not say (the true one, without padding).
         tokens_per_block: tokens in a block of its KV cache, where the configuration does not say.
-        generation_logits: whether alternatives may be computed from ``generation_logits``: the engine was built to
+        generation_logits: whether log-probs may be computed from ``generation_logits``: the engine was built to
             gather them, and 4 bytes per vocabulary entry and token may travel (wire contract 2.6).
         context_logits_tokens: longest prompt whose log-probs may be computed from ``context_logits``; 0 allows none.
         max_draft_tokens: tokens that it takes as a draft at most, as it was built; None where nobody says.
@@ -70,6 +70,7 @@ class Abilities:
     Attributes:
         token_ids: whether its answers carry token ids.
         logprobs: source of the chosen tokens' log-probs.
+        normalizes: whether those of the tensor are relative to the candidates that sampling leaves.
         top_logprobs: source of alternatives.
         prompt_logprobs: source of the prompt's log-probs.
         prompt_logprobs_tokens: longest prompt for them; None is any.
@@ -86,6 +87,7 @@ class Abilities:
 
     token_ids: bool = True
     logprobs: Source = "tensor"
+    normalizes: bool = False
     top_logprobs: Source = "tensor"
     prompt_logprobs: Source = "tensor"
     prompt_logprobs_tokens: int | None = None
@@ -124,14 +126,17 @@ def read_abilities(
     tensor = _pair(called, "return_log_probs", "output_log_probs")
     alternatives = tensor and _pair(called, "num_top_log_probs", "top_log_probs")
     logits = options.generation_logits and _pair(called, "return_generation_logits", "generation_logits")
+    normalizes = tensor and hints.normalizes_log_probs(engine, options.version)
+    exact = tensor and not (normalizes and logits)  # else the logits give the model's own
     prompt = _pair(called, "num_prompt_log_probs", "prompt_log_probs")
     context = options.context_logits_tokens > 0 and _pair(called, "return_context_logits", "context_logits")
     from_context = context and not prompt
     block = options.tokens_per_block or hints.number(engine, "tokens_per_block") or 0
     return Abilities(
         token_ids=token_ids,
-        logprobs=_source(tensor, logits, token_ids),
-        top_logprobs=_source(alternatives, logits, token_ids),
+        logprobs=_source(exact, logits, token_ids),
+        normalizes=normalizes and exact,
+        top_logprobs=_source(alternatives and exact, logits, token_ids),
         prompt_logprobs=_source(prompt, context, token_ids),
         prompt_logprobs_tokens=options.context_logits_tokens if from_context else None,
         vocab_size=options.vocab_size or hints.vocab_size(engine),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gateway.contract import BLS, TENSORRT_LLM
 from gateway.generation.engine import Capability, StreamForm
-from gateway.triton import hints
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities
 from gateway.triton.engines.request_encoder import RequestEncoder
 from gateway.triton.model_view import ModelView
@@ -27,6 +28,7 @@ GUIDED: dict[str, tuple[str, ...]] = {
 }
 """The kinds of guide that each parameter needs, one of which is enough."""
 
+_DISTRIBUTION = "of the distribution after temperature and penalties, before top_k and top_p"
 _NO_DRAFTS = "The engine takes no draft tokens."
 _DAMAGE = "Triton decodes each response by itself, which breaks characters of several tokens and drops spaces"
 _STREAMS: dict[StreamForm, Capability] = {
@@ -69,6 +71,16 @@ def capabilities(
     }
 
 
+def relative_log_probs(engine: ModelView | None) -> str:
+    """Say why an engine's log-probs cannot be served where sampling truncates, and what cures that."""
+    name = "the engine model" if engine is None else repr(engine.name)
+    return (
+        f"normalize_log_probs of {name} is not false, so that they would be relative to the candidates that are left,"
+        " 0 for each greedy token; send a temperature above 0 without top_k, top_p and min_p, or have the operator set"
+        " normalize_log_probs to false, or logits_for_logprobs to true."
+    )
+
+
 class _Table:
     def __init__(self, called: ModelView, engine: ModelView | None, abilities: Abilities, *, prompt_ids: bool) -> None:
         self._model = called.name
@@ -81,7 +93,6 @@ class _Table:
         if not prompt_ids:
             path = text_path(called, engine, abilities.text_streaming)
             self._streams, self._whole = path.streams, path.whole
-        self._normalized = (hints.parameter(engine, "normalize_log_probs") or "true").lower() != "false"
 
     def _by(self, tensor: str, note: str = "", limit: int | None = None) -> Capability:
         """Native where the model declares the tensor, with a type that its values can be sent as."""
@@ -152,13 +163,14 @@ class _Table:
 
     def logprobs(self) -> dict[str, Capability]:
         abilities = self._abilities
+        truncated = relative_log_probs(self._engine) if abilities.normalizes else ""
         chosen = {
-            "tensor": self._by("return_log_probs", self._distribution()),
+            "tensor": self._by("return_log_probs", _DISTRIBUTION),
             "logits": _emulated("Computed from generation_logits: the model's own, before temperature and penalties."),
             None: self._no_logprobs("output_log_probs"),
         }[abilities.logprobs]
         top = {
-            "tensor": self._by("num_top_log_probs", self._distribution(alternatives=True), MAX_TOP_LOGPROBS),
+            "tensor": self._by("num_top_log_probs", _DISTRIBUTION, MAX_TOP_LOGPROBS),
             "logits": _emulated(
                 "Computed from generation_logits, with the chosen token's: the model's own, before temperature and "
                 "penalties.",
@@ -177,12 +189,10 @@ class _Table:
         echo = "The gateway puts the prompt before the answer" + (
             "; with log-probs too." if prompt.how != "impossible" else "; without log-probs only."
         )
+        if truncated:
+            more = f" Not where sampling truncates: {truncated}"
+            chosen, top = (replace(each, note=each.note + more, truncated=truncated) for each in (chosen, top))
         return {"logprobs": chosen, "top_logprobs": top, "prompt_logprobs": prompt, "echo": _emulated(echo)}
-
-    def _distribution(self, *, alternatives: bool = False) -> str:
-        if self._normalized and not alternatives:
-            return "relative to the candidates that top_k and top_p leave, as normalize_log_probs is not false"
-        return "of the distribution after temperature and penalties, before top_k and top_p"
 
     def _no_logprobs(self, output: str) -> Capability:
         if not self._abilities.token_ids:

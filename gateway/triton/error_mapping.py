@@ -16,6 +16,8 @@ from gateway.generation.engine import (
     EngineFinish,
     ErrorKind,
     MalformedOutputError,
+    context_exceeded,
+    too_many_tokens,
 )
 from gateway.triton.parameter_inputs import parameter_of
 
@@ -77,7 +79,7 @@ LLMAPI_WITH_ADAPTERS = (
 )
 """That where each request fails: the flag ``streaming`` stands in the place of an adapter."""
 
-TOO_LONG = "The prompt is longer than this model accepts."
+TOO_LONG = context_exceeded("prompt is too long.")
 """That of a prompt whose length the engine does not tell."""
 
 _QUEUE_FULL = "The engine's queue is full; try again later."
@@ -268,5 +270,5 @@ def _context_message(words: str) -> str:
     told = _OF_DEFAULT.search(words) or _OF_STEP.search(words) or _OF_VLLM.search(words)
     numbers = (told["prompt"], told["most"]) if told else _NUMBER.findall(words)
     if len(numbers) >= 2:
-        return f"The prompt has {numbers[0]} tokens; this model accepts at most {numbers[1]}."
+        return context_exceeded(too_many_tokens(numbers[0], numbers[1]) + ".")
     return TOO_LONG

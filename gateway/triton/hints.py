@@ -88,15 +88,29 @@ def adds_special_tokens(preprocessing: ModelView | None) -> bool:
     return value is None or value.lower() not in ("false", "0", "no", "f", "n", "off")
 
 
+FALSE_WORDS = ("False", "false", "FALSE", "0")
+"""What TensorRT-LLM's backend reads as false; where it cannot read a value it takes its default."""
+
+
+def normalizes_log_probs(engine: ModelView | None, version: tuple[int, ...] | None = None) -> bool:
+    """Whether an engine's log-probs are relative to the candidates that sampling leaves (wire contract 2.5).
+
+    This project's Python engines but the reference engine have the model's own. ``version``: of TensorRT-LLM, whose
+    default is true before 1.3; None where it is not known.
+    """
+    value = parameter(engine, "normalize_log_probs")
+    if value is None:
+        own = parameter(engine, "engine") in ("llmapi", "transformers")
+        return not own and (version is None or version < (1, 3))
+    return value not in FALSE_WORDS
+
+
 def warnings(engine: ModelView | None) -> tuple[str, ...]:
     """Settings of an engine that make answers worse, a sentence each (wire contract 2.1 and 2.5)."""
     found = []
     mode = parameter(engine, "decoding_mode")
     if mode is not None and mode not in ("auto", "top_k_top_p", *_SPECULATIVE):
         found.append(f"decoding_mode is {mode!r}: requests that carry top_p may come back empty; leave it unset")
-    normalized = parameter(engine, "normalize_log_probs")
-    if engine is not None and "return_log_probs" in engine.inputs and (normalized or "true").lower() != "false":
-        found.append("normalize_log_probs is not false: log-probs are relative to the sampled candidates only")
     return tuple(found)
 
 

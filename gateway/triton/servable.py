@@ -11,7 +11,7 @@ from typing import Literal
 
 from gateway.contract import PLAIN_TEXT, ModelSpec
 from gateway.triton import hints
-from gateway.triton.abilities import EngineOptions
+from gateway.triton.abilities import EngineOptions, read_abilities
 from gateway.triton.engines.request_encoder import RequestEncoder
 from gateway.triton.error_mapping import LLMAPI_WITH_ADAPTERS
 from gateway.triton.llmapi_dialect import read_dialect
@@ -212,10 +212,15 @@ def _accumulating(view: ModelView) -> ModelView:
     return replace(view, parameters={**view.parameters, "accumulate_tokens": "true"})
 
 
+def _unnormalized(view: ModelView) -> ModelView:
+    return replace(view, parameters={**view.parameters, "normalize_log_probs": "false"})
+
+
 # What of a configuration may cost something of an answer, and is tried to tell what.
 _CHANGES: Mapping[str, Callable[[ModelView], ModelView]] = {
     "Set model_transaction_policy { decoupled: true }.": _decoupled,
     "Set accumulate_tokens to true.": _accumulating,
+    "Set normalize_log_probs to false, or logits_for_logprobs in the gateway.": _unnormalized,
 }
 _ENGINE_STEP = "Have the engine step called, with token ids (path: tokens)."
 
@@ -253,8 +258,9 @@ def _lost(models: Models, options: EngineOptions, path: EnginePath) -> tuple[str
     if models.plain:
         return tuple(_plain_losses(models.entry))
     if path == "tokens" or (models.pipeline is None and not models.bls):
-        return () if is_decoupled(models) else (_one_response(models),)
-    return tuple(_losses(models, read_text_path(models, options)))
+        one = () if is_decoupled(models) else (_one_response(models),)
+        return (*one, *_relative(models.engine or models.entry, models, options))
+    return tuple(_losses(models, read_text_path(models, options), options))
 
 
 def takes_stops(models: Models) -> bool:
@@ -265,12 +271,21 @@ def takes_stops(models: Models) -> bool:
 _CURES = "set path: tokens, or accumulate_tokens in a BLS model, or text_streaming: whole for one event at the end"
 
 
-def _losses(models: Models, path: TextPath) -> Iterator[str]:
+def _relative(called: ModelView, models: Models, options: EngineOptions) -> Iterator[str]:
+    if read_abilities(called, models.engine, options).normalizes:
+        yield (
+            "log-probs are rejected with temperature 0, top_k, top_p or min_p: normalize_log_probs of"
+            f" {(models.engine or called).name!r} is not false: they would be relative to what is left"
+        )
+
+
+def _losses(models: Models, path: TextPath, options: EngineOptions) -> Iterator[str]:
     name = models.entry.name
     if not path.decoupled:
         yield _one_response(models)
     yield from _not_passed_on(models)
     if path.token_ids:
+        yield from _relative(models.entry, models, options)
         return
     damage = f"{name!r} decodes each response by itself, which breaks characters of several tokens and drops spaces"
     if path.streams == "refused":

@@ -194,6 +194,13 @@ def as_upstream(models: Models) -> Models:
     return replace(models, entry=stock(models.entry, ENSEMBLE), engine=stock(models.engine, TENSORRT_LLM))
 
 
+def normalizing(models: Models) -> Models:
+    """The models as if the engine's own log-probs were relative to what sampling leaves: 0 for each greedy token."""
+    assert models.engine is not None
+    parameters = {**models.engine.parameters, "normalize_log_probs": "true"}
+    return replace(models, engine=replace(models.engine, parameters=parameters))
+
+
 @PATHS
 async def test_log_probs_from_logits_where_the_engine_has_no_others(
     gathering: TritonServer, bench: Bench, tiny_model_dir: Path, path: str
@@ -205,11 +212,15 @@ async def test_log_probs_from_logits_where_the_engine_has_no_others(
         other.models = as_upstream(other.models)
         asked = other.ask(6, logprobs=True, top_logprobs=3, prompt_logprobs=2)
         found = await collect(other.engine(path), asked)
+        other.models = normalizing(other.models)
+        alone = await collect(other.engine(path), other.ask(6, logprobs=True))
         long = other.ask(1, prompt=Prompt("a " * 65, tuple(range(5, 70))), prompt_logprobs=0)
         error = await failure(other.engine(path), long)
         assert error.kind is ErrorKind.INVALID_REQUEST
         assert "64" in error.message
     assert ids_of(found) == ids_of(expected)
+    for chunk, native in zip(alone, expected, strict=False):
+        assert chunk.logprobs == pytest.approx(native.logprobs, abs=1e-4)
     for mine, theirs in zip(found, expected, strict=False):
         assert mine.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
         for best, others in zip(mine.top_logprobs or (), theirs.top_logprobs or (), strict=True):

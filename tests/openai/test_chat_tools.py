@@ -19,6 +19,7 @@ from tests.openai.tools_harness import (
     ALL_KINDS,
     CITY,
     GUIDED,
+    SHOWS_TOOLS,
     TOOLS,
     UNGUIDED,
     accumulated,
@@ -456,3 +457,23 @@ async def test_the_family_is_told_and_can_be_set(shows: Path) -> None:
     with pytest.raises(ConfigError, match=r"models\[0\]\.family: There is no model family 'none'"):
         async with gateway(shows, family="none"):
             pass
+
+
+@pytest.mark.parametrize("spelled", [True, False])
+async def test_definitions_of_schemas_reach_the_model(tmp_path: Path, spelled: bool) -> None:
+    """Also where the template spells out types, and shows no definitions; a guide has the schema as it was sent."""
+    shown = "{% for part in tool.function.parameters.properties.values() %}{{ (part.enum or []) | tojson }}{% endfor %}"
+    types = "{{ tool.function.name }}" + shown
+    template = SHOWS_TOOLS.replace("{{ tool | tojson }}", types) if spelled else SHOWS_TOOLS
+    unit = {"type": "string", "enum": ["celsius", "fahrenheit"]}
+    schema = {"type": "object", "properties": {"unit": {"$ref": "#/$defs/Unit"}}, "$defs": {"Unit": unit}}
+    folder = write_tokenizer(tmp_path, template)
+    async with gateway(
+        folder, says(folder, guided_text(("weather", {}))), features=GUIDED, max_seq_len=4096
+    ) as running:
+        await running.chat(tools=[tool("weather", schema)], tool_choice="required", max_tokens=5)
+        (request,) = running.engine.requests
+        assert '["celsius", "fahrenheit"]' in request.prompt.text
+        assert ("$defs" in request.prompt.text) is not spelled
+        assert request.params.guide is not None
+        assert "#/$defs/" in request.params.guide.text

@@ -55,9 +55,9 @@ async def test_too_many_tokens_are_not_counted_to_the_last(folder: Path) -> None
             ("/v1/completions", {"prompt": text}),
         ):
             message = (await running.client.post(path, json={"model": MODEL, **body})).json()["error"]["message"]
-            assert "maximum context length is 20000 tokens, but the prompt has more than 22500 tokens" in message
+            assert "length is 20000 tokens, but the prompt is too long: it has more than 22500 tokens" in message
         nearly = (await running.client.post("/v1/completions", json={"model": MODEL, "prompt": "a" * 22_000})).json()
-        assert "the prompt has 22000 tokens" in nearly["error"]["message"]  # so near, the count is exact
+        assert "prompt is too long: 22000 tokens > 19999" in nearly["error"]["message"]  # so near, the count is exact
 
 
 @pytest.mark.parametrize("text", ["é" * 30_000, "😀" * 12_000])
@@ -66,7 +66,7 @@ async def test_texts_of_long_characters_are_not_counted_to_the_last(folder: Path
     async with gateway(folder, max_seq_len=40_000) as running:
         answer = await running.client.post("/v1/completions", json={"model": MODEL, "prompt": text})
         message = answer.json()["error"]["message"]
-        assert "maximum context length is 40000 tokens, but the prompt has more than 45000 tokens" in message
+        assert "length is 40000 tokens, but the prompt is too long: it has more than 45000 tokens" in message
 
 
 async def test_prompts_that_are_too_many_tokens_together(folder: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.app.harness import Gateway, gateway, says
 from tests.app.scripted import MODEL, write_tokenizer
 from tests.openai.responses_harness import post, whole
-from tests.openai.tools_harness import SHOWS_ALL, UNGUIDED
+from tests.openai.tools_harness import CITY, GUIDED, SHOWS_ALL, UNGUIDED
 
 USER = {"role": "user", "content": "Hi"}
 
@@ -292,3 +292,40 @@ async def test_a_turn_of_many_calls_is_refused_by_the_item_that_is_too_many(fold
         refused = await post(running, input=items)
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input[2049]")
         assert "at most 1024 calls" in refused.json()["error"]["message"]
+
+
+def update(**settings: Any) -> dict[str, Any]:
+    return {"type": "configuration_update", **settings}
+
+
+async def test_a_configuration_update_holds_until_the_next(all_shown: Path) -> None:
+    """In place of the request's own settings: the form of the answer is enforced."""
+    form = {"type": "json_schema", "name": "n", "schema": CITY, "strict": True}
+    high, low = update(reasoning={"effort": "high"}), update(reasoning={"effort": "low"}, text={"format": form})
+    async with gateway(all_shown, says(all_shown, '{"city": "Rome"}'), features=GUIDED, max_seq_len=4096) as running:
+        own = {"reasoning": {"effort": "medium"}, "text": {"format": {"type": "text"}}}
+        body = await whole(running, input=[low, USER, high], **own)
+        assert body.text is not None
+        assert body.text.format is not None
+        assert body.text.format.type == "json_schema"
+        request = running.engine.requests[-1]
+        assert request.params.guide is not None
+        assert "city" in request.params.guide.text
+        await whole(running, input=[low, USER, update(text={"format": {"type": "text"}})])
+        assert running.engine.requests[-1].params.guide is None
+
+
+async def test_what_an_update_cannot_set_is_named(all_shown: Path) -> None:
+    async with gateway(all_shown, features=GUIDED, max_seq_len=4096) as running:
+        answer = await post(running, input=[update(text={"format": {"type": "text"}, "verbosity": "low"}), USER])
+        assert "input.configuration_update.text.verbosity" in answer.headers["x-ignored-parameters"]
+        bad = {"type": "json_schema", "name": "n", "schema": {"type": "strange"}}
+        for given, path in (
+            ({"text": {"format": bad}}, "input[1].text.format.schema"),
+            ({"text": {"format": {"type": "strange"}}}, "input[1].text.format"),
+            ({"text": {}}, "input[1].text.format"),
+            ({"reasoning": 1}, "input[1].reasoning"),
+        ):
+            refused = await post(running, input=[USER, update(**given)])
+            assert refused.status_code == 400
+            assert refused.json()["error"]["param"].startswith(path)

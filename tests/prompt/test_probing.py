@@ -224,6 +224,11 @@ def test_whether_tools_are_shown() -> None:
     }  # fmt: skip
 
 
+def test_whether_definitions_of_schemas_are_shown() -> None:
+    shown = {name for name in TRAITS if template(name).shows_tools}
+    assert {name for name in shown if not template(name).abilities(tools=True).definitions} == {"gpt_oss"}
+
+
 def test_the_messages_of_a_request_stay_as_they_are() -> None:
     messages = [ASK, calling(call(), text="a", name="ann"), result(), ANSWER]
     before = json.loads(json.dumps(messages))

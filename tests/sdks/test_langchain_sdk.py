@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
@@ -83,3 +84,12 @@ def test_an_output_of_a_type(stack: Stack, llm: ChatOpenAI) -> None:
     stack.play(turn(text='{"city": "Rome"}<|im_end|>'))
     assert llm.with_structured_output(Place).invoke("Where?") == Place(city="Rome")
     stack.check_schema(PATH)
+
+
+@pytest.mark.parametrize("responses", [False, True], ids=["chat", "responses"])
+def test_a_prompt_that_is_too_long_is_known_as_that(stack: Stack, responses: bool) -> None:
+    """Middlewares that shorten a history wait for this exception, which LangChain raises by words of the message."""
+    llm = ChatOpenAI(model=MODEL, base_url=f"{stack.url}/v1", api_key="unused", use_responses_api=responses)
+    for text, wanted in (("word " * 9000, None), ("word " * 8000, 8000), ("word " * 30_000, None)):
+        with pytest.raises(ContextOverflowError):
+            llm.invoke(text, max_tokens=wanted)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scripted_triton import stock_config, stock_configs
 
-from gateway.generation.engine import Capability
+from gateway.generation.engine import Capability, EngineFeatures
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.engine_factory import ensemble_engine, tokens_engine
@@ -21,13 +21,17 @@ class NoTransport:
         raise AssertionError("nothing is sent here")
 
 
-def capabilities(path: str, options: EngineOptions | None = None, **changed: Any) -> Mapping[str, Capability]:
+def features(path: str, options: EngineOptions | None = None, **changed: Any) -> EngineFeatures:
     views = {name: ModelView.of(config) for name, config in (stock_configs() | changed).items()}
     models = Models(
         views["ensemble"], views["tensorrt_llm"], views["preprocessing"], read_pipeline(views["ensemble"]), ()
     )
     make = tokens_engine if path == "tokens" else ensemble_engine
-    return make(Connection(NoTransport()), models, "test", options or EngineOptions()).features.capabilities
+    return make(Connection(NoTransport()), models, "test", options or EngineOptions()).features
+
+
+def capabilities(path: str, options: EngineOptions | None = None, **changed: Any) -> Mapping[str, Capability]:
+    return features(path, options, **changed).capabilities
 
 
 def without(model: str, *names: str) -> Any:
@@ -152,3 +156,34 @@ def test_missing_inputs_are_named() -> None:
 def test_the_width_of_a_bias_is_told() -> None:
     assert "tokenizer" in capabilities("tokens")["logit_bias"].note
     assert "of 777 values" in capabilities("tokens", EngineOptions(vocab_size=777))["logit_bias"].note
+
+
+@pytest.mark.parametrize("path", ["tokens", "ensemble"])
+@pytest.mark.parametrize("upstream", [True, False], ids=["as upstream has it", "with alternatives"])
+def test_log_probs_of_an_engine_that_normalizes_them(path: str, upstream: bool) -> None:
+    """They come from logits where these are allowed, else not where sampling truncates; both of one scale."""
+    changed = without("tensorrt_llm", *(["num_top_log_probs"] if upstream else []))
+    changed.parameters["normalize_log_probs"].string_value = "true"
+    parts = {"tensorrt_llm": changed}
+    if path == "ensemble":
+        parts["ensemble"] = without("ensemble", *(["num_top_log_probs"] if upstream else []))
+    found = capabilities(path, **parts)
+    for name in ("logprobs", *([] if upstream else ["top_logprobs"])):
+        assert "normalize_log_probs" in found[name].truncated
+        assert "logits_for_logprobs" in found[name].note
+    allowed = capabilities(path, EngineOptions(generation_logits=True), **parts)
+    assert [allowed[name].truncated for name in ("logprobs", "top_logprobs")] == ["", ""]
+    assert all("generation_logits" in allowed[name].note for name in ("logprobs", "top_logprobs"))
+    changed.parameters["normalize_log_probs"].string_value = "0"
+    assert capabilities(path, **parts)["logprobs"].truncated == ""
+
+
+def test_a_model_that_normalizes_log_probs_says_so_among_its_losses() -> None:
+    config = stock_config("tensorrt_llm")
+    config.parameters["normalize_log_probs"].string_value = "true"
+    for path in ("tokens", "ensemble"):
+        (loss,) = features(path, tensorrt_llm=config).losses.items()
+        assert loss[0].startswith("log-probs are rejected with temperature 0, top_k, top_p or min_p")
+        assert "normalize_log_probs" in loss[1]
+        assert not features(path, EngineOptions(generation_logits=True), tensorrt_llm=config).losses
+        assert not features(path, tensorrt_llm=stock_config("tensorrt_llm")).losses

@@ -368,6 +368,23 @@ def test_preprocessing_adds_special_tokens_unless_told_otherwise(value: str | No
 
 def test_harmful_settings_are_warned_of() -> None:
     assert any("decoding_mode" in warning for warning in hints.warnings(view(decoding_mode="top_k")))
-    assert any("normalize_log_probs" in warning for warning in hints.warnings(view()))
     for mode in ("top_k_top_p", "lookahead"):
-        assert hints.warnings(view(normalize_log_probs="false", decoding_mode=mode)) == ()
+        assert hints.warnings(view(decoding_mode=mode)) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "version", "relative"),
+    [
+        (None, None, True), (None, (1, 2, 1), True), (None, (1, 3), False), ("${normalize_log_probs}", None, True),
+        *((word, None, False) for word in ("false", "False", "FALSE", "0")),
+        *((word, (1, 3), True) for word in ("true", "1", "TRUE", "no", "off", "fAlSe")),
+    ],
+)  # fmt: skip
+def test_normalize_log_probs_is_read_as_upstream_reads_it(
+    value: str | None, version: tuple[int, ...] | None, relative: bool
+) -> None:
+    """What its backend cannot read as false or true is left at its default, true before 1.3."""
+    parameters = {} if value is None else {"normalize_log_probs": value}
+    assert hints.normalizes_log_probs(view(**parameters), version) is relative
+    for own in ("llmapi", "transformers"):
+        assert value is not None or not hints.normalizes_log_probs(view(engine=own), version)

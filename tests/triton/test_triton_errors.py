@@ -107,7 +107,7 @@ def test_the_context_length_is_told_in_numbers() -> None:
 )
 def test_the_llm_api_s_ways_to_say_it_become_one(text: str, prompt: str, most: str) -> None:
     error = engine_error(None, f"Error generating request: {text}")
-    assert error.message == f"The prompt has {prompt} tokens; this model accepts at most {most}."
+    assert f"length is exceeded: the prompt is too long: {prompt} tokens > {most} maximum" in error.message
 
 
 @pytest.mark.parametrize("status", [None, "INTERNAL", "UNKNOWN", "CANCELLED", "UNAVAILABLE", "INVALID_ARGUMENT"])

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from gateway.anthropic.messages.answer import MessagesAnswer
 from gateway.anthropic.messages.translate import Turn
 from gateway.bad_request import BadRequestError
-from gateway.generation import PromptTooLongError
+from gateway.generation import PromptTooLongError, too_many_tokens
 from gateway.openai.chat.messages import Message, SystemMessage, TextPart, UserMessage
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.serving import ChatPlan, check_chat, prepare_generations
@@ -158,5 +158,4 @@ def too_long() -> Iterator[None]:
     try:
         yield
     except PromptTooLongError as error:
-        message = f"prompt is too long: {error.tokens} tokens > {error.most} maximum"
-        raise BadRequestError(message, code="context_length_exceeded") from None
+        raise BadRequestError(too_many_tokens(error.tokens, error.most), code="context_length_exceeded") from None

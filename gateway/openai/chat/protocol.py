@@ -121,7 +121,9 @@ class ChatCompletionRequest(GenerationFields):
         Parameter(
             "returns the log-prob of each token",
             "They are of the distribution after temperature, bias and penalties, before top_k, top_p and min_p: that is"
-            " what the engine tells. OpenAI does not say which distribution its own are of.",
+            " what the engine tells. OpenAI does not say which distribution its own are of. An engine whose"
+            " normalize_log_probs is not false tells them relative to what top_k, top_p or temperature 0 leave: with"
+            " these it is 400, unless logits_for_logprobs gives the model's own.",
         ),
     ] = False
     top_logprobs: Annotated[

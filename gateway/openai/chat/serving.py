@@ -27,6 +27,7 @@ from gateway.openai.parameters.check import (
     check_parameters,
     consider_form,
     consider_greedy,
+    consider_truncation,
     serves_all,
     without,
 )
@@ -199,6 +200,7 @@ def check_chat(request: ChatCompletionRequest, model: ServedModel) -> tuple[Chat
         capabilities["best_of"] = capabilities.get("use_beam_search", _NO_BEAMS)
     consider_form(request, capabilities)
     consider_greedy(request, capabilities)
+    consider_truncation(request, capabilities, model.defaults)
     fields = request.given() | request.unknown_parts()
     _consider_tools(request, model, fields, capabilities)
     if not own_template:

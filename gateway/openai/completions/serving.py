@@ -23,6 +23,7 @@ from gateway.openai.parameters.check import (
     check_parameters,
     consider_form,
     consider_greedy,
+    consider_truncation,
     serves_all,
     without,
 )
@@ -76,6 +77,7 @@ def check_completion(request: CompletionRequest, model: ServedModel) -> tuple[Co
             capabilities["best_of"] = _capability("use_beam_search", known)
         consider_form(request, capabilities)
         consider_greedy(request, capabilities)
+        consider_truncation(request, capabilities, model.defaults)
         fields = request.given() | request.unknown_parts()
         ignored = check_parameters("completions", fields, capabilities, model.settings.policies)
         request = without(request, ignored.dropped)

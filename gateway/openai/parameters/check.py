@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from gateway.bad_request import BadRequestError
+from gateway.config.model_settings import SamplingDefaults
 from gateway.generation.engine import Capability
 from gateway.openai.formats import capability_of
 from gateway.openai.generation_fields import GREEDY_BELOW, GenerationFields, SamplingFields
@@ -84,7 +85,10 @@ def _served_with_any_value(endpoint: EndpointName, capabilities: Capabilities) -
     return frozenset(
         name
         for name, row in ROWS[endpoint].items()
-        if (how := served(row, capabilities)).how != "impossible" and how.limit is None and name not in _BY_VALUE
+        if (how := served(row, capabilities)).how != "impossible"
+        and how.limit is None
+        and not how.truncated
+        and name not in _BY_VALUE
     )
 
 
@@ -170,6 +174,19 @@ def consider_greedy(request: SamplingFields, capabilities: dict[str, Capability]
     how = capabilities.get("temperature")
     if how is not None and how.how == "impossible" and request.temperature < GREEDY_BELOW:
         capabilities["temperature"] = capabilities.get("top_k", BY_GATEWAY)
+
+
+def consider_truncation(
+    request: GenerationFields, capabilities: dict[str, Capability], defaults: SamplingDefaults
+) -> None:
+    """Let what a model serves of the whole distribution alone not be served where the request's sampling truncates.
+
+    ``defaults``: of the model, for what the request leaves out.
+    """
+    given = request.model_fields_set
+    whole = [name for name, how in capabilities.items() if how.truncated and name in given]
+    if whole and request.sampling_params(defaults).truncates:
+        capabilities |= {name: Capability("impossible", capabilities[name].truncated) for name in whole}
 
 
 def consider_form(request: GenerationFields, capabilities: dict[str, Capability]) -> None:

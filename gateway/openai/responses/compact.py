@@ -15,7 +15,7 @@ from gateway.openai.kept_items import as_stored
 from gateway.openai.repeated import repeated
 from gateway.openai.request_body import Body, parse_object
 from gateway.openai.responses.answer import ResponsesAnswer
-from gateway.openai.responses.input_items import MessageItem
+from gateway.openai.responses.input_items import ConfigurationUpdateItem, MessageItem, UpdatedText
 from gateway.openai.responses.protocol import Input, ResponsesRequest, checked_items
 from gateway.openai.responses.translate import Turn
 from gateway.openai.validation import validated
@@ -68,8 +68,9 @@ def parse_compact_request(body: Body) -> ResponsesRequest:
     given = [] if asked.input is None else asked.input
     items = [MessageItem(role="user", content=given)] if isinstance(given, str) else given
     fields = asked.model_dump(include={"model", "instructions", "previous_response_id", "prompt_cache_key"})
+    text = ConfigurationUpdateItem(type="configuration_update", text=UpdatedText(format={"type": "text"}))
     last = MessageItem(role="user", content=PROMPT)
-    return _SummaryRequest(**fields, input=[*items, last], store=False, others=tuple(asked.model_extra or ()))
+    return _SummaryRequest(**fields, input=[*items, text, last], store=False, others=tuple(asked.model_extra or ()))
 
 
 def needed(seal: Seal | None) -> Seal:
@@ -98,15 +99,19 @@ async def compacted(answer: ResponsesAnswer, turn: Turn, seal: Seal, record: Req
     """
     response = orjson.loads(await whole(answer, record))
     if response["status"] != "completed":
-        message = "The conversation leaves too little room in the model's context for its summary."
+        message = "The prompt is too long: it leaves too little room in the model's context for a summary."
         raise OpenAIError(400, message, param="input", code="context_length_exceeded")
     summary = answer.items.text.strip()
     sealed = seal.seal("compaction", summary) if summary else None
     if sealed is None:
         message = "The model gave no summary, or one that is too long."
         raise OpenAIError(500, message, type=SERVER, code="invalid_model_output", headers=_NO_RETRY)
-    *earlier, _ = turn.conversed
-    stay = [item for item in earlier if isinstance(item, MessageItem) and item.role != "assistant"]
+    *earlier, _, _ = turn.conversed
+    stay = [
+        item
+        for item in earlier
+        if isinstance(item, ConfigurationUpdateItem) or (isinstance(item, MessageItem) and item.role != "assistant")
+    ]
     output = [as_stored(item.model_dump(exclude_unset=True)) for item in stay]
     output.append(as_stored({"type": "compaction", "encrypted_content": sealed}))
     made = {"id": answer.id, "object": "response.compaction", "created_at": int(time.time())}

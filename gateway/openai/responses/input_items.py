@@ -21,6 +21,7 @@ _KINDS = {
     "compaction": "compaction",
     "item_reference": "reference",
     "additional_tools": "tools",
+    "configuration_update": "configuration",
 }
 """Types of items that are read, and their branches; another type is of the branch ``other``."""
 
@@ -201,6 +202,28 @@ class ToolsItem(_Item):
     tools: list[Any] = Field(default_factory=list)
 
 
+class UpdatedReasoning(_Part):
+    """How the model reasons from here on."""
+
+    effort: str | None = None
+
+
+class UpdatedText(_Part):
+    """The form of the answers' text from here on."""
+
+    format: dict[str, Any]
+
+
+class ConfigurationUpdateItem(_Item):
+    """Settings that hold in place of the request's, until a later update replaces them."""
+
+    branch = "configuration"
+
+    type: Literal["configuration_update"]
+    reasoning: UpdatedReasoning | None = None
+    text: UpdatedText | None = None
+
+
 class OtherItem(_Item):
     """An item of a type that is not read."""
 
@@ -232,6 +255,7 @@ InputItem = Annotated[
     | Annotated[CompactionItem, Tag(BRANCH + "compaction")]
     | Annotated[ReferenceItem, Tag(BRANCH + "reference")]
     | Annotated[ToolsItem, Tag(BRANCH + "tools")]
+    | Annotated[ConfigurationUpdateItem, Tag(BRANCH + "configuration")]
     | Annotated[OtherItem, Tag(BRANCH + "other")],
     Discriminator(
         _branch,

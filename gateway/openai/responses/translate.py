@@ -20,6 +20,7 @@ from gateway.openai.request_body import Body
 from gateway.openai.responses.before import NOTHING, Before
 from gateway.openai.responses.input_items import (
     CompactionItem,
+    ConfigurationUpdateItem,
     Content,
     CustomCallItem,
     FunctionCallItem,
@@ -118,16 +119,17 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
     earlier = before.items()
     given = [] if isinstance(request.input, str) else before.resolved(request.input, earlier)
     conversation.refer([*earlier, *given])
-    for item in earlier:
-        conversation.add(item, before.path)
-    for index, item in enumerate(given):
-        conversation.add(item, f"input[{index}]")
+    placed = [*((item, before.path) for item in earlier), *((item, f"input[{at}]") for at, item in enumerate(given))]
+    for item, path in placed:
+        conversation.add(item, path)
     if isinstance(request.input, str):
         conversation.say("user", request.input, "input")
     if not conversation.messages:
         message = "Invalid value for 'input': at least one message is expected."
         raise BadRequestError(message, "input", "empty_array")
     fields = {**_FIELDS, "logprobs": "include" if LOGPROBS in request.include else "top_logprobs"}
+    request, updated = _configured(request, placed, conversation.left_out)
+    fields |= updated
     translation = Translation(conversation.origins, tools.paths, fields, {**tools.renamed, **conversation.renamed})
     data, left_out = _fields(request, seal)
     store = kept.store if kept is not None else None
@@ -151,6 +153,25 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
         if before.conversation is not None:
             turn.conversation = ConversationEnd(store, kept.owner, before.conversation.id)
     return turn
+
+
+def _configured(
+    request: ResponsesRequest, placed: Sequence[tuple[InputItem, str]], left_out: list[str]
+) -> tuple[ResponsesRequest, dict[str, str]]:
+    """Set what updates among the items say, the last of each setting; returns the paths of what is set, too."""
+    reasoning, text, paths = request.reasoning, request.text, {}
+    for item, path in placed:
+        if not isinstance(item, ConfigurationUpdateItem):
+            continue
+        for name, part in (("reasoning", item.reasoning), ("text", item.text)):
+            left_out += [f"input.configuration_update.{name}.{key}" for key in (part and part.model_extra) or ()]
+        if item.reasoning is not None:
+            reasoning = reasoning.model_copy(update={"effort": item.reasoning.effort})
+            paths["reasoning_effort"] = f"{path}.reasoning.effort"
+        if item.text is not None:
+            text = text.model_copy(update={"format": item.text.format})
+            paths |= dict.fromkeys(("response_format", "response_format.json_schema"), f"{path}.text.format")
+    return request.model_copy(update={"reasoning": reasoning, "text": text}) if paths else request, paths
 
 
 def _sends_again(request: ResponsesRequest, given: Sequence[InputItem]) -> bool:
@@ -366,7 +387,9 @@ class _Conversation:
             raise BadRequestError(message, f"{path}.id", "item_not_found")
         self.left_out.append("input.item_reference")
 
-    def _other(self, item: OtherItem, path: str) -> None:
+    def _other(self, item: OtherItem | ConfigurationUpdateItem, path: str) -> None:
+        if isinstance(item, ConfigurationUpdateItem):
+            return  # it says nothing in the conversation: see _configured
         if item.type.endswith("_output") and isinstance(item.call_id, str) and item.call_id in self._calls:
             self._bind(item.call_id, path)
             self._output(item.call_id, item.output if isinstance(item.output, str) else None, path)

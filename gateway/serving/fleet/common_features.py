@@ -72,5 +72,7 @@ def _capabilities(one: Mapping[str, Capability], other: Mapping[str, Capability]
     for name in {**one, **other}:
         given = [each[name] for each in (one, other) if name in each]
         worst = max(given, key=lambda each: _HOW.index(each.how))
-        merged[name] = dataclasses.replace(worst, limit=_least(*(each.limit for each in (given * 2)[:2])))
+        truncated = next((each.truncated for each in given if each.truncated), "")
+        limit = _least(*(each.limit for each in (given * 2)[:2]))
+        merged[name] = dataclasses.replace(worst, limit=limit, truncated=truncated)
     return merged

@@ -26,7 +26,7 @@ _OF_ENGINES = ("gpt_model_path", "gpt_model_type", "engine", "engine_dir")
 
 
 def check_chat(models: Models) -> Iterator[Finding]:
-    """Find what spoils streaming, text and log-probs."""
+    """Find what spoils streaming and text."""
     for model in engines(models).values():
         if is_native(model) or any(name in model.config.parameters for name in _OF_ENGINES):
             yield from _check_engine(model)
@@ -58,9 +58,6 @@ def _check_engine(model: ModelFolder) -> Iterator[Finding]:
         what = f"max_beam_width is {beams}: without a decoding_mode every request is decoded by beams, not sampled."
         fix = "Set 1, and beams in a model of their own, with decoding_mode beam_search."
         yield warning(model, "max_beam_width", what, fix)
-    if filled(model, "normalize_log_probs").lower() not in FALSE_WORDS:
-        what = "Log-probs are normalised over the sampled candidates: a greedy token always has 0."
-        yield warning(model, "normalize_log_probs", what, "Set normalize_log_probs to false.")
     echo = filled(model, "exclude_input_in_output").lower()
     if echo != "true":
         # Written on purpose it is no mistake: the gateway streams, and a streamed answer has no echo.

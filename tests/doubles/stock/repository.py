@@ -44,6 +44,7 @@ class Stock:
         add_special_tokens: whether preprocessing adds BOS where the tokenizer does.
         guided: whether the engine has a guided decoder.
         exclude_input: the engine's parameter, for requests that do not say.
+        normalizes: whether the engine's parameter normalize_log_probs is left to upstream's default.
     """
 
     version: str
@@ -53,6 +54,7 @@ class Stock:
     add_special_tokens: bool = True
     guided: bool = False
     exclude_input: bool = False
+    normalizes: bool = False
 
     def name(self, model: str) -> str:
         """The name of one of its models, by the stock name: others that differ in nothing have the same.
@@ -66,6 +68,7 @@ class Stock:
             "bare": not self.add_special_tokens and model != "postprocessing",
             "guided": self.guided and model not in _TEXT_STEPS,
             "excludes": self.exclude_input and model not in _TEXT_STEPS,
+            "normalizes": self.normalizes and model not in _TEXT_STEPS,
         }
         # From 1.0 on the versions differ in their BLS models only.
         version = VERSIONS[-1] if model in TRIO and _FACTS[self.version] is _FACTS[VERSIONS[-1]] else self.version
@@ -141,8 +144,9 @@ def _values(
         "encoder_input_features_data_type": "TYPE_FP16",
         "prompt_embedding_table_data_type": "TYPE_FP16",
         "exclude_input_in_output": str(stock.exclude_input).lower(),
-        "normalize_log_probs": "false",
     }
+    if not stock.normalizes:
+        engine["normalize_log_probs"] = "false"
     if stock.guided:
         engine |= {"guided_decoding_backend": "xgrammar", "tokenizer_dir": str(tokenizer)}
     bls = {

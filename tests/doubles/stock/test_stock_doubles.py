@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx
 import pytest
+import yaml
 from tritonclient.grpc import service_pb2
 
 from tests.doubles.stock.repository import VERSIONS
 from tests.doubles.stock.server import StockServer
 from tests.integration.kserve import Answer, Kserve, answers, infer_request
 from tests.scripted_engine.replay import turn
+from tests.stack import GatewayProcess
 
 TEXT = "Grüße, 世界 🙂 مرحبا\n  indented"
 NEWEST = VERSIONS[-1]
@@ -112,6 +116,44 @@ def test_log_probs_of_a_stream_are_cumulative(stock_triton: StockServer, kserve:
     assert [answer.tensors["output_log_probs"].shape for answer in streamed] == [(1, 1, n) for n in (1, 2, 3, 3)]
     last = streamed[-1].tensors
     assert last["cum_log_probs"].item() == pytest.approx(last["output_log_probs"].sum())
+
+
+@pytest.mark.parametrize(
+    "version", [one if one in ("0.12", NEWEST) else pytest.param(one, marks=pytest.mark.long) for one in VERSIONS]
+)
+def test_log_probs_are_relative_by_default(stock_triton: StockServer, tmp_path: Path, version: str) -> None:
+    """The gateway serves those of the whole distribution, and rejects the others by name with the cure."""
+    stock_triton.play(turn(text="abc"))
+    names = {"default": stock_triton.ensemble(version, normalizes=True), "false": stock_triton.ensemble(version)}
+    settings = {
+        "triton": {"url": stock_triton.grpc_url},
+        "tokenizer": str(stock_triton.model_dir()),
+        "max_seq_len": 512,
+    }
+    models = [
+        {**settings, "name": name, "triton": {**settings["triton"], "model": model}} for name, model in names.items()
+    ]
+    file = tmp_path / "gateway.yaml"
+    file.write_text(yaml.safe_dump({"models": models}))
+    with GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file)) as gateway:
+
+        def ask(model: str, **more: Any) -> tuple[int, Any]:
+            body = {"model": model, "prompt": "say it", "max_tokens": 9, "logprobs": 0, **more}
+            answer = httpx.post(f"{gateway.url}/v1/completions", json=body, timeout=60)
+            return answer.status_code, answer.json()
+
+        whole = ask("false", temperature=1)
+        assert whole[0] == 200
+        values = whole[1]["choices"][0]["logprobs"]["token_logprobs"]
+        assert max(values) < 0
+        for sampling in ({"temperature": 0}, {"top_p": 0.5}, {"top_k": 4}):
+            assert ask("false", **sampling)[1]["choices"][0]["logprobs"]["token_logprobs"] == values
+            status, body = ask("default", **sampling)
+            assert (status, body["error"]["param"]) == (400, "logprobs")
+            assert "normalize_log_probs" in body["error"]["message"]
+        assert ask("default", temperature=1)[1]["choices"][0]["logprobs"]["token_logprobs"] == values
+        about = httpx.get(f"{gateway.url}/v1/models/default").json()
+        assert any(loss.startswith("log-probs are rejected") for loss in about["gateway"]["losses"])
 
 
 @pytest.mark.parametrize("version", ["1.0", NEWEST])

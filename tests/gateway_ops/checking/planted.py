@@ -84,7 +84,7 @@ PLANTED = {
     ),
     "normalised log-probs": (
         (ENGINE, *parameter("normalize_log_probs", "true")),
-        ("warning", "Log-probs are normalised", "normalize_log_probs to false"),
+        ("warning", "log-probs are rejected with temperature 0, top_k, top_p or min_p", "normalize_log_probs to false"),
     ),
     "prompt echo by leaving it out": (
         (ENGINE, r'parameters \{ key: "exclude_input_in_output"[^\n]*\n', ""),

@@ -328,8 +328,8 @@ def test_stock_templates_filled_by_hand(tmp_path: Path) -> None:
     found = [finding.what for finding in bad(tmp_path) if not finding.what.startswith("Optional values")]
     assert [what.partition(":")[0] for what in found] == [
         "With dynamic_batching Triton 25.07 and newer lets streamed pieces overtake each other.",
+        "log-probs are rejected with temperature 0, top_k, top_p or min_p",
         "Answers that are not streamed begin with the prompt.",
-        "Log-probs are normalised over the sampled candidates",
         "1 instances serve 1 requests at a time",
         "streamed answers are refused",
     ]

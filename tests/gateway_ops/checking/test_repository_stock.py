@@ -110,7 +110,7 @@ def test_a_draft_that_loads_its_targets_engine_elsewhere(tmp_path: Path) -> None
 
 
 def test_the_model_of_disaggregated_serving_has_no_settings_of_an_engine(tmp_path: Path) -> None:
-    """It has an engine's tensors, but calls engines, which answer with log-probs and echo as they are set."""
+    """It has an engine's tensors, but calls engines, which echo as they are set; of their log-probs it can say so."""
     repo = fill(tmp_path, "0.16.0", gpu_device_ids="0")
     second_engine(repo, "generation", "1")
     caller = shutil.copytree(repo / "tensorrt_llm", repo / "disaggregated_serving_bls") / "config.pbtxt"
@@ -121,6 +121,11 @@ def test_the_model_of_disaggregated_serving_has_no_settings_of_an_engine(tmp_pat
     with caller.open("a") as file:
         for key, model in (("context_model_name", "tensorrt_llm"), ("generation_model_name", "generation")):
             file.write(f'\nparameters {{ key: "{key}" value {{ string_value: "{model}" }} }}\n')
+    (found,) = said(repo)
+    assert found.what.startswith("log-probs are rejected")
+    assert "normalize_log_probs to false" in found.fix
+    with caller.open("a") as file:
+        file.write('\nparameters { key: "normalize_log_probs" value { string_value: "false" } }\n')
     assert said(repo) == []
     edit(caller, '"generation"', '"generator"')
     (found,) = said(repo)
@@ -204,7 +209,7 @@ def test_a_stock_repository_by_the_readme_is_no_error(tmp_path: Path, version: s
     assert [finding for finding in found if finding.severity is Severity.ERROR] == []
     assert {re.split("[:(]", finding.what)[0] for finding in found} == {
         "a streamed answer comes as one event at its end",
-        "Log-probs are normalised over the sampled candidates",
+        "log-probs are rejected with temperature 0, top_k, top_p or min_p",
         *([RECENT] if version == "1.2.1" else []),
     }
 

@@ -54,6 +54,7 @@ class TritonPythonModel:
             guided=parameters.get("guided_decoding_backend") == "xgrammar",
             echo=parameters.get("exclude_input_in_output") != "true",
         )
+        self._normalizes = parameters.get("normalize_log_probs") not in ("false", "False", "FALSE", "0")
         folder = Path(double["tokenizer"])
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         named = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
@@ -169,7 +170,8 @@ class TritonPythonModel:
             "sequence_length": np.array([[len(ids)]], np.int32),
         }
         if "return_log_probs" in asked.shown:
-            scores = [log_prob(token) for token in generated]
+            alone = self._normalizes and asked.effective.get("greedy")  # among the candidates that are left
+            scores = [0.0 if alone else log_prob(token) for token in generated]
             tensors["output_log_probs"] = np.array(scores, np.float32).reshape(1, 1, -1)
             tensors["cum_log_probs"] = np.array([[sum(scores)]], np.float32)
         if "return_num_input_tokens" in asked.shown:
