@@ -196,7 +196,7 @@ def pieces_of(arguments: str) -> list[str]:
 def check_is_shown(talk: Talk, answer: Answer, tools: Sequence[dict[str, Any]], *, asked_again: bool) -> None:
     prompt = talk.prompt.text
     wanted = [*answer.texts, *(call[1] for call in answer.calls)]
-    wanted += [piece for call in answer.calls for piece in pieces_of(call[2])]
+    wanted += [piece for call in answer.calls if call[2].strip() not in prompt for piece in pieces_of(call[2])]
     wanted += [f"result{place}" for place, _ in enumerate(answer.calls)]
     if answer.thoughts and shows_thoughts(talk, answer, tools, asked_again=asked_again):
         wanted += answer.thoughts
