@@ -57,6 +57,7 @@ class TemplateAbilities:
             rejects it.
         joins: roles of which it rejects one message behind another, so that they are one; ``tool`` stands for a user
             message behind a result.
+        empty_turns: whether it takes a message of the assistant that says nothing; elsewhere there is none.
         system_in_calls: whether it shows the system message when a result comes last; elsewhere, as with the first
             Mistral models, it is a paragraph of the last user message then.
         hides_system: whether it leaves out every system message without a word.
@@ -84,6 +85,7 @@ class TemplateAbilities:
     late_systems: bool = True
     system_in_question: bool = False
     joins: frozenset[str] = frozenset()
+    empty_turns: bool = True
     system_in_calls: bool = True
     hides_system: bool = False
     names: frozenset[str] = frozenset()
@@ -135,6 +137,8 @@ def history(
         _refuse_systems(messages)
     changed = [] if changed is None else changed
     turns = turns_of(messages)
+    if not abilities.empty_turns:
+        turns = [turn for turn in turns if not _says_nothing(turn.message, abilities)]
     if abilities.system_in_question:
         turns = _systems_in_question(turns, changed)
     elif not abilities.late_systems:
@@ -164,7 +168,13 @@ def _is_simple(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbiliti
     for message in messages:  # no generator, which takes a frame for each
         if len(message) != _SIMPLE_KEYS or message["role"] not in _SIMPLE_ROLES:
             return False
-    return not (abilities.needs_parts or abilities.null_reasoning or abilities.joins)
+    return abilities.empty_turns and not (abilities.needs_parts or abilities.null_reasoning or abilities.joins)
+
+
+def _says_nothing(message: Mapping[str, Any], abilities: TemplateAbilities) -> bool:
+    """Whether a message is an empty one of the assistant for the template."""
+    thought = abilities.reasoning == REASONING_PART and message.get("reasoning")
+    return message["role"] == "assistant" and not (message["content"] or message.get("tool_calls") or thought)
 
 
 def _is_native(message: Mapping[str, Any], abilities: TemplateAbilities) -> bool:

@@ -176,9 +176,13 @@ class _Probing:
                 self.abilities = fewer
 
     def _find_turns(self) -> None:
-        """Find the roles of which two messages must not follow each other."""
+        """Find the roles of which two messages must not follow each other, and whether an answer may be empty."""
         self._find_join("user", [[*self._lead, _ASK, _AGAIN], [*self._lead, _ASK, _AGAIN, _ANSWER, _text("user", "c")]])
         self._find_join("assistant", [[*self._lead, _ASK, _ANSWER, _text("assistant", "b"), _AGAIN]])
+        nothing = [*self._lead, _ASK, {**_ANSWER, "content": ""}, _AGAIN]
+        self.abilities, _ = self._best(
+            self._replaced(empty_turns=(True, False)), lambda each: (self._lost(nothing, each),)
+        )
 
     def _find_join(self, role: str, conversations: Sequence[Messages]) -> None:
         """Find whether messages of a role must be joined: no other way of showing the conversations loses less."""

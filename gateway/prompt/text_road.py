@@ -34,7 +34,7 @@ class TokenBreaker:
     def _message(self, message: Mapping[str, Any], path: str) -> dict[str, Any]:
         found = {**message, "content": self._text(message["content"], f"{path}.content")}
         if parts := message.get("parts"):
-            found["parts"] = [self._control_tokens.broken(part, BREAKER) for part in parts]
+            found["parts"] = self._parts(parts, f"{path}.content")
         if reasoning := message.get("reasoning"):
             found["reasoning"] = self._text(reasoning, f"{path}.reasoning_content")
         if calls := message.get("tool_calls"):
@@ -42,6 +42,13 @@ class TokenBreaker:
                 self._call(call, f"{path}.tool_calls[{index}].function") for index, call in enumerate(calls)
             ]
         return found
+
+    def _parts(self, parts: Sequence[str], path: str) -> list[str]:
+        broken = [self._control_tokens.broken(part, BREAKER) for part in parts]
+        if self._control_tokens.occurs_in("".join(broken)):  # a template may put them side by side
+            self.changed.append(path)
+            broken[:-1] = [part + BREAKER for part in broken[:-1]]
+        return broken
 
     def _call(self, call: Mapping[str, Any], path: str) -> dict[str, Any]:
         name, arguments = call["function"]["name"], call["function"]["arguments"]

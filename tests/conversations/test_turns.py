@@ -167,6 +167,15 @@ def test_arguments_that_are_no_object_are_text(name: str, shown: str) -> None:
     assert shown in prompt_of(name, CASES["arguments that were cut"])
 
 
+def test_an_empty_answer_is_no_turn_where_the_template_rejects_it() -> None:
+    conversation = [user("ask1"), assistant(""), user("ask2")]
+    assert "[user]ask1\n\nask2" in prompt_of("ministral3", conversation)
+    assert "<|im_start|>assistant\n<|im_end|>" in prompt_of("chatml", conversation)
+    assert "[THINK]thought1" in prompt_of(
+        "ministral3", [user("ask1"), assistant("", reasoning="thought1"), user("ask2")]
+    )
+
+
 THINKS = (
     "{% for m in messages %}<{{ m.role }}>{% if thinking and m.reasoning_content %}<think>{{ m.reasoning_content }}"
     "</think>{% endif %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}"

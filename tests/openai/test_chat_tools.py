@@ -66,6 +66,14 @@ async def test_content_alone_with_tools_at_hand(shows: Path) -> None:
         assert (found["content"], found["calls"], found["finish_reason"]) == ("Sunny.", [], "stop")
 
 
+async def test_a_stream_without_text_and_calls_ends_with_empty_content(shows: Path) -> None:
+    async with gateway(shows, says(shows, ""), features=UNGUIDED, max_seq_len=4096) as running:
+        answer = accumulated(await streamed(running, tools=TOOLS))
+        assert (answer["content"], answer["calls"]) == ("", [])
+        message = {"role": "assistant", "content": answer["content"]}
+        await whole(running, messages=[*USER, message, *USER], tools=TOOLS)
+
+
 async def test_what_the_template_is_shown(shows: Path) -> None:
     async with gateway(shows, says(shows, "x"), features=GUIDED, max_seq_len=4096) as running:
         allowed = {"type": "function", "function": {"name": "time"}}

@@ -148,7 +148,9 @@ ROWS: dict[str, tuple[Any, list[dict[str, Any]], str]] = {
         [USER, calling(made()), answered()],
         "input.reasoning.encrypted_content",
     ),
-    "reasoning that nothing follows": ([USER, reasoning("Hm."), USER], [USER, USER], ""),
+    "reasoning that nothing follows": (
+        [USER, reasoning("Hm."), USER], [USER, {"role": "assistant", "reasoning_content": "Hm."}, USER], ""
+    ),
     "an output of parts": (
         [USER, call(), result(output=[{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}])],
         [USER, calling(made()), answered(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])],

@@ -267,7 +267,7 @@ class Conversation:
 
     def _add_user(self, blocks: Sequence[Block], path: str) -> None:
         """Results go before all else; system turns that stood between them and their calls come behind them."""
-        texts = []
+        texts: list[tuple[str, str]] = []
         for place, block in enumerate(blocks):
             here = f"{path}.content[{place}]"
             if isinstance(block, ToolResultBlock):
@@ -275,32 +275,34 @@ class Conversation:
             elif isinstance(block, ToolUseBlock | ThinkingBlock):
                 raise _misplaced(block, "assistant", here)
             else:
-                texts.append(self._text(block, here))
+                texts.append((self._text(block, here), here))
         self._say_waiting()
-        texts = [text for text in texts if text]
-        if texts or not any(isinstance(block, ToolResultBlock) for block in blocks):
-            self._put("user", _parts(texts), path)
+        if any(text for text, _ in texts) or not any(isinstance(block, ToolResultBlock) for block in blocks):
+            self._put("user", self._content(texts), path)
 
     def _add_assistant(self, blocks: Sequence[Block], path: str) -> None:
-        texts: list[str] = []
+        texts: list[tuple[str, str]] = []
         thoughts: list[str] = []
         calls: list[dict[str, Any]] = []
+        message = f"messages[{len(self.messages)}]"
         for place, block in enumerate(blocks):
             here = f"{path}.content[{place}]"
             if isinstance(block, ToolUseBlock):
-                self.parts[f"messages[{len(self.messages)}].tool_calls[{len(calls)}].function"] = here
+                function = f"{message}.tool_calls[{len(calls)}].function"
+                self.parts |= {function: here, f"{function}.arguments": f"{here}.input"}
                 calls.append(self._call(block))
             elif isinstance(block, ThinkingBlock):
+                self.parts.setdefault(f"{message}.reasoning_content", f"{here}.thinking")
                 thoughts.append(block.thinking or self._sealed(block))
             elif isinstance(block, ToolResultBlock):
                 raise _misplaced(block, "user", here)
             else:
-                texts.append(self._text(block, here))
+                texts.append((self._text(block, here), here))
         self._calls.add([(call["id"], path) for call in calls])
         more: dict[str, Any] = {"tool_calls": calls} if calls else {}
         if any(thoughts):
             more["reasoning_content"] = "\n".join(filter(None, thoughts))
-        self._put("assistant", _parts([text for text in texts if text]), path, **more)
+        self._put("assistant", self._content(texts), path, **more)
         self._unanswered = bool(calls)
 
     def _sealed(self, block: ThinkingBlock) -> str:
@@ -373,6 +375,13 @@ class Conversation:
         self._unanswered = False
         for texts, path in waiting:
             self.instruct(texts, path)
+
+    def _content(self, texts: Sequence[tuple[str, str]]) -> Any:
+        """Content of the next message, of texts and the paths of their blocks; empty ones are left out."""
+        found = [(text, here) for text, here in texts if text]
+        for place, (_, here) in enumerate(found):
+            self.parts[f"messages[{len(self.messages)}].content[{place}]"] = here
+        return _parts([text for text, _ in found])
 
     def _put(self, role: str, content: Any, path: str, **more: Any) -> None:
         self.messages.append({"role": role, "content": content, **more})

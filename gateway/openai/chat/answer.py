@@ -477,7 +477,8 @@ class ChatEvents:
                 assembler = self._answer.generations[index].assembler
                 reasons = self._answer.finish_reason(index), assembler.stop_reason
                 estimated = assembler.finish_estimated
-                parts.append(writer.chunk(index, {}, extras or Extras(), usage, *reasons, estimated=estimated))
+                delta = {"content": ""} if self._says_nothing(index) else {}
+                parts.append(writer.chunk(index, delta, extras or Extras(), usage, *reasons, estimated=estimated))
         return b"".join(parts)
 
     def forward(self, write: Write) -> Forward | None:
@@ -526,6 +527,10 @@ class ChatEvents:
         if complete:
             self._answer.close(index)
         return [self._writer.chunk(index, delta, choice.extras(), usage) for delta in choice.take(complete=complete)]
+
+    def _says_nothing(self, index: int) -> bool:
+        """Whether a choice whose content began as null has ended without a text and a call."""
+        return self._answer.calls and self._answer.parsed[index].content == ""
 
     def _check(self, index: int) -> None:
         failure = self._answer.failure(index, "" if self._texts is None else "".join(self._texts[index]))

@@ -256,13 +256,14 @@ class _Conversation:
     left_out: list[str] = field(default_factory=list)
     _calls: OpenCalls[str] = field(default_factory=OpenCalls)
     _given: set[str] = field(default_factory=set)
-    _reasoning: list[str] = field(default_factory=list)
+    _reasoning: list[tuple[str, str]] = field(default_factory=list)  # texts and paths
     _open: dict[str, Any] | None = None
 
     def put(self, role: str, content: Any, path: str, **more: Any) -> dict[str, Any]:
-        """Add a message, which ends the assistant's before it."""
+        """Add a message, which ends the assistant's before it; reasoning that nothing follows is one of its own."""
+        if self._reasoning and role != "assistant":
+            self._assistant(path)
         self._open = None
-        self._reasoning = []
         message = {"role": role, "content": content, **more}
         self.messages.append(message)
         self.origins.append(path)
@@ -298,7 +299,7 @@ class _Conversation:
             self._call(item, "custom", {"input": item.input}, path)
         elif isinstance(item, ReasoningItem):
             text, unread = item.text(self.seal)
-            self._reasoning += [text] * bool(text)
+            self._reasoning += [(text, path)] * bool(text)
             self.left_out += ["input.reasoning.encrypted_content"] * unread
         elif isinstance(item, OutputItem):
             self._bind(item.call_id, path)
@@ -320,17 +321,18 @@ class _Conversation:
         if self._open is not None and self._open["content"] is not None and "tool_calls" not in self._open:
             self._open = None  # two messages in a row are two
         message = self._assistant(path)
+        self.renamed.setdefault(f"messages[{len(self.messages) - 1}].content", f"{path}.content")
         before = message["content"]
         message["content"] = parts if before is None else [*_as_list(before), *_as_list(parts)]
 
     def _assistant(self, path: str) -> dict[str, Any]:
         """The assistant's message that goes on, or a new one, with the reasoning that came before."""
-        reasoning = self._reasoning
+        reasoning, self._reasoning = self._reasoning, []
         if self._open is None:
             self._open = self.put("assistant", None, path)
         if reasoning:
-            self._reasoning = []
-            self._open.setdefault("reasoning_content", []).extend(reasoning)
+            self.renamed.setdefault(f"messages[{len(self.messages) - 1}].reasoning_content", reasoning[0][1])
+            self._open.setdefault("reasoning_content", []).extend(text for text, _ in reasoning)
         return self._open
 
     def _call(self, item: FunctionCallItem | CustomCallItem, kind: str, given: dict[str, str], path: str) -> None:
@@ -338,7 +340,9 @@ class _Conversation:
         if len(calls) == MOST_CALLS:
             message = f"Invalid value for '{path}': one turn of the model may have at most {MOST_CALLS} calls."
             raise BadRequestError(message, path, "array_above_max_length")
-        self.renamed[f"messages[{len(self.messages) - 1}].tool_calls[{len(calls)}].{kind}"] = path
+        here = f"messages[{len(self.messages) - 1}].tool_calls[{len(calls)}]"
+        self.renamed |= {f"{here}.{kind}": path, f"{here}.function": path}
+        self.renamed |= {f"{here}.function.arguments": f"{path}.{key}" for key in given}
         name = self.tools.function_of(item.name, item.namespace)
         calls.append({"id": item.call_id, "type": kind, kind: {"name": name, **given}})
         self._calls.add([(item.call_id, path)])
