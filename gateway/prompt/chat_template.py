@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
@@ -25,21 +25,29 @@ from jinja2.runtime import Context, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gateway.prompt.control_tokens import (
-    AssembledTokens,
+    STAND_IN_OR_NON_ASCII,
     ControlTokens,
-    is_mark,
-    occurs,
-    unused_mark,
-    with_mark,
-    without_mark,
+    holds_marks,
+    with_stand_ins,
+    without_marks,
 )
 from gateway.prompt.history import TemplateAbilities, TemplateError, history
 from gateway.prompt.probing import PROBE_TOOLS, REFERRING_TOOLS, Messages, Render, probe, shows_tools
 from gateway.tokens import Tokenizer
 
+_SMALL = range(17)
 _MOST_FOUND = 32  # sets of variables whose abilities are kept
 _ASKED = ({"role": "user", "content": "Hello"},)
 _ARGUMENTS = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
+
+
+def _told(value: Any, words: Collection[str]) -> Any:
+    """A value for probes in place of a request's, of which there are few: its kind and whether it is true stay."""
+    if isinstance(value, str):
+        return value if value in words else "value" if value else ""
+    if isinstance(value, (dict, list)):
+        return type(value)()  # without what the client put into it
+    return value if value is None or value in _SMALL else 1
 
 
 class SpecialTokens(Protocol):
@@ -67,24 +75,30 @@ class ChatTemplate:
         variables: names that the template reads from outside.
         reserved: names that no request may set: the arguments of ``render``, special tokens and the environment's own.
         special_tokens: names and texts of the tokenizer's.
-        control_tokens: of the tokenizer.
-        mark: begins and ends the stand-in for a control token in what ``render_marked`` returns.
+        control_tokens: of the tokenizer, and their stand-ins in what ``render_marked`` returns.
     """
 
-    def __init__(self, source: str, tokenizer: SpecialTokens) -> None:
+    def __init__(self, source: str, tokenizer: SpecialTokens, control_tokens: ControlTokens | None = None) -> None:
         """Compile ``source``.
+
+        Args:
+            source: of the template.
+            tokenizer: whose tokens it may write.
+            control_tokens: of the tokenizer; None makes them.
 
         Raises:
             TemplateError: when it is not a Jinja template.
         """
         self.source = source
         self._found: dict[tuple[Any, ...], TemplateAbilities] = {}
-        self.control_tokens = ControlTokens(tokenizer.control_tokens)
-        self.mark = unused_mark(source)
+        self.control_tokens = control_tokens or ControlTokens(tokenizer.control_tokens)
         environment = make_environment()
         try:
             self.variables = frozenset(meta.find_undeclared_variables(environment.parse(source)))
-            code = environment.compile(self._with_stand_ins(environment.parse(source)))
+            tree = environment.parse(source)
+            self._words = frozenset(node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str))
+            self._assembled = with_stand_ins(tree, self.control_tokens, environment.filters)
+            code = environment.compile(tree)
         except (jinja2.TemplateError, RecursionError, SyntaxError) as error:  # the last two: nested too deeply
             raise TemplateError(f"The chat template does not compile: {str(error).rstrip('.')}.") from error
         # Jinja would chain dictionaries here, and walk over the chain at each rendering.
@@ -93,25 +107,8 @@ class ChatTemplate:
         for key, token in (("bos_token", tokenizer.bos_token), ("eos_token", tokenizer.eos_token)):
             if token is not None:
                 self.special_tokens.setdefault(key, token)
-        self._given_tokens = {
-            name: self.control_tokens.stand_ins(text, self.mark) for name, text in self.special_tokens.items()
-        }
+        self._given_tokens = {name: self.control_tokens.stand_ins(text) for name, text in self.special_tokens.items()}
         self.reserved = frozenset({*_ARGUMENTS, *self.special_tokens, *environment.globals})
-
-    def _with_stand_ins(self, tree: nodes.Template) -> nodes.Template:
-        """The parsed template with stand-ins for the control tokens in its own text."""
-        kinds: list[tuple[type[nodes.Expr], str]] = [(nodes.TemplateData, "data"), (nodes.Const, "value")]
-        constants = [
-            (node, field, self.control_tokens.stand_ins(text, self.mark))
-            for kind, field in kinds
-            for node in tree.find_all(kind)
-            if isinstance(text := getattr(node, field), str)
-        ]
-        self._words = frozenset(text for *_, text in constants)
-        self._assembled = AssembledTokens(self.control_tokens, [text for *_, text in constants], self.mark)
-        for node, field, text in constants:
-            setattr(node, field, self._assembled.marked(text))
-        return tree
 
     @cached_property
     def shows_tools(self) -> bool:
@@ -122,10 +119,12 @@ class ChatTemplate:
     def fault(self) -> str | None:
         """The reason why not even a single message of a user can be rendered; None where it can, or must not be."""
         try:
-            self.render(history(_ASKED, self.abilities(tools=False)))
+            rendered = self.render_marked(history(_ASKED, self.abilities(tools=False)))
         except TemplateError as error:
             return None if error.by_author else error.detail
-        return None
+        if self.control_tokens.spans(self.control_tokens.parts(rendered)) is None:
+            return None
+        return "it puts control tokens together from pieces, which cannot be told from text of a request"
 
     def abilities(self, *, tools: bool, variables: Mapping[str, Any] = MappingProxyType({})) -> TemplateAbilities:
         """The way it takes a conversation.
@@ -135,22 +134,16 @@ class ChatTemplate:
             variables: of the request; a template may show reasoning only where one of them switches thinking on.
         """
         tools = tools and self.shows_tools
-        read = {name: value for name, value in variables.items() if name in self.variables}
-        key = (tools, *sorted((name, self._known(value)) for name, value in read.items()))
-        found = self._found.get(key)
+        read = {name: _told(value, self._words) for name, value in variables.items() if name in self.variables}
+        key = (tools, *sorted((name, repr(value)) for name, value in read.items()))
+        found = self._found.pop(key, None)
         if found is None:
-            if len(self._found) >= _MOST_FOUND:
-                self._found.clear()
             shown = not tools or shows_tools(self._probed(REFERRING_TOOLS, read), "markdefined")
             found = replace(probe(self._probed(PROBE_TOOLS if tools else None, read)), definitions=shown)
-            self._found[key] = found
+            if len(self._found) >= _MOST_FOUND:
+                del self._found[next(iter(self._found))]
+        self._found[key] = found  # the one that was used last stands last
         return found
-
-    def _known(self, value: Any) -> str:
-        """What a template can tell of a value: a truth, a word of its own, or one that it does not know."""
-        if isinstance(value, bool) or value is None or (isinstance(value, str) and value in self._words):
-            return repr(value)
-        return type(value).__name__
 
     def _probed(self, tools: Sequence[Mapping[str, Any]] | None, variables: Mapping[str, Any] | None = None) -> Render:
         def render(messages: Messages, opened: bool) -> str:
@@ -160,7 +153,7 @@ class ChatTemplate:
 
     def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
         """Render a conversation as text; options and errors as of ``render_marked``."""
-        return self.control_tokens.expanded(self.render_marked(messages, **options), self.mark)
+        return self.control_tokens.expanded(self.render_marked(messages, **options))
 
     def render_marked(
         self,
@@ -184,14 +177,10 @@ class ChatTemplate:
             TemplateError: when the template refuses the conversation, or fails on it.
         """
         data = {**(variables or {}), "messages": messages, "tools": tools, "documents": documents}
-        spare = ""
-        if occurs(self.mark, messages, tools, documents, variables):
-            spare = unused_mark(self.mark, data, self.source)
-            data = without_mark(data, self.mark, spare)
+        if holds_marks(messages, tools, documents, variables):
+            data = without_marks(data, self.control_tokens)
         rendered = self._rendered({**self._given_tokens, **data, "add_generation_prompt": add_generation_prompt})
-        if self._assembled:
-            rendered = self._assembled.joined(rendered)
-        return with_mark(rendered, self.mark, spare) if spare else rendered
+        return self._assembled.joined(rendered) if self._assembled else rendered
 
     def _rendered(self, names: dict[str, Any]) -> str:
         context = self._template.new_context(names)
@@ -211,7 +200,7 @@ class ChatTemplate:
 
     def _plain(self, message: str) -> str:
         """A message in the template's words."""
-        return self.control_tokens.expanded(self._assembled.joined(message), self.mark)
+        return self.control_tokens.expanded(self._assembled.joined(message) if self._assembled else message)
 
 
 def _check_unicode(text: str) -> None:
@@ -311,12 +300,9 @@ def _tojson(
 ) -> str:
     """JSON for a prompt: without the HTML escapes of Jinja's own filter, non-ASCII kept unless asked otherwise."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys)
-    return _NON_ASCII.sub(_escape, text) if ensure_ascii else text
-
-
-_NON_ASCII = re.compile(r"[^\x00-\x7f]")
+    return STAND_IN_OR_NON_ASCII.sub(_escape, text) if ensure_ascii else text
 
 
 def _escape(match: re.Match[str]) -> str:
     """JSON's escape of a character; stand-ins for control tokens stay as they are."""
-    return match[0] if is_mark(match[0]) else json.dumps(match[0])[1:-1]
+    return match[0] if len(match[0]) > 1 else json.dumps(match[0])[1:-1]

@@ -1,19 +1,23 @@
 """Control tokens of a prompt: those that its chat template writes, told from text of the data that looks like them.
 
-In the template's own text each control token is replaced by a stand-in, ``mark number mark``, whose mark occurs in no
-data. After rendering, text of a control token outside of stand-ins came from data, whatever joins and filters made it,
-and is tokenized as plain text.
+In the template's own text each control token is replaced by a stand-in that no data can spell. After rendering, text of
+a control token outside of stand-ins came from data, whatever joins and filters made it, and is tokenized as plain text.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Any, Final
+
+from jinja2 import nodes
+from jinja2.visitor import NodeTransformer
 
 from gateway.json_levels import inside, texts
 from gateway.tokens.any_of import any_of
@@ -21,17 +25,21 @@ from gateway.tokens.any_of import any_of
 ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 """Roles of messages that reach a template: words of the gateway's, not of the data."""
 
-# Control characters of Latin-1, which text hardly has and Python stores in a byte; then noncharacters, private ones.
-_CANDIDATES = (range(0x90, 0xA0), range(0xFDD0, 0xFDF0), range(0xF0000, 0xFFFFE))
+# Control characters of Latin-1, which text hardly has and Python stores in a byte; none is white space.
+_MARK = "\x90"
+_SYMBOLS = "".join(chr(code) for code in range(0x80, 0xA0) if code not in {0x85, 0x90})
+_STAND_IN = f"{_MARK}[{_SYMBOLS}]+{_MARK}"
+STAND_IN_OR_NON_ASCII: Final = re.compile(f"{_STAND_IN}|[^\\x00-\\x7f]")
+_NONCE = 8  # symbols
+_PLACEHOLDER = re.compile(r"(\{\w*\}|%s)")  # of a string that is formatted
 _PLAIN = {2}  # lengths of messages that have a role and a content
 _CONTENT = operator.methodcaller("get", "content")
-_PLACEHOLDER = re.compile(r"(\{\}|%s)")  # of a string that is formatted
-_MARK = "m"  # number of the stand-in for a mark that occurs in data
+_ROLE_FILTER = "template_role"
 
 
-def is_mark(character: str) -> bool:
-    """Whether the character may be a mark."""
-    return any(ord(character) in candidates for candidates in _CANDIDATES)
+def nonce() -> str:
+    """Symbols that occur in no data, since nobody can guess them."""
+    return "".join(secrets.choice(_SYMBOLS) for _ in range(_NONCE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +56,23 @@ class PromptSpan:
 
 
 class ControlTokens:
-    """The texts of a tokenizer's control tokens."""
+    """The texts of a tokenizer's control tokens, and stand-ins for them.
 
-    def __init__(self, control_tokens: Iterable[str]) -> None:
-        longest_first = sorted({text for text in control_tokens if text}, key=lambda text: (-len(text), text))
-        self.texts: Sequence[str] = longest_first
-        self._numbers = {text: str(number) for number, text in enumerate(longest_first)}
-        self._by_number = {number: text for text, number in self._numbers.items()}
-        self._pattern = any_of(longest_first)
-        self._prefix = commonprefix(longest_first)  # noqa: RUF071 - of characters; found ten times as fast as a pattern
-        self._overlap = _overlap(longest_first)
+    Attributes:
+        texts: of the tokens, the longest first.
+        nonce: that each stand-in has; two objects of the same texts and nonce have the same stand-ins.
+    """
+
+    def __init__(self, control_tokens: Iterable[str], own_nonce: str | None = None) -> None:
+        self.texts: Sequence[str] = sorted(
+            {text for text in control_tokens if text}, key=lambda text: (-len(text), text)
+        )
+        self.nonce = own_nonce or nonce()
+        self._numbers = {text: number for number, text in enumerate(self.texts, 1)}
+        self._by_key = {self._key(number): text for text, number in self._numbers.items()}
+        self._pattern = any_of(self.texts)
+        self._prefix = commonprefix(self.texts)  # noqa: RUF071 - of characters; found ten times as fast as a pattern
+        self._overlap = _overlap(self.texts)
 
     def occurs_in(self, text: str) -> bool:
         """Whether the text of a control token is in it."""
@@ -65,47 +80,47 @@ class ControlTokens:
 
     def touches(self, text: str) -> bool:
         """Whether the text begins or ends within the text of a control token."""
-        return any(
-            text.endswith(token[:length]) or text.startswith(token[length:])
-            for token in self.texts
-            for length in range(1, len(token))
-        )
+        starts, ends, longest = self._pieces
+        sizes = range(1, min(len(text), longest) + 1)
+        return any(text[-size:] in starts or text[:size] in ends for size in sizes)
 
     def broken(self, text: str, breaker: str) -> str:
         """The text with ``breaker`` behind the first character of each control token's text, overlapping ones too."""
+        pieces: list[str] = []
         position = 0
         while self._pattern is not None and (found := self._pattern.search(text, position)):
-            position = found.start() + 1 + len(breaker)
-            text = text[: found.start() + 1] + breaker + text[found.start() + 1 :]
-        return text
+            pieces += text[position : found.start() + 1], breaker
+            position = found.start() + 1
+        return "".join([*pieces, text[position:]])
 
-    def stand_ins(self, text: str, mark: str) -> str:
+    def stand_ins(self, text: str) -> str:
         """Text of a template with stand-ins for its control tokens."""
+        text = without_marks(text, self)
         if self._pattern is None or self._prefix not in text:
             return text
-        return self._pattern.sub(lambda found: self.stand_in(found[0], mark), text)
+        return self._pattern.sub(lambda found: self.stand_in(self._numbers[found[0]]), text)
 
-    def stand_in(self, text: str, mark: str) -> str:
-        """The stand-in for one control token."""
-        return f"{mark}{self._numbers[text]}{mark}"
+    def stand_in(self, number: int) -> str:
+        """The stand-in of this number: 0 for a mark in the data, then those of the tokens, then others."""
+        return f"{_MARK}{self._key(number)}{_MARK}"
 
-    def expanded(self, rendered: str, mark: str) -> str:
+    def expanded(self, rendered: str) -> str:
         """A rendering with the text of each control token in place of its stand-in."""
-        return "".join(self.parts(rendered, mark))
+        return "".join(self.parts(rendered))
 
-    def parts(self, rendered: str, mark: str) -> list[str]:
+    def parts(self, rendered: str) -> list[str]:
         """Cut a rendering: texts and, between two of them each, the text of a control token of the template."""
-        parts = rendered.split(mark)
-        if _MARK in parts[1::2]:
-            return self._parts_with_marks(parts, mark)
-        parts[1::2] = map(self._by_number.__getitem__, parts[1::2])
+        parts = rendered.split(_MARK)
+        try:
+            parts[1::2] = map(self._by_key.__getitem__, parts[1::2])
+        except KeyError:  # a mark of the data, or a stand-in that the template has cut
+            return self._parts_among_marks(rendered)
         return parts
 
     def spans(self, parts: Sequence[str], *, every: bool = False) -> list[PromptSpan] | None:
         """Spans of a prompt where a text of ``parts`` holds a control token's text; None where none does.
 
-        A literal span reaches from one control token of the template to the next, because tokenizers cut there anyway:
-        no other token boundary moves.
+        A literal span reaches from one control token of the template to the next, because tokenizers cut there anyway.
 
         Args:
             parts: of the prompt.
@@ -114,37 +129,58 @@ class ControlTokens:
         if self._pattern is None or not (every or self._overlap or any(map(self.occurs_in, parts[::2]))):
             return None
         text = "".join(parts)
-        ends = list(itertools.accumulate(map(len, parts)))
-        own = {(end - len(part), end) for part, end in zip(parts[1::2], ends[1::2], strict=True)}
-        found = ((0, len(text)),) if every else (match.span() for match in self._pattern.finditer(text))
-        foreign = [span for span in found if span not in own]
-        return _spans(text, ends, foreign) if foreign else None
+        own = own_spans(parts)
+        foreign = [span for found in self._pattern.finditer(text) if (span := found.span()) not in own]
+        if not (foreign or every):
+            return None
+        return _spans(text, own, [(0, len(text))] if every or self._overlap else foreign)
 
-    def _parts_with_marks(self, parts: Sequence[str], mark: str) -> list[str]:
-        merged = [parts[0]]
-        for number, text in zip(parts[1::2], parts[2::2], strict=True):
-            if number == _MARK:
-                merged[-1] += mark + text
+    @functools.cached_property
+    def _pieces(self) -> tuple[frozenset[str], frozenset[str], int]:
+        """Beginnings and ends of the texts, and the length of the longest."""
+        cuts = [(text[:size], text[size:]) for text in self.texts for size in range(1, len(text))]
+        starts, ends = frozenset(start for start, _ in cuts), frozenset(end for _, end in cuts)
+        return starts, ends, max(map(len, self.texts), default=0)
+
+    def _key(self, number: int) -> str:
+        code = ""
+        while number:
+            number, digit = divmod(number, len(_SYMBOLS))
+            code += _SYMBOLS[digit]
+        return self.nonce + code
+
+    def _parts_among_marks(self, rendered: str) -> list[str]:
+        found = re.split(f"{_MARK}({self.nonce}[{_SYMBOLS}]*){_MARK}", rendered)
+        parts = [found[0]]
+        for key, text in zip(found[1::2], found[2::2], strict=True):
+            if key in self._by_key:
+                parts += self._by_key[key], text
             else:
-                merged += self._by_number[number], text
-        return merged
+                parts[-1] += (_MARK if key == self.nonce else f"{_MARK}{key}{_MARK}") + text
+        return parts
 
 
-def _spans(text: str, ends: Sequence[int], foreign: Sequence[tuple[int, int]]) -> list[PromptSpan]:
-    """Spans of a text whose parts, data and control tokens in turn, end at ``ends``."""
+def own_spans(parts: Sequence[str]) -> dict[tuple[int, int], None]:
+    """Where the control tokens of the template are in the text of ``ControlTokens.parts``, in order."""
+    ends = list(itertools.accumulate(map(len, parts)))
+    return dict.fromkeys((end - len(part), end) for part, end in zip(parts[1::2], ends[1::2], strict=True))
+
+
+def _spans(text: str, own: Iterable[tuple[int, int]], foreign: Sequence[tuple[int, int]]) -> list[PromptSpan]:
+    """Spans of a text with control tokens of the template; data between them is literal where foreign text is."""
     spans: list[PromptSpan] = []
-    begun = 0
+    begun = first = 0
     waiting = iter(foreign)
     start, end = next(waiting)
-    for first, last in zip([0, *ends[1::2]], ends[::2], strict=True):  # of the data between two control tokens
+    for last, after in itertools.chain(own, [(len(text), len(text))]):  # data stands between first and last
         while end <= first:
             start, end = next(waiting, (len(text) + 1, len(text) + 1))
-        if start >= last:
-            continue
-        if begun < first:
-            spans.append(PromptSpan(text[begun:first], False))
-        spans.append(PromptSpan(text[first:last], True))
-        begun = last
+        if start < last and first < last:
+            if begun < first:
+                spans.append(PromptSpan(text[begun:first], False))
+            spans.append(PromptSpan(text[first:last], True))
+            begun = last
+        first = after
     return [*spans, PromptSpan(text[begun:], False)] if begun < len(text) else spans
 
 
@@ -157,95 +193,140 @@ def _overlap(longest_first: Sequence[str]) -> bool:
     return any(after.startswith(before) for before, after in itertools.pairwise(in_order))
 
 
-class AssembledTokens:
+class AssembledTokens(NodeTransformer):
     """Control tokens that a template puts together: pieces of its own around a role, or around another of its words.
 
-    Phi-3 writes ``<|``, the role and ``|>``; Hunyuan writes ``'<|user{}|>'.format(':suffix')``. Such pieces have
-    stand-ins, too. Not covered: a template that puts the same pieces around data, where that is such a word.
+    Phi-3 writes ``<|``, the role and ``|>``; Hunyuan writes ``'<|user{}|>'.format(':suffix')``. Pieces and words have
+    stand-ins, too, and so has the role of a message where it is written: the same text of the data has none.
     """
 
-    def __init__(self, control_tokens: ControlTokens, constants: Iterable[str], mark: str) -> None:
+    def __init__(self, control_tokens: ControlTokens, constants: Iterable[str]) -> None:
         """Find them; ``constants`` are the template's, with stand-ins for whole control tokens."""
         self._control_tokens = control_tokens
-        self._mark = mark
-        pieces = {piece for text in constants for part in _PLACEHOLDER.split(text) for piece in part.split(mark)}
+        parts = {part for text in constants for part in _PLACEHOLDER.split(text)}
+        pieces = {piece for part in parts for piece in re.split(_STAND_IN, part)}
         lengths = range(1, max(map(len, control_tokens.texts), default=1))
         starts = {piece[:length] for piece in pieces for length in lengths}
         ends = {piece[-length:] for piece in pieces for length in lengths}
         words = pieces.union(ROLES)
-        found = [
+        found = {
             (text[:first], text[first:last], text[last:])
             for text in control_tokens.texts
             for first in range(1, len(text))
             if text[:first] in ends
             for last in range(first + 1, len(text))
             if text[first:last] in words and text[last:] in starts
-        ]
-        self._before = sorted({before for before, _, _ in found}, key=len, reverse=True)
-        self._after = sorted({after for _, _, after in found}, key=len, reverse=True)
-        inside = "|".join(sorted({re.escape(word) for _, word, _ in found}))
-        self._assembled = re.compile(f"{mark}<(\\d+){mark}({inside}){mark}>(\\d+){mark}")
-        self._piece = re.compile(f"{mark}([<>])(\\d+){mark}")
+        }
+        numbers = itertools.count(len(control_tokens.texts) + 1)
+        self._before, self._inside, self._after = (
+            {
+                text: control_tokens.stand_in(next(numbers))
+                for text in sorted({each[place] for each in found}, key=len)[::-1]
+            }
+            for place in range(3)
+        )
+        self._texts = {
+            stand_in: text for each in (self._before, self._inside, self._after) for text, stand_in in each.items()
+        }
 
     def __bool__(self) -> bool:
-        return bool(self._before)
+        return bool(self._texts)
 
     def marked(self, constant: str) -> str:
-        """A constant of the template with stand-ins for the pieces that it begins or ends with."""
+        """A constant of the template with stand-ins for pieces that it begins or ends with, or for all of it."""
+        if constant in self._inside and constant not in ROLES:
+            return self._inside[constant]
         return "".join(map(self._marked, _PLACEHOLDER.split(constant)))
 
     def joined(self, rendered: str) -> str:
         """A rendering with stand-ins for the control tokens that were put together, and the text of other pieces."""
-        return self._piece.sub(self._text, self._assembled.sub(self._stand_in, rendered))
+        groups = (("|".join(each.values())) for each in (self._before, self._inside, self._after))
+        rendered = re.sub("".join(f"({group})" for group in groups), self._token, rendered)
+        return re.sub("|".join(self._texts), lambda found: self._texts[found[0]], rendered)
+
+    def role(self, role: Any) -> Any:
+        """A role as it is written: with a stand-in where it may be a part of a control token."""
+        return self._inside.get(role, role) if isinstance(role, str) else role
+
+    def visit_written(self, node: Any) -> Any:
+        """Have roles that are operands of the node pass ``role``."""
+        self.generic_visit(node)
+        for name, value in node.iter_fields():
+            if isinstance(value, list):
+                setattr(node, name, [_written(each) for each in value])
+            else:
+                setattr(node, name, _written(value))
+        return node
+
+    visit_Add = visit_Concat = visit_Output = visit_written  # noqa: N815 - Jinja's names
+
+    def visit_Call(self, node: nodes.Call) -> Any:  # noqa: N802 - Jinja's name
+        """Have roles that a text is formatted with pass ``role``."""
+        formats = isinstance(node.node, nodes.Getattr) and node.node.attr == "format"
+        return self.visit_written(node) if formats else self.generic_visit(node)
 
     def _marked(self, text: str) -> str:
-        before, after = "", ""
-        for number, piece in enumerate(self._before):
-            if text.endswith(piece):
-                text, after = text.removesuffix(piece), f"{self._mark}<{number}{self._mark}"
-                break
-        for number, piece in enumerate(self._after):
-            if text.startswith(piece):
-                text, before = text.removeprefix(piece), f"{self._mark}>{number}{self._mark}"
-                break
-        return before + text + after
+        before = next((piece for piece in self._before if text.endswith(piece)), "")
+        text = text.removesuffix(before)
+        after = next((piece for piece in self._after if text.startswith(piece)), "")
+        return self._after.get(after, "") + text.removeprefix(after) + self._before.get(before, "")
 
-    def _stand_in(self, found: re.Match[str]) -> str:
-        text = self._before[int(found[1])] + found[2] + self._after[int(found[3])]
-        return self._control_tokens.stand_ins(text, self._mark)
-
-    def _text(self, found: re.Match[str]) -> str:
-        return (self._before if found[1] == "<" else self._after)[int(found[2])]
+    def _token(self, found: re.Match[str]) -> str:
+        text = "".join(self._texts[part] for part in found.groups())
+        return self._control_tokens.stand_ins(text)
 
 
-def unused_mark(*data: Any) -> str:
-    """A character that no string of the data holds."""
-    used = set().union(*(text for text in strings(data) if not text.isascii()))
-    return next(mark for mark in map(chr, itertools.chain(*_CANDIDATES)) if mark not in used)
+def _written(node: Any) -> Any:
+    """An expression of a role through the filter that gives it a stand-in; any other as it is."""
+    is_role = (isinstance(node, nodes.Getattr) and node.attr == "role") or (
+        isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const) and node.arg.value == "role"
+    )
+    return nodes.Filter(node, _ROLE_FILTER, [], [], None, None, lineno=node.lineno) if is_role else node
 
 
-def without_mark(data: Any, mark: str, spare: str) -> Any:
-    """Copy nested data with ``spare`` in place of ``mark``."""
-    if isinstance(data, str):
-        return data.replace(mark, spare)
-    if isinstance(data, Mapping):
-        return {without_mark(key, mark, spare): without_mark(value, mark, spare) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [without_mark(item, mark, spare) for item in data]
-    return data
+def with_stand_ins(
+    tree: nodes.Template, control_tokens: ControlTokens, filters: dict[str, Callable[..., Any]]
+) -> AssembledTokens:
+    """Put stand-ins for control tokens into the text of a parsed template.
+
+    Args:
+        tree: of the template, which is changed.
+        control_tokens: of the tokenizer.
+        filters: of the environment, which get one more.
+    """
+    kinds: list[tuple[type[nodes.Expr], str]] = [(nodes.TemplateData, "data"), (nodes.Const, "value")]
+    constants = [
+        (node, field, control_tokens.stand_ins(text))
+        for kind, field in kinds
+        for node in tree.find_all(kind)
+        if isinstance(text := getattr(node, field), str)
+    ]
+    assembled = AssembledTokens(control_tokens, [text for *_, text in constants])
+    for node, field, text in constants:
+        setattr(node, field, assembled.marked(text))
+    filters[_ROLE_FILTER] = assembled.role
+    if assembled:
+        assembled.visit(tree)
+    return assembled
 
 
-def with_mark(rendered: str, mark: str, spare: str) -> str:
-    """A rendering of ``without_mark`` data, with stand-ins for the marks that the data had."""
-    return rendered.replace(spare, f"{mark}{_MARK}{mark}")
-
-
-def occurs(mark: str, messages: Sequence[Mapping[str, Any]], *data: Any) -> bool:
-    """Whether any string of a conversation, or of further nested data, holds the mark."""
+def holds_marks(messages: Sequence[Mapping[str, Any]], *data: Any) -> bool:
+    """Whether any string of a conversation, or of further nested data, holds the mark of stand-ins."""
     contents = [*map(_CONTENT, messages)]
     if any(data) or set(map(len, messages)) != _PLAIN or set(map(type, contents)) != {str}:
         contents = strings((messages, *data))
-    return any(mark in text for text in contents)
+    return any(_MARK in text for text in contents)
+
+
+def without_marks(data: Any, control_tokens: ControlTokens) -> Any:
+    """Copy nested data with a stand-in for each mark of stand-ins."""
+    if isinstance(data, str):
+        return data.replace(_MARK, control_tokens.stand_in(0))
+    if isinstance(data, Mapping):
+        return {without_marks(key, control_tokens): without_marks(value, control_tokens) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [without_marks(item, control_tokens) for item in data]
+    return data
 
 
 def strings(data: Any) -> list[str]:

@@ -54,14 +54,12 @@ class Turn:
         message: see ``history``.
         results: one for each call that has one, in the order of the calls.
         function: the name of the called function, of a result.
-        as_text: whether its calls are text, since no result stands between them and a user message.
     """
 
     place: int
     message: Message
     results: list[Turn] = field(default_factory=list)
     function: str = ""
-    as_text: bool = False
 
 
 def turns_of(messages: Sequence[Message]) -> list[Turn]:
@@ -102,9 +100,6 @@ def joined(turns: Sequence[Turn], joins: Collection[str], changed: list[str]) ->
             result = last.results[-1]
             last.results[-1] = Turn(result.place, merged(result.message, turn.message), function=result.function)
             changed.append(f"messages[{turn.place}].content")
-        elif role == "user" and last.message.get("tool_calls") and "tool" in joins:
-            last.as_text = True
-            found.append(turn)
         elif role in joins and role == last.message["role"] and not last.message.get("tool_calls"):
             found[-1] = Turn(turn.place, merged(last.message, turn.message), turn.results)
         else:
@@ -117,9 +112,7 @@ def merged(first: Message, second: Message) -> Message:
     texts = [text for text in second.get("parts") or [second["content"]] if text]
     if texts and (name := second.get("name")) and name != first.get("name"):
         texts[0] = f"{name}: {texts[0]}"
-    message = {**first, "content": PARAGRAPH.join(filter(None, (first["content"], "\n".join(texts))))}
-    if "parts" in first or "parts" in second:
-        message["parts"] = [*(first.get("parts") or filter(None, [first["content"]])), *texts]
+    message = {**first, "content": PARAGRAPH.join(filter(None, (first["content"], "\n".join(texts)))), "parts": None}
     if reasoning := PARAGRAPH.join(one["reasoning"] for one in (first, second) if one.get("reasoning")):
         message["reasoning"] = reasoning
     if second.get("tool_calls"):

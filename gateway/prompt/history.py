@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -65,6 +65,7 @@ class TemplateAbilities:
         reads_parts: roles whose content it also reads as a list of text parts.
         needs_parts: roles whose content it reads as nothing else.
         calls: whether it shows a call and its result; elsewhere both are in plain form.
+        open_calls: whether it shows calls without results, wherever they stand; elsewhere these are in plain form.
         arguments: whether arguments are an object or JSON text.
         text_arguments: whether arguments that no object can hold may be text; elsewhere they are the value of the one
             key ``arguments``.
@@ -92,6 +93,7 @@ class TemplateAbilities:
     reads_parts: frozenset[str] = frozenset()
     needs_parts: frozenset[str] = frozenset()
     calls: bool = True
+    open_calls: bool = True
     arguments: Literal["object", "text"] = "object"
     text_arguments: bool = True
     short_ids: bool = False
@@ -136,19 +138,28 @@ def history(
     if abilities.hides_system:
         _refuse_systems(messages)
     changed = [] if changed is None else changed
+    conversation = _Conversation(abilities, changed)
+    for turn in _turns(messages, abilities, changed):
+        conversation.add(turn)
+    if abilities.system_in_calls or conversation.messages[-1]["role"] == "user":
+        return like(messages, conversation.messages)
+    return like(messages, _system_in_question(conversation.messages))
+
+
+def _turns(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbilities, changed: list[str]) -> list[Turn]:
+    """The turns of a conversation as far as the template takes them."""
     turns = turns_of(messages)
+    if not (abilities.calls and abilities.open_calls):
+        for turn in turns:
+            if turn.message.get("tool_calls") and not turn.results:
+                turn.message = _with_calls_as_text(turn.message)
     if not abilities.empty_turns:
         turns = [turn for turn in turns if not _says_nothing(turn.message, abilities)]
     if abilities.system_in_question:
         turns = _systems_in_question(turns, changed)
     elif not abilities.late_systems:
         turns.sort(key=lambda turn: turn.message["role"] not in _SYSTEM)
-    conversation = _Conversation(abilities, changed)
-    for turn in joined(turns, abilities.joins, changed) if abilities.joins else turns:
-        conversation.add(turn)
-    if abilities.system_in_calls or messages[-1]["role"] == "user":
-        return like(messages, conversation.messages)
-    return like(messages, _system_in_question(conversation.messages))
+    return joined(turns, abilities.joins, changed) if abilities.joins else turns
 
 
 def short_id(call_id: str) -> str:
@@ -250,15 +261,12 @@ class _Conversation:
     def _append_to_last(self, content: Any) -> None:
         self.messages[-1]["content"] = _joined(self.messages[-1]["content"], content)
 
-    def _plain_message(self, message: Mapping[str, Any], *, calls: str = "") -> dict[str, Any]:
-        """A message without calls, or with calls in plain form."""
+    def _plain_message(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """A message without its calls."""
         role = message["role"]
         role = "system" if role == "developer" and not self._abilities.developer else role
         found: dict[str, Any] = {"role": role}
-        texts = self._named_texts(found, message)
-        if calls:
-            texts = [*(text for text in texts if text), calls]
-        found["content"] = self._content(role, texts)
+        found["content"] = self._content(role, self._named_texts(found, message))
         if role == "assistant":
             self._reason(found, message)
         return found
@@ -297,11 +305,11 @@ class _Conversation:
         if name and "assistant" not in abilities.names:
             texts = [_named_text(name, message["content"]), *(message.get("parts") or ())[1:]]
             message = {**message, "content": "\n".join(texts), "parts": texts, "name": None}
-        if message["content"].strip() and _is_native({**message, "content": ""}, abilities) and not turn.as_text:
+        if message["content"].strip() and _is_native({**message, "content": ""}, abilities):
             message = self._text_placed(message, turn.place)
-        native = _is_native(message, abilities) and not turn.as_text
+        native = _is_native(message, abilities)
         if not native:
-            self._put(self._plain_message(message, calls=_calls_text(message["tool_calls"])))
+            self._put(self._plain_message(_with_calls_as_text(message)))
         elif abilities.several_calls == "apart":
             self._put_apart(message, turn.results)
             return
@@ -428,13 +436,18 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _calls_text(calls: Iterable[Mapping[str, Any]]) -> str:
-    """Calls as one JSON array of names and arguments; the arguments as they were written."""
-    functions = [(call["function"]["name"], call["function"]["arguments"].strip() or "{}") for call in calls]
+def _with_calls_as_text(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message whose calls are one JSON array of names and arguments; the arguments as they were written."""
+    functions = [
+        (call["function"]["name"], call["function"]["arguments"].strip() or "{}") for call in message["tool_calls"]
+    ]
     texts = [
         f'{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": {arguments}}}' for name, arguments in functions
     ]
-    return f"[{', '.join(texts)}]"
+    parts = [*filter(None, message.get("parts") or [message["content"]]), f"[{', '.join(texts)}]"]
+    found = {**message, "content": "\n".join(parts), "parts": parts}
+    del found["tool_calls"]
+    return found
 
 
 def _result_text(name: str, text: str) -> str:

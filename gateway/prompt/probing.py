@@ -236,8 +236,13 @@ class _Probing:
         asked, _ = self._with_calls(*turn)
         if not self._shows(asked):
             self._learn(system_in_calls=False)
-        broken = [[*self._lead, _ASK, _calls("a", arguments='markbroken {"'), _result("a")]]
-        self._learn(text_arguments=all(map(self._shows, broken)))
+        broken = [*self._lead, _ASK, _calls("a", arguments='markbroken {"'), _result("a")]
+        open_calls = [*self._lead, _ASK, _calls("a")]
+        behind: list[Messages] = [[], [_AGAIN], [_ANSWER, _AGAIN], [_calls("b"), _result("b")]]
+        self._learn(
+            text_arguments=self._shows(broken),
+            open_calls=all(self._shows([*open_calls, *each]) for each in behind),
+        )
 
     def _length(self, turn: Messages, abilities: TemplateAbilities) -> int:
         return sum(len(self._rendered(messages, abilities) or "") for messages in self._with_calls(*turn))

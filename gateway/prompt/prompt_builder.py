@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.generation.request import Prompt
 from gateway.prompt.chat_template import ChatTemplate
-from gateway.prompt.control_tokens import PromptSpan, unused_mark
+from gateway.prompt.control_tokens import PromptSpan, nonce, own_spans
 from gateway.prompt.history import TemplateError
 from gateway.prompt.request_template import RequestTemplate
 from gateway.tokens import Tokenizer
@@ -76,7 +76,7 @@ class PromptBuilder:
         template = template or self.template
         end = ""
         if continue_final_message:
-            end = unused_mark(messages, tools, documents, variables, template.source, template.mark)
+            end = nonce()
             messages = [*messages[:-1], {**messages[-1], "content": _ending(messages[-1]["content"], end)}]
         marked = template.render_marked(
             messages,
@@ -87,15 +87,14 @@ class PromptBuilder:
         )
         if end:
             marked = _up_to(end, marked)
-        parts = template.control_tokens.parts(marked, template.mark)
+        parts = template.control_tokens.parts(marked)
         text = "".join(parts)
         how = how or Unbounded()
         if len(text) > how.characters:
             how.check_characters(len(text))
         spans = template.control_tokens.spans(parts) if self._escapes else None
         ids = self._tokenizer.encode_known(text, how) if spans is None else self._encode(spans, how)
-        normalizes = self._escapes and self._tokenizer.normalizes_control_tokens
-        if normalizes and self._tokenizer.control_count(ids) != len(parts) // 2:
+        if self._escapes and self._tokenizer.normalizes_control_tokens and not self._owns_all(text, parts):
             spans = template.control_tokens.spans(parts, every=True)
             ids = self._encode(spans or (), how)
         return Prompt(
@@ -185,6 +184,12 @@ class PromptBuilder:
         tokenizer = self._tokenizer
         doubled = tokenizer.adds_bos and bool(ids) and ids[0] == tokenizer.bos_id
         return (tokenizer.bos_token or "") if doubled else ""
+
+    def _owns_all(self, text: str, parts: Sequence[str]) -> bool:
+        """Whether each control token of the text is the template's, by its place."""
+        found, own = self._tokenizer.control_spans(text), list(own_spans(parts))
+        pairs = zip(found, own, strict=False)
+        return len(found) == len(own) and all(begun <= first and last <= end for (begun, end), (first, last) in pairs)
 
     def _encode(self, spans: Sequence[PromptSpan], how: Tokenizing) -> TokenIds:
         pieces: list[bytes] = []

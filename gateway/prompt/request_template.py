@@ -6,6 +6,7 @@ That process imports this module, too, and calls ``answer``.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -15,7 +16,7 @@ import jinja2.debug  # noqa: F401 - jinja2 imports it with the first error, when
 
 from gateway.helper import Helper, HelperFailedError
 from gateway.prompt.chat_template import ChatTemplate
-from gateway.prompt.control_tokens import unused_mark
+from gateway.prompt.control_tokens import ControlTokens
 from gateway.prompt.history import TemplateAbilities, TemplateError
 
 SECONDS: Final = 5.0
@@ -42,7 +43,6 @@ class RequestTemplate:
         source: the template's text.
         reserved: names that no request may set.
         control_tokens: of the tokenizer.
-        mark: as of ``ChatTemplate``.
     """
 
     def __init__(self, source: str, models: ChatTemplate) -> None:
@@ -55,7 +55,6 @@ class RequestTemplate:
         self.source = source
         self.reserved = models.reserved
         self.control_tokens = models.control_tokens
-        self.mark = unused_mark(source)
         self._special_tokens = models.special_tokens
         self._found: dict[str, tuple[bool, TemplateAbilities]] = {}
 
@@ -91,7 +90,7 @@ class RequestTemplate:
             shows_tools, abilities = self._asked({"tools": tools, "variables": variables})
             sets = {name: frozenset(value) for name, value in abilities.items() if isinstance(value, list)}
             if len(self._found) >= _MOST_FOUND:
-                self._found.clear()
+                del self._found[next(iter(self._found))]
             found = self._found[key] = shows_tools, TemplateAbilities(**{**abilities, **sets})
         return found
 
@@ -100,6 +99,7 @@ class RequestTemplate:
             "source": self.source,
             "special_tokens": self._special_tokens,
             "control_tokens": self.control_tokens.texts,
+            "nonce": self.control_tokens.nonce,
             "most": MOST_CHARACTERS,
             **wish,
         }
@@ -129,8 +129,8 @@ class _Tokens:
 def answer(question: bytes | bytearray) -> bytes:
     """Answer a question in JSON.
 
-    Its keys are ``source``, ``special_tokens`` and ``control_tokens`` of a template, and either a ``conversation`` to
-    render into ``most`` characters, or ``tools`` and ``variables`` to probe the template with.
+    Its keys are ``source``, ``special_tokens``, ``control_tokens`` and ``nonce`` of a template, and either a
+    ``conversation`` to render into ``most`` characters, or ``tools`` and ``variables`` to probe the template with.
 
     Returns:
         JSON with the text or the facts ``found``, the fields of a TemplateError, or the ``bound`` that was passed.
@@ -147,7 +147,8 @@ def answer(question: bytes | bytearray) -> bytes:
 
 def _found(asked: dict[str, Any]) -> dict[str, Any]:
     # Not kept: constants of a template may be of any size.
-    template = ChatTemplate(asked["source"], _Tokens(asked["special_tokens"], asked["control_tokens"]))
+    control_tokens = _control_tokens(asked["nonce"], *asked["control_tokens"])
+    template = ChatTemplate(asked["source"], _Tokens(asked["special_tokens"], control_tokens.texts), control_tokens)
     if "tools" in asked:
         tools = asked["tools"]
         shown = tools and template.shows_tools
@@ -155,6 +156,11 @@ def _found(asked: dict[str, Any]) -> dict[str, Any]:
     conversation = asked["conversation"]
     text = template.render_marked(conversation.pop("messages"), **conversation)
     return {"found": text} if len(text) <= asked["most"] else {"bound": "size"}
+
+
+@functools.lru_cache(maxsize=2)
+def _control_tokens(nonce: str, *texts: str) -> ControlTokens:
+    return ControlTokens(texts, nonce)
 
 
 def _json(value: object) -> bytes:

@@ -53,7 +53,9 @@ class TokenBreaker:
     def _call(self, call: Mapping[str, Any], path: str) -> dict[str, Any]:
         name, arguments = call["function"]["name"], call["function"]["arguments"]
         with contextlib.suppress(ValueError, RecursionError):
-            arguments = json.dumps(json.loads(arguments), ensure_ascii=False)  # an escape may spell the text
+            spelled = json.dumps(json.loads(arguments), ensure_ascii=False)
+            if self._control_tokens.occurs_in(spelled):  # an escape may spell the text
+                arguments = spelled
         arguments = self._text(arguments, f"{path}.arguments")
         return {**call, "function": {"name": self._text(name, f"{path}.name"), "arguments": arguments}}
 

@@ -155,16 +155,22 @@ class Tokenizer:
 
     @cached_property
     def normalizes_control_tokens(self) -> bool:
-        """Whether other text than a control token's own may become it: where it is looked for in normalized text."""
-        added = self._backend.get_added_tokens_decoder().values()
-        normalized = any(token.special and token.normalized for token in added)
-        return self._backend.normalizer is not None and (normalized or isinstance(self._backend.model, models.Unigram))
+        """Whether text beside or other than a control token's own decides that it is one."""
+        special = [token for token in self._backend.get_added_tokens_decoder().values() if token.special]
+        normalized = any(token.normalized for token in special) or isinstance(self._backend.model, models.Unigram)
+        return any(token.single_word for token in special) or (self._backend.normalizer is not None and normalized)
 
-    def control_count(self, ids: Sequence[int]) -> int:
-        """The number of control tokens among ids, those for unknown text not counted."""
+    def control_spans(self, text: str) -> list[tuple[int, int]]:
+        """Where control tokens are in a text, in characters, those for unknown text left out.
+
+        Raises:
+            TokenizerError: as ``encode``.
+        """
         unknown = getattr(self._backend.model, "unk_token", None)
         counted = self._special_ids - {self._backend.token_to_id(unknown) if unknown else None}
-        return sum(index in counted for index in ids)
+        with _failures_of_the_library:
+            found = self._backend.encode(text, add_special_tokens=False)
+        return [span for index, span in zip(found.ids, found.offsets, strict=True) if index in counted]
 
     @cached_property
     def fingerprint(self) -> bytes:

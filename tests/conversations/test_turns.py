@@ -64,6 +64,13 @@ CASES: dict[str, Messages] = {
         user("ask1"), assistant("", ROME), result("Rome"), user("ask2"), assistant("", OSLO), result("Oslo"),
         user("ask3"), assistant("said1"), user("ask4"),
     ],
+    "a system message, a result and text behind it": [
+        system("rule1"), user("ask1"), assistant("", ROME), result("Rome"), user("ask2")
+    ],
+    "calls without results": [
+        user("ask1"), assistant("", ROME), assistant("said1"), user("ask2"), assistant("", OSLO), assistant("", ROME),
+        result("Rome"),
+    ],
     "text beside calls": [
         user("ask1"), assistant("said1", ROME), result("Rome"), assistant("said2", OSLO), result("Oslo"),
         assistant("said3"), user("ask2"),
@@ -135,6 +142,12 @@ def test_turns_of_one_role_are_joined_by_an_empty_line_where_roles_must_alternat
     assert "ask1<|im_end|>\n<|im_start|>user\nask2" in prompt_of("chatml", CASES["user messages in a row"])
 
 
+@pytest.mark.parametrize("name", ["mistral_nemo", "gemma2"])
+def test_parts_of_joined_turns_stand_apart(name: str) -> None:
+    parts = {"role": "user", "content": "ask2\nask3", "parts": ["ask2", "ask3"]}
+    assert "ask1\n\nask2\nask3\n\nask4" in prompt_of(name, [user("ask1"), parts, user("ask4")])
+
+
 def test_text_beside_a_call_goes_into_the_turn_before_and_is_named() -> None:
     changed: list[str] = []
     text = prompt_of("mistral_nemo", CASES["text beside calls"], changed)
@@ -191,13 +204,26 @@ def test_reasoning_is_shown_where_a_variable_of_the_request_switches_it_on() -> 
         assert used.render(shown, variables=variables).count("thought1") == count
 
 
-def test_probes_for_variables_are_rendered_once_for_values_that_a_template_does_not_know() -> None:
+def test_what_one_request_gives_a_variable_changes_nothing_for_another() -> None:
+    source = "{% for m in messages %}<{{ m.role }}>{{ m.content if not m.tool_calls }}{% for c in m.tool_calls or [] %}"
+    used = ChatTemplate(source + "{{ c.function | tojson }}{% endfor %}{% endfor %}{{ note }}", tokenizer_of(""))
+    marks = "marktexta marktextb markbearer markthought markvaluea"
+    spoilt = used.abilities(tools=False, variables={"note": marks})
+    assert spoilt == used.abilities(tools=False, variables={"note": "Be nice."}) == used.abilities(tools=False)
+    assert spoilt.text_with_calls == "before"
+
+
+@pytest.mark.parametrize("values", [(True, False), ("x", ""), (5, 0), ("on", "off")])
+def test_values_that_a_template_tells_apart_are_probed_apart(values: tuple[Any, Any]) -> None:
+    used = ChatTemplate(THINKS.replace("if thinking and", "if thinking and thinking != 'off' and"), tokenizer_of(""))
+    on, off = (used.abilities(tools=False, variables={"thinking": value}).reasoning for value in values)
+    assert (on, off) == ("reasoning_content", None)
+
+
+def test_a_client_cannot_have_a_template_probed_for_each_value() -> None:
     used = ChatTemplate(THINKS + "{{ date }}", tokenizer_of(""))
-    assert all(
-        used.abilities(tools=False, variables={"date": f"day {day}"})
-        is used.abilities(tools=False, variables={"date": "today"})
-        for day in range(100)
-    )
+    first = used.abilities(tools=False, variables={"date": "today"})
+    assert all(used.abilities(tools=False, variables={"date": f"day {day}"}) is first for day in range(100))
 
 
 def test_a_template_that_wants_a_question_first_rejects_an_answer_in_its_own_words() -> None:

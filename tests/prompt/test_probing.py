@@ -136,7 +136,8 @@ def test_ids_of_nine_letters_and_digits_for_call_and_result() -> None:
     short = text.partition('"id": "')[2][:9]
     assert short.isalnum()
     assert f"[RESULTS]Sunny. {short}[/RESULTS]" in text
-    assert '"id": "abcdef123"' in text_of("mistral_nemo", [ASK, calling(call(call_id="abcdef123"))])
+    own = [ASK, calling(call(call_id="abcdef123")), result(call_id="abcdef123")]
+    assert '"id": "abcdef123"' in text_of("mistral_nemo", own)
 
 
 def test_several_calls_come_one_by_one_where_only_one_is_taken() -> None:
