@@ -214,8 +214,10 @@ _SETTINGS: Final[Mapping[str, Event]] = {
         "new settings cannot be used; the former ones stay. A line for each mistake",
         "See [runbook.md](runbook.md#settingsrefused).",
     ),
-    "settings_unwatched": Event(
-        ("error",), "the task that follows the settings ended by a defect", "Restart the gateway, and report it."
+    "task_restarted": Event(
+        ("error",),
+        "a task that looks after something met a defect, and begins again; with the traceback",
+        "Report it.",
     ),
     "restart_needed": Event(
         ("warning",), "a changed setting is one that a running gateway does not take", "Restart it at your leisure."

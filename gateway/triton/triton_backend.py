@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -16,6 +17,7 @@ import grpc
 from gateway.generation.engine import Engine, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.progress import ProgressWatch
 from gateway.generation.route import Aim, EndpointStatus, OnlyRoute
+from gateway.supervision import keep_running
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.access import PLAIN, Access
 from gateway.triton.connection import BackgroundTasks, Connection
@@ -163,13 +165,16 @@ class TritonBackend:
         self._transport = transport
         connection = Connection(transport, self._background, self._request_timeout, self._doubt)
         self._tasks = [
-            asyncio.create_task(self._supervise(TritonClient(self._channel), connection)),
-            asyncio.create_task(self._watch_connection(self._channel)),
+            self._keep("the health check of a Triton", self._supervise, TritonClient(self._channel), connection),
+            self._keep("the watch over a connection to Triton", self._watch_connection, self._channel),
         ]
         tls = self._access.tls
         if tls is not None and isinstance(self._channel, RenewableChannel):
-            follow = follow_certificates(tls, self._channel, transport, self.url)
-            self._tasks.append(asyncio.create_task(follow))
+            what = "the watch over the certificates for a Triton"
+            self._tasks.append(self._keep(what, follow_certificates, tls, self._channel, transport, self.url))
+
+    def _keep(self, what: str, work: Callable[..., Awaitable[None]], *arguments: object) -> asyncio.Task[None]:
+        return asyncio.create_task(keep_running(what, functools.partial(work, *arguments)))
 
     def check(self) -> None:
         """Look at once whether requests can still be served, without waiting for the next health check."""
@@ -268,6 +273,10 @@ class TritonBackend:
                 await self._pause(delay)
                 delay = min(2 * delay, _LAST_RETRY_S)
                 continue
+            except Exception:
+                if self._engine is None:
+                    self._lose("What Triton says could not be understood; the gateway's log has the cause")
+                raise
             delay = _FIRST_RETRY_S
             self._gain(discovered.engine, connection.transport.name)
             async with StallGuard(self.progress, discovered.probe, self._whose()):

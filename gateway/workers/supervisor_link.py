@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import socket
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Final
 from gateway.access.shared_buckets import SharedBuckets
 from gateway.serving.fleet.shared_counts import SharedCounts
 from gateway.serving.registry import Registry
+from gateway.supervision import keep_running
 from gateway.tokens.token_cache import TokenCache
 
 _REPORT_S: Final = 0.1
@@ -84,10 +86,11 @@ class Link:
             registry: of its served models.
         """
         reader, writer = await asyncio.open_connection(sock=self._control)
-        self._tasks = [
-            asyncio.create_task(self._report(registry, writer)),
-            asyncio.create_task(self._listen(registry, reader)),
-        ]
+        works = {
+            "the worker's report": functools.partial(self._report, registry, writer),
+            "the worker's ear for reports": functools.partial(self._listen, registry, reader),
+        }
+        self._tasks = [asyncio.create_task(keep_running(what, work)) for what, work in works.items()]
 
     def fail(self, reason: str) -> None:
         """Tell why this worker cannot serve; before ``serving`` only."""

@@ -142,6 +142,34 @@ async def test_an_engine_that_sends_tokens_lives_however_late_its_checks_are(mon
         await until(lambda: not backend.status.ready)
 
 
+async def test_a_health_reply_that_cannot_be_decoded_is_a_failed_check(caplog: pytest.LogCaptureFixture) -> None:
+    async with ScriptedTriton() as server:
+        server.garbled_checks = 1
+        async with TritonBackend(server.url, "ensemble", health=HealthChecks(0.05)) as backend:
+            await backend.wait_ready(10)
+            before, server.garbled_checks = server.checks, 1
+            await until(lambda: server.checks > before + 8)
+            assert backend.status.ready
+            del server.configs["postprocessing"]
+            await until(lambda: not backend.status.ready)
+            server.garbled_checks = 10**6
+            await until(lambda: "cannot be decoded" in backend.status.reason)
+    assert not [record for record in caplog.records if "begins again" in record.message]
+
+
+async def test_a_defect_in_the_supervision_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def check(_features: EngineFeatures) -> None:
+        if not caplog.records:
+            raise TypeError("of some defect")
+
+    async with ScriptedTriton() as server, TritonBackend(server.url, "ensemble", on_discovered=check) as backend:
+        await until(lambda: "could not be understood" in backend.status.reason)
+        await backend.wait_ready(10)
+    (said,) = [record for record in caplog.records if "begins again" in record.message]
+    assert said.message == "the health check of a Triton failed, and begins again in 0.5 s"
+    assert said.exc_info
+
+
 async def test_a_server_that_is_gone_needs_no_second_check() -> None:
     async with (
         ScriptedTriton() as server,

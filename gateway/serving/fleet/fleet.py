@@ -22,6 +22,7 @@ from gateway.serving.fleet.common_features import common, conflict
 from gateway.serving.fleet.fleet_endpoint import Endpoint
 from gateway.serving.fleet.policies import Candidate, LeastInFlight, Policy, PowerOfTwo, PrefixAffinity
 from gateway.serving.fleet.shared_counts import SharedCounts
+from gateway.supervision import keep_running
 from gateway.telemetry.logs import cause
 
 _log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class Fleet:
         """Look up the endpoints, and begin to supervise them."""
         await self._addresses.look()
         if not self._addresses.fixed:
-            self._run(self._follow())
+            self._run(keep_running("the lookup of endpoints", self._follow))
 
     def check(self) -> None:
         """Look at once whether the endpoints are still ready."""
