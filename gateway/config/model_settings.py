@@ -95,8 +95,10 @@ class TritonSettings(Section):
         health_failures: health checks in a row that must fail before requests are refused; a lost or refused connection
             and a model that is gone do it at once. As many requests in a row without any response make the engine
             suspect.
-        stall_s: seconds without a response on any running answer after which the engine is suspect at the earliest: it
-            takes no requests until it has given one token; 0: never.
+        stall_s: seconds without a response on any running answer after which the engine is suspect at the earliest, and
+            is asked for one token; 0: never, nor is it asked after ``probe_s``.
+        probe_s: seconds without any token, whether or not there are requests, after which the engine is asked for one;
+            0: never.
         tls: given, even as ``{}``, all connections to its gRPC port are by TLS.
         metadata: headers of every call, such as ``triton-grpc-protocol-NAME`` of a restricted protocol.
     """
@@ -109,6 +111,7 @@ class TritonSettings(Section):
     transport: Literal["auto", "grpcio", "h2"] = "auto"
     health_failures: int = Field(default=3, ge=1, le=100)
     stall_s: Seconds = Field(default=10.0, ge=0, allow_inf_nan=False)
+    probe_s: Seconds = Field(default=30.0, ge=0, allow_inf_nan=False)
     tls: TritonTlsSettings | None = None
     metadata: Metadata = Field(default_factory=dict)
 

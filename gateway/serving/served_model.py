@@ -9,7 +9,6 @@ import functools
 import logging
 import threading
 import time
-import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -32,7 +31,7 @@ from gateway.generation import (
     SamplingParams,
     SequenceAssembler,
 )
-from gateway.generation.progress import ProgressWatch, State
+from gateway.generation.health import EngineHealth
 from gateway.generation.route import Admitted, Aim, Route, Way
 from gateway.serving import prompts
 from gateway.serving.admission.admission import Admission, Demand
@@ -127,7 +126,6 @@ class ServedModel:
         self._losses: Mapping[str, str] = {}
         self._problem: ConfigError | None = None
         self._adapters: dict[str, LoraState] = {}  # by the endpoint that holds it
-        self._states: weakref.WeakKeyDictionary[ProgressWatch, State] = weakref.WeakKeyDictionary()
         self._discovered_once = asyncio.Event()
         self._running: set[Generation] = set()
 
@@ -209,8 +207,8 @@ class ServedModel:
 
     def unready(self) -> str | None:
         """Why requests cannot be served now, in one sentence for operators; None when they can."""
-        status = self.backend.status
-        return None if status.ready else status.reason
+        condition = self.backend.condition
+        return None if condition.ready else condition.reason
 
     def now(self) -> ModelNow:
         """Its endpoints and its queue at this moment."""
@@ -403,7 +401,7 @@ class ServedModel:
         triton = self.settings.triton
         if self._features is None:
             return None
-        endpoints = [each.address for each in self.backend.endpoints if each.state != "away"]
+        endpoints = [each.address for each in self.backend.endpoints if each.condition.ready]
         return self._limit_of_engines(endpoints or [triton.url or ""], self._features.model)
 
     def _count_refusal(self, reason: str) -> None:
@@ -439,14 +437,8 @@ class ServedModel:
         engine = route.engine if (self._parts or self.parts).lora is None else self._adapted(route)
         return engine if budget is None or reader is None else BudgetedEngine(engine, budget, reader)
 
-    def _watch(self, watch: ProgressWatch) -> None:
-        watch.responses = self.metrics.inter_token.count
-        watch.listen(lambda state: self._count_stalls(watch, state))
-
-    def _count_stalls(self, watch: ProgressWatch, state: State) -> None:
-        self._states[watch] = state
-        for name, gauge in self.metrics.stalls.items():
-            gauge.set(name in set(self._states.values()))
+    def _watch(self, health: EngineHealth) -> None:
+        health.responses = self.metrics.inter_token.count
 
     def abort(self, error: EngineError) -> None:
         """End all its running generations with an error."""

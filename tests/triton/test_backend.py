@@ -32,6 +32,7 @@ class Running:
     """A request in flight, as the backend's watch asks it."""
 
     heard: Callable[[], float | None]
+    prompt_tokens: int = 1
 
 
 async def generate(backend: TritonBackend) -> list[int]:
@@ -134,11 +135,11 @@ async def test_an_engine_that_sends_tokens_lives_however_late_its_checks_are(mon
     ):
         await backend.wait_ready(10)
         running = Running(time.perf_counter)
-        backend.progress.began(running)
+        backend.health.began(running)
         server.slow_checks = 100
         await until(lambda: server.slow_checks <= 94)
         assert backend.status.ready
-        backend.progress.ended(running)
+        backend.health.ended(running)
         await until(lambda: not backend.status.ready)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gateway.config.model_settings import TritonSettings
 from gateway.generation import EngineError, EngineFeatures, ErrorKind
-from gateway.generation.progress import ProgressWatch
+from gateway.generation.health import READY, Condition, EngineHealth
 from gateway.generation.route import Aim, EndpointStatus
 from gateway.serving.backend import Backend
 from gateway.serving.fleet.addresses import Addresses
@@ -81,7 +81,7 @@ class Fleet:
         self._addresses = Addresses(settings.endpoints, self._take_addresses)
         self._retiring: set[Endpoint] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._watchers: list[Callable[[ProgressWatch], None]] = []
+        self._watchers: list[Callable[[EngineHealth], None]] = []
         self._features: EngineFeatures | None = None
         self._discovering = threading.Lock()
         self._retries = 0
@@ -111,7 +111,7 @@ class Fleet:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(each.backend.close() for each in endpoints))
 
-    def watch(self, watcher: Callable[[ProgressWatch], None]) -> None:
+    def watch(self, watcher: Callable[[EngineHealth], None]) -> None:
         """Call ``watcher`` with the watch of each endpoint, those of later ones too."""
         self._watchers.append(watcher)
         for endpoint in self.members.values():
@@ -150,7 +150,19 @@ class Fleet:
         """Each endpoint as it is now."""
         members = list(self.members.values())
         known = self._counts.known([each.key for each in members])
-        return [EndpointStatus(each.address, each.state(known[each.key]), known[each.key].requests) for each in members]
+        return [
+            EndpointStatus(each.address, each.condition(known[each.key]), known[each.key].requests) for each in members
+        ]
+
+    @property
+    def condition(self) -> Condition:
+        """The health of all endpoints together: of the best of them, with the reasons of all where none serves."""
+        conditions = [each.backend.condition for each in self.members.values()]
+        ready = [each for each in conditions if each.ready]
+        if self.ready:
+            return max(ready, key=lambda each: each.share, default=READY)
+        state = conditions[0].state if conditions else "unreachable"
+        return Condition(ready=False, state=state, reason=self.status.reason)
 
     @property
     def _soon(self) -> bool:
@@ -292,7 +304,7 @@ class Fleet:
         """Whether a request that was tried on some endpoints may go to one that is well."""
         known = self._counts.known([each.key for each in self.members.values()])
         return len(tried) <= self.options.retries and any(
-            each not in tried and not each.conflict and each.state(known[each.key]) == "ready"
+            each not in tried and not each.conflict and each.condition(known[each.key]).ready
             for each in self.members.values()
         )
 
@@ -337,7 +349,7 @@ class FleetRoute:
 
     def __init__(self, fleet: Fleet, aim: Aim, endpoint: Endpoint, tried: Sequence[Endpoint] = ()) -> None:
         only = endpoint.backend.route(aim.anyhow())
-        self.engine, self.progress = only.engine, only.progress
+        self.engine, self.health = only.engine, only.health
         self.address = endpoint.address
         self.lose: Callable[[EngineError], None] | None = None
         self._fleet = fleet

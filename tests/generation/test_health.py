@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.generation.gaps import LongGaps
-from gateway.generation.progress import ProgressWatch, State
+from gateway.generation.health import Belief, EngineHealth, HealthNotes, HealthRules, Note
 from tests.rings import examples
 
 LIMIT = 10.0
@@ -19,8 +20,9 @@ SHORT = st.floats(min_value=0.001, max_value=LIMIT * 0.99)
 class Answer:
     """A request in flight."""
 
-    def __init__(self) -> None:
+    def __init__(self, prompt_tokens: int = 1) -> None:
         self.at: float | None = None
+        self.prompt_tokens = prompt_tokens
 
     def heard(self) -> float | None:
         return self.at
@@ -32,27 +34,40 @@ class Situation:
     Attributes:
         now: seconds.
         states: that the watch has told.
+        probe: what a probe comes to: a ``token``, ``nothing``, a ``full`` queue, or else the words of a failure.
+        probes: when they were sent.
     """
 
-    def __init__(self, silence_s: float = LIMIT) -> None:
+    def __init__(self, silence_s: float = LIMIT, **rules: Any) -> None:
         self.now = 1000.0
-        self.watch = ProgressWatch(silence_s, clock=lambda: self.now)
-        self.states: list[State] = []
+        self.watch = EngineHealth(HealthRules(silence_s, **rules), clock=lambda: self.now)
+        self.states: list[Belief] = []
+        self.watch.found()
         self.watch.listen(self.states.append)
         self._next_look = self.now
+        self.probe = "nothing"
+        self.probes: list[float] = []
 
     def wait(self, seconds: float) -> None:
         end = self.now + seconds
         while self._next_look <= end:
             self.now = max(self.now, self._next_look)
-            self._next_look = self.now + self.watch.look()
+            self.look()
         self.now = end
 
     def look(self) -> None:
         self._next_look = self.now + self.watch.look()
+        if not self.watch.probe_due:
+            return
+        self.watch.probe_sent()
+        self.probes.append(self.now)
+        if self.probe != "nothing":
+            failure = None if self.probe == "token" else self.probe
+            self.watch.probed(failure, queue_full=self.probe == "full")
+        self._next_look = self.now + self.watch.look()
 
-    def begin(self) -> Answer:
-        answer = Answer()
+    def begin(self, prompt_tokens: int = 1) -> Answer:
+        answer = Answer(prompt_tokens)
         self.watch.began(answer)
         return answer
 
@@ -107,7 +122,8 @@ def test_an_engine_that_falls_silent_on_all_is_suspect_after_the_limit(
     situation.wait(LIMIT * 0.999)
     assert situation.states == []
     situation.wait(LIMIT * 0.002 + later)
-    assert situation.states == ["suspect"]
+    assert situation.states[0] == "suspect"
+    assert (situation.watch.belief == "suspect") is situation.watch.ready
 
 
 @settings(max_examples=examples(50))
@@ -118,32 +134,33 @@ def test_a_response_ends_doubt_and_the_next_silence_raises_it_again(
     situation, silent = found
     situation.wait(LIMIT + 1)
     if probed_in_vain:
-        situation.watch.probed("nothing came")
-        assert situation.watch.state == "stalled"
+        situation.wait(LIMIT + 1)
+        assert situation.watch.belief == "stalled"
+        assert not situation.watch.ready
     situation.wait(later)
-    assert situation.watch.state != "well"
+    assert situation.watch.belief != "well"
     situation.respond(situation.begin() if anew else silent)
     situation.wait(LIMIT / 20 + 0.001)
-    assert (situation.watch.state, situation.watch.reason) == ("well", "")
+    assert (situation.watch.belief, situation.watch.reason) == ("well", "")
     situation.wait(LIMIT)
-    assert situation.watch.state == "suspect"
+    assert situation.watch.belief == "suspect"
 
 
 def test_a_token_that_was_asked_for_ends_doubt_and_the_stuck_request_raises_none_again() -> None:
     situation = Situation()
     stuck = situation.begun()
+    situation.probe = "token"
     situation.wait(LIMIT + 1)
-    situation.watch.probed(None)
     situation.wait(100 * LIMIT)
     assert situation.states == ["suspect", "well"]
     other = situation.begun()  # what happens to others counts as ever
     situation.wait(LIMIT + 1)
-    assert situation.states[2:] == ["suspect"]
-    situation.watch.probed(None)
+    assert situation.states[2:] == ["suspect", "well"]
     situation.watch.ended(other)
     situation.respond(stuck)  # and so does the stuck one, once it goes on
+    situation.probe = "nothing"
     situation.wait(LIMIT + 1)
-    assert situation.watch.state == "suspect"
+    assert situation.watch.belief == "suspect"
 
 
 def test_the_reason_says_what_was_seen() -> None:
@@ -151,9 +168,10 @@ def test_the_reason_says_what_was_seen() -> None:
     situation.begun()
     situation.wait(LIMIT + 1)
     assert "10.0 s" in situation.watch.reason
-    situation.watch.probed("it is broken")
-    situation.watch.probed("it is still broken")
-    assert situation.watch.reason.endswith("in vain: it is broken")
+    assert situation.watch.condition.ready, "a silence by itself proves nothing"
+    situation.wait(LIMIT + 1)
+    assert situation.watch.reason.endswith("one token in vain: nothing came within 10.5 s")
+    assert situation.watch.condition.state == "stalled"
 
 
 def test_requests_without_a_first_response_are_no_stall() -> None:
@@ -199,9 +217,10 @@ def test_requests_in_a_row_that_are_given_up_without_any_response_raise_suspicio
     assert situation.states == []
     situation.give_up(waiting[2])
     assert situation.states == ["suspect"]
-    situation.watch.probed(None)
+    situation.probe = "token"
+    situation.look()
     situation.give_up(situation.begin())
-    assert situation.watch.state == "well", "the count begins anew"
+    assert situation.watch.belief == "well", "the count begins anew"
 
 
 def test_a_response_to_another_request_begins_the_row_anew() -> None:
@@ -241,8 +260,8 @@ def test_another_engine_begins_well() -> None:
     situation = Situation()
     situation.begun()
     situation.wait(LIMIT + 1)
-    situation.watch.probed("it is broken")
-    situation.watch.reset()
+    situation.wait(LIMIT + 1)
+    situation.watch.found()
     assert situation.states == ["suspect", "stalled", "well"]
     assert situation.watch.reason == ""
 
@@ -261,6 +280,183 @@ def test_an_engine_with_long_gaps_is_given_longer() -> None:
     assert situation.states == []
     situation.wait(0.4 * 50 * 0.126)
     assert situation.states == ["suspect"]
+
+
+QUIET = 30.0
+
+
+def fail(situation: Situation, *, heard: bool = False) -> None:
+    answer = situation.begun() if heard else situation.begin()
+    situation.watch.ended(answer, failed=True)
+    situation.look()
+
+
+def test_an_engine_that_fails_is_asked_at_its_first_failure_and_out_at_the_second_failed_probe() -> None:
+    situation = Situation()
+    situation.wait(60)
+    situation.probe = "it is broken"
+    fail(situation)
+    assert (situation.states, len(situation.probes)) == ([], 1)
+    situation.wait(1.9)
+    assert len(situation.probes) == 1, "one in two seconds at most"
+    situation.wait(8)
+    assert situation.watch.condition[:2] == (False, "failing")
+    assert situation.watch.reason.endswith("it is broken")
+    situation.wait(600)
+    assert 50 < len(situation.probes) < 70, "it is asked again, ever less often"
+    situation.probe = "token"
+    situation.wait(11)
+    assert situation.watch.condition[:2] == (True, "ready")
+
+
+def test_three_failures_in_a_row_of_which_a_probe_is_one_take_it_out() -> None:
+    situation = Situation()
+    situation.wait(60)
+    situation.probe = "it is broken"
+    fail(situation)
+    assert situation.watch.ready
+    fail(situation)
+    assert not situation.watch.ready
+
+
+def test_an_engine_that_gave_a_token_a_moment_ago_is_not_failing_yet() -> None:
+    situation = Situation()
+    situation.wait(60)
+    situation.watch.ended(situation.begun())
+    situation.probe = "it is broken"
+    for _ in range(3):
+        fail(situation)
+    assert situation.watch.ready
+    situation.wait(9)
+    assert not situation.watch.ready
+
+
+def test_an_engine_that_answers_one_of_three_stays_ready_and_is_told_as_failing() -> None:
+    situation = Situation()
+    situation.probe = "it is broken"
+    for _ in range(200):
+        for _ in range(2):
+            fail(situation)
+            situation.wait(0.3)
+        situation.watch.ended(situation.begun())
+        situation.wait(0.3)
+        assert situation.watch.ready
+    ready, state, reason, share, _ = situation.watch.condition
+    assert (ready, state) == (True, "failing")
+    assert 0.6 < share < 0.7
+    assert f"{share:.0%}" in reason
+    situation.probe = "token"
+    situation.wait(600)
+    assert situation.watch.condition.state == "ready", "what is long ago is forgotten"
+
+
+def test_clients_take_no_engine_out() -> None:
+    situation = Situation()
+    situation.probe = "token"
+    for _ in range(1000):
+        situation.watch.ended(situation.begin())  # rejected, cancelled, or its queue was full
+        situation.watch.ended(situation.begin(), given_up=True)
+        situation.watch.ended(situation.begun())
+        situation.wait(1)
+        assert situation.watch.condition[:2] == (True, "ready")
+
+
+def test_an_engine_that_is_quiet_is_asked_for_one_token() -> None:
+    situation = Situation(quiet_s=QUIET)
+    situation.probe = "token"
+    situation.wait(QUIET * 10.5)
+    assert len(situation.probes) == 10
+    assert situation.states == []
+    situation.probe = "it is broken"
+    situation.wait(QUIET + 3)
+    assert situation.watch.condition.state == "failing"
+
+
+def test_a_hung_engine_is_found_although_no_answer_has_begun() -> None:
+    situation = Situation(quiet_s=QUIET)
+    situation.begin(prompt_tokens=100)
+    situation.wait(QUIET + LIMIT + 2)
+    assert situation.watch.condition[:2] == (False, "stalled")
+
+
+def test_a_probe_behind_a_long_prompt_is_given_the_time_to_read_it() -> None:
+    situation = Situation(quiet_s=QUIET)
+    long = situation.begin(prompt_tokens=10_000)
+    situation.wait(QUIET + LIMIT + 99)
+    assert situation.watch.ready
+    situation.respond(long)
+    situation.wait(1)
+    assert situation.states == []
+    situation.watch.ended(long)
+    situation.begin(prompt_tokens=10_000)
+    situation.wait(QUIET + LIMIT + 105)
+    assert not situation.watch.ready
+
+
+def test_answers_in_one_piece_are_silent_by_nature() -> None:
+    situation = Situation(quiet_s=QUIET)
+    situation.watch.found(one_piece=True)
+    answer = situation.begin()
+    situation.wait(100 * QUIET)
+    assert situation.watch.ready
+    situation.watch.ended(answer, given_up=True)
+    situation.wait(LIMIT)
+    assert situation.watch.condition.state == "stalled", "nothing is before the probe any more"
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_full_queue_takes_an_engine_out_only_where_requests_in_it_are_silent(held: bool) -> None:
+    situation = Situation(quiet_s=QUIET)
+    situation.probe = "full"
+    if held:
+        situation.begin()
+    situation.wait(20 * QUIET)
+    assert situation.watch.ready is not held
+
+
+class Shared:
+    """Notes of two processes."""
+
+    def __init__(self) -> None:
+        self.written = [Note(), Note()]
+
+    def of(self, index: int) -> HealthNotes:
+        shared = self
+
+        class _Notes:
+            def write(self, note: Note) -> None:
+                shared.written[index] = note
+
+            def others(self) -> list[Note]:
+                return [shared.written[1 - index]]
+
+            def close(self) -> None: ...
+
+        return _Notes()
+
+
+def test_what_one_process_finds_holds_for_all_until_any_hears_a_token() -> None:
+    shared = Shared()
+    first, second = (Situation(quiet_s=QUIET, turn=turn, notes=shared.of(turn)) for turn in (0, 1))
+
+    def wait(seconds: float) -> None:
+        for _ in range(round(seconds * 10)):
+            first.wait(0.1)
+            second.wait(0.1)
+
+    first.probe = second.probe = "token"
+    wait(QUIET * 5)
+    assert (len(first.probes), len(second.probes)) == (4, 0), "one of them asks for both"
+    first.probe = second.probe = "it is broken"
+    wait(QUIET + 5)
+    assert first.watch.condition.state == second.watch.condition.state == "failing"
+    assert not second.watch.ready
+    assert "another worker" in second.watch.reason
+    assert not second.probes
+    second.watch.ended(second.begun())
+    wait(1.2)
+    assert first.watch.ready
+    assert second.watch.ready
 
 
 def p99(gaps: Sequence[float]) -> float:

@@ -1,0 +1,79 @@
+"""The states of an engine, on the real Triton: what readiness says, what requests get, and what ends by itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway_ops.launching.process_tree import arguments, descendants
+from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.clients.conftest import TINY as MODEL
+from tests.stack import GatewayProcess
+
+SHORT: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "go on"}], "max_tokens": 2}
+
+
+def kill_stub(triton: TritonServer, model: str) -> None:
+    """Kill the process of a Python model, as a crash of an engine does; Triton goes on."""
+    assert triton.pid is not None
+    stubs = [pid for pid in descendants(triton.pid) if any(f"/{model}/" in word for word in arguments(pid)[:2])]
+    assert stubs
+    for pid in stubs:
+        os.kill(pid, signal.SIGKILL)
+
+
+def told(gateway: GatewayProcess, status: int) -> dict[str, Any]:
+    """What readiness says of the model once it has a status."""
+    answer: dict[str, Any] = gateway.wait("/health/ready", status, 20).json()["models"][MODEL]
+    return answer
+
+
+@pytest.fixture
+def own_triton(repository: Path, tiny_model_dir: Path, tmp_path: Path) -> Iterator[TritonServer]:
+    """A Triton that a test may hurt."""
+    with TritonServer(repository, model_dir=tiny_model_dir, log_path=tmp_path / "triton.log") as server:
+        server.wait_ready()
+        yield server
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_an_engine_process_that_dies(
+    own_triton: TritonServer, tiny_model_dir: Path, tmp_path: Path, workers: int
+) -> None:
+    """Triton says that its models are ready; the first failed requests say otherwise, within ten seconds."""
+    gateway = GatewayProcess(
+        tmp_path / "log",
+        GATEWAY_MODEL=MODEL,
+        GATEWAY_TRITON_URL=own_triton.grpc_url,
+        MODEL_DIR=str(tiny_model_dir),
+        GATEWAY_WORKERS=str(workers),
+    )
+    with gateway:
+        assert gateway.post(SHORT).status_code == 200
+        kill_stub(own_triton, "tensorrt_llm")
+        assert gateway.post(SHORT).status_code == 500
+        failed = time.monotonic()
+        dead = told(gateway, 503)
+        assert time.monotonic() - failed < 10
+        assert (dead["state"], dead["ready"]) == ("failing", False)
+        assert httpx.get(f"{own_triton.http_url}/v2/models/ensemble/ready").status_code == 200, "as Triton has it"
+        assert gateway.post(SHORT).status_code == 503
+        assert gateway.wait("/health/live?engine=1", 503)
+        assert gateway.metric("gateway_model_state", 'state="failing"') == 1
+        failures = gateway.metric("gateway_engine_failures_total")
+        own_triton.kill()
+        assert told(gateway, 503)
+        gateway.wait("/health/live?engine=1", 200)  # it is no longer there to be asked
+        own_triton.start()
+        own_triton.wait_ready()
+        assert told(gateway, 200) == {"ready": True, "state": "ready"}
+        assert gateway.post(SHORT).status_code == 200
+        assert gateway.metric("gateway_engine_failures_total") == failures, "probes are in no metric of requests"
+        assert "probe-" not in "\n".join(gateway.log_lines())
