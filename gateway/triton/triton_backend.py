@@ -40,6 +40,7 @@ _FIRST_RETRY_S = 0.1
 _LAST_RETRY_S = 2.0
 _DRAIN_S = 5.0
 _DOUBT_S = 0.5  # between checks while one has failed
+_ASK_S = 0.15  # from one look for a Triton that is away to the next, while requests ask for it
 
 Hook = Callable[[EngineFeatures], None]
 
@@ -152,6 +153,7 @@ class TritonBackend:
         self._forget(f"Triton at {url} has not been reached yet")
         self._connection_lost = False
         self._doubted = False
+        self._asked = 0.0
         self._channel: grpc.aio.Channel | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -216,6 +218,9 @@ class TritonBackend:
                 where something must change.
         """
         if self._engine is None or not self.health.ready:
+            if self._engine is None and time.perf_counter() - self._asked >= _ASK_S:
+                self._asked = time.perf_counter()
+                self.check()
             raise self._failure()
         return self._engine
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from tritonclient.grpc.service_pb2 import ModelStreamInferResponse
 
 from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
 from gateway.triton import TritonBackend
+from gateway.triton import triton_backend as backend_module
 from gateway.triton import triton_client as client_module
 from gateway.triton.transports import TransportName
 from gateway.triton.triton_backend import HealthChecks
@@ -169,6 +171,23 @@ async def test_a_defect_in_the_supervision_is_logged_and_ends_nothing(caplog: py
     (said,) = [record for record in caplog.records if "begins again" in record.message]
     assert said.message == "the health check of a Triton failed, and begins again in 0.5 s"
     assert said.exc_info
+
+
+async def test_a_triton_that_is_back_is_found_while_requests_ask_for_it(
+    unused_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend_module, "_FIRST_RETRY_S", 600)  # it would not be looked for in time otherwise
+
+    async with TritonBackend(f"127.0.0.1:{unused_port}", "ensemble") as backend:
+        await until(lambda: "cannot be reached" in backend.status.reason)
+        async with ScriptedTriton(port=unused_port):
+            asked = 0
+            while not backend.status.ready and asked < 500:
+                with contextlib.suppress(EngineError):
+                    await generate(backend)
+                asked += 1
+                await asyncio.sleep(0.01)
+            assert backend.status.ready
 
 
 async def test_a_server_that_is_gone_needs_no_second_check() -> None:

@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 _RETRIED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.QUEUE_FULL, ErrorKind.CANCELLED)
 _GONE = (ErrorKind.UNAVAILABLE, ErrorKind.CANCELLED)  # of an endpoint that has ended, or is about to
 _LOOK_S = 0.02  # while a request waits for an endpoint
+_ASK_S = 0.15  # from one look at endpoints that are away to the next, while requests wait
 _GONE_S = 10.0  # an endpoint that has been away for longer has no say in what others may be
 _FEWEST_RETRIES = 3  # that may be under way, however few requests run
 
@@ -85,6 +86,7 @@ class Fleet:
         self._features: EngineFeatures | None = None
         self._discovering = threading.Lock()
         self._retries = 0
+        self._asked = -math.inf
         self._closed = False
 
     async def start(self) -> None:
@@ -188,7 +190,17 @@ class Fleet:
             except EngineError as error:
                 if error.kind is not ErrorKind.UNAVAILABLE or not self._soon:
                     raise
+            self._ask_again()
             await asyncio.sleep(_LOOK_S)
+
+    def _ask_again(self) -> None:
+        """Look now whether an endpoint that is away has come back, since a request waits for it."""
+        now = time.monotonic()
+        if now - self._asked >= _ASK_S:
+            self._asked = now
+            for endpoint in self.members.values():
+                if not endpoint.ready:
+                    endpoint.backend.check()
 
     def route(self, aim: Aim) -> FleetRoute:
         """Choose an endpoint for a request.
@@ -317,14 +329,13 @@ class Fleet:
         until = -math.inf
         if failed in _GONE:
             until = time.monotonic() + self.options.wait_s
-            if not any(each.ready for each in self._left(tried)):
-                self.check()
         while self._await_any(tried) or (time.monotonic() < until and self._left(tried)):
             if self._retry_room:
                 with contextlib.suppress(EngineError):
                     chosen = self._choose(aim, tried)
                     self._retries += 1
                     return chosen
+            self._ask_again()
             await asyncio.sleep(_LOOK_S)
         return None
 
