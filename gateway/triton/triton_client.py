@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,6 +17,8 @@ DEADLINE_S = 2.0
 _READY = "READY"
 # What other servers answer, and what is left of an answer without its trailers.
 _OF_NO_TRITON = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
+# What gRPC says of a port that takes connections and does not speak HTTP/2, such as Triton's HTTP port.
+_OTHER_PROTOCOL = re.compile(r"failed to connect to all addresses.*(?:Failed parsing HTTP/2|Socket closed|http1)")
 _UNREADABLE = "What Triton or a proxy before it answers cannot be decoded"
 _NO_TRITON = (
     "What is there does not answer as Triton's gRPC port does ({}): expected is that port, usually 8001, and no proxy "
@@ -86,7 +89,7 @@ class TritonClient:
             response = await method(request, timeout=DEADLINE_S)
         except grpc.aio.AioRpcError as error:
             failure = engine_error(error.code().name, error.details() or "")
-            if error.code() in _OF_NO_TRITON:
+            if error.code() in _OF_NO_TRITON or _OTHER_PROTOCOL.search(error.details() or ""):
                 failure = EngineError(failure.kind, _NO_TRITON.format(error.code().name), failure.detail)
             raise failure from None
         if response is None:  # as grpc.aio says that its deserializer failed
