@@ -301,6 +301,7 @@ class ModelSettings(Section):
         escape_special_tokens: whether text such as ``<|im_end|>`` in a message stays plain text instead of becoming
             a control token.
         allow_request_template: whether a request may bring a chat template of its own.
+        check_tokenizer: whether a tokenizer that is seen not to be the engine's keeps the model from being served.
         max_stops: stop strings a request may have.
         max_parallel_generations: generations of one request (``n``, ``best_of``, several prompts) that run together;
             the others wait for their turn, so that one request does not fill the engine's queue.
@@ -340,6 +341,7 @@ class ModelSettings(Section):
     template: Path | None = None
     escape_special_tokens: bool = True
     allow_request_template: bool = False
+    check_tokenizer: bool = True
     max_stops: int = Field(default=4, ge=1, le=64)
     max_parallel_generations: int = Field(default=16, ge=1, le=4096)
     max_top_logprobs: int = Field(default=20, ge=0, le=20)

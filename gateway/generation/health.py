@@ -24,7 +24,7 @@ _UNHEARD_S = 5.0  # an engine that gave a token within it is not called failing
 _MOST_PROBES = 2  # that fail in a row
 _MOST_FAILURES = 3  # in a row, of which a probe is one
 _HALF_LIFE_S = 60.0  # of outcomes, in the share of those that fail
-_SHARE = 0.05
+_SHARE = 0.1
 _FEWEST = 2.0
 
 HealthState = Literal["ready", "unreachable", "loading", "stalled", "failing", "mismatched"]

@@ -46,6 +46,7 @@ from gateway.serving.generation import Generation
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.serving.lora_engine import LoraEngine, LoraState
 from gateway.serving.prompts import PromptSource, Truncation, spoken
+from gateway.serving.tokenizer_match import OVERRIDE, tokenizer_mismatch
 from gateway.telemetry.metrics import Metrics, ModelNow
 from gateway.telemetry.slim_page import ModelQueue
 from gateway.telemetry.traces import RequestTrace, current_trace
@@ -459,7 +460,7 @@ class ServedModel:
         except ConfigError as error:
             self._problem = error
             raise ValueError(str(error)) from None
-        unserved = _unserved(self.settings, features, self._key)
+        unserved = _unserved(self.settings, features, self._key) or self._mismatch(features, self._parts)
         if unserved is not None:
             self._problem = ConfigError(unserved)
             raise ValueError(unserved)
@@ -472,6 +473,13 @@ class ServedModel:
         self._capabilities = capabilities(features, self._parts, self.settings)
         self._losses = {**features.losses, **text_losses(self._parts, features)}
         self._tell(features, self._parts)
+
+    def _mismatch(self, features: EngineFeatures, parts: ModelParts) -> str | None:
+        """Why its tokenizer cannot be the engine's, unless the settings say that it is."""
+        if not self.settings.check_tokenizer:
+            return None
+        found = tokenizer_mismatch(parts.tokenizer, parts.tokenizer_source, features)
+        return found and f"{self._key}.tokenizer: {found}; {OVERRIDE}"
 
     def _tell(self, features: EngineFeatures, parts: ModelParts) -> None:
         """Log how the model is served from now on, and what is wrong with it."""

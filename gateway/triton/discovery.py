@@ -29,6 +29,7 @@ from gateway.triton.missing_models import refuse_missing
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, assemble, called_models
 from gateway.triton.servable import DiscoveryError, EnginePath, broken_by_adapters, check
+from gateway.triton.tokenized import tokenize_there
 from gateway.triton.transport import InferCall, TransportError
 from gateway.triton.triton_client import TritonClient
 from gateway.triton.vllm_dialect import guide_fields
@@ -69,6 +70,7 @@ async def discover(
     """
     models = await read_models(client, model)
     check(models, path)
+    models = replace(models, tokenized=await tokenize_there(connection, models.preprocessing))
     make, reason, doubtful = await _choose(connection, models, path)
     own = replace(connection, timeout=PROBE_TIMEOUT_S)
     asked = make(own, models, "probe", options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from gateway_ops.launching.process_tree import arguments, descendants
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.app.scripted import write_tokenizer
 from tests.clients.conftest import TINY as MODEL
-from tests.stack import GatewayProcess
+from tests.stack import GATEWAY, GatewayProcess
 
 SHORT: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "go on"}], "max_tokens": 2}
 
@@ -66,6 +69,9 @@ def test_an_engine_process_that_dies(
         assert httpx.get(f"{own_triton.http_url}/v2/models/ensemble/ready").status_code == 200, "as Triton has it"
         assert gateway.post(SHORT).status_code == 503
         assert gateway.wait("/health/live?engine=1", 503)
+        if workers > 1:
+            for target in (own_triton.grpc_url, gateway.url):
+                assert check(target)[1].startswith("ready for traffic: no, because: ")
         assert gateway.metric("gateway_model_state", 'state="failing"') == 1
         failures = gateway.metric("gateway_engine_failures_total")
         own_triton.kill()
@@ -77,3 +83,42 @@ def test_an_engine_process_that_dies(
         assert gateway.post(SHORT).status_code == 200
         assert gateway.metric("gateway_engine_failures_total") == failures, "probes are in no metric of requests"
         assert "probe-" not in "\n".join(gateway.log_lines())
+
+
+def check(target: str, *options: str) -> tuple[int, str, list[str]]:
+    """Exit status, last line and all lines of ``gateway check``."""
+    done = subprocess.run([GATEWAY, "check", target, *options], capture_output=True, text=True, timeout=60, check=False)
+    lines = done.stdout.splitlines()
+    return done.returncode, lines[-1], lines
+
+
+def test_a_tokenizer_of_another_model(triton: TritonServer, tiny_model_dir: Path, tmp_path: Path) -> None:
+    other = write_tokenizer(tmp_path / "other")
+    model = {"name": MODEL, "triton": {"url": triton.grpc_url}, "tokenizer": str(other), "max_seq_len": 2048}
+    settings = tmp_path / "gateway.yaml"
+    settings.write_text(yaml.safe_dump({"models": [model]}))
+    status, last, _ = check(str(settings))
+    assert status == 1
+    assert last.startswith("ready for traffic: no, because: ")
+    assert "is not the engine's" in last
+    gateway = GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(settings))
+    try:
+        gateway.fork()
+        mismatched = told(gateway, 503)
+        while mismatched["state"] == "unreachable":  # it has not been looked at yet
+            mismatched = told(gateway, 503)
+        assert mismatched["state"] == "mismatched"
+        assert "is not the engine's" in mismatched["reason"]
+        assert gateway.post(SHORT).status_code == 400
+        gateway.stop()
+        settings.write_text(yaml.safe_dump({"models": [model | {"check_tokenizer": False}]}))
+        gateway.start()
+        assert gateway.post(SHORT).status_code == 200
+        gateway.stop()
+        settings.write_text(yaml.safe_dump({"models": [model | {"tokenizer": str(tiny_model_dir)}]}))
+        gateway.start()
+        described = httpx.get(f"{gateway.url}/v1/models/{MODEL}").json()
+        assert described["capabilities"]["tokenizer"]["how"] == "native"
+        assert check(gateway.url)[:2] == (0, "ready for traffic: yes")
+    finally:
+        gateway.stop()
