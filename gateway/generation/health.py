@@ -124,6 +124,10 @@ class Watched(Protocol):
         """Tokens of its prompt."""
         ...
 
+    def lost(self) -> None:
+        """Its engine has been away for so long, and it silent, that nothing more will come."""
+        ...
+
     def heard(self) -> float | None:
         """When it last had a response, by the clock of its health; None before the first, and while nobody reads it."""
         ...
@@ -167,7 +171,7 @@ class EngineHealth:
         self._others: Sequence[Note] = ()
         self._failed = self._served = 0.0
         self._counted = self._latest = self._excused = self._struck = self._since = -math.inf
-        self._asked = -math.inf
+        self._asked = self._lost_at = -math.inf
         self._words = self._failure = ""
         self.belief: Belief = "well"
         self.ready = False
@@ -180,8 +184,20 @@ class EngineHealth:
 
     def lost(self, condition: Condition) -> None:
         """The engine is not there, or cannot be served."""
+        self._lost_at = self._clock() if self._away is None else self._lost_at
         self._away = condition
         self._begin()
+
+    def end_silent(self) -> None:
+        """End requests that are silent although the engine is long away; a server that leaves finishes its own."""
+        if self.one_piece or not self._rules.silence_s:
+            return
+        now, limit = self._clock(), self.limit_s
+        for request, begun in list(self._running.items()):
+            heard = request.heard()
+            patience = limit if heard is not None else limit + request.prompt_tokens / _PREFILL_RATE
+            if now - max(self._lost_at, begun if heard is None else heard) > patience:
+                request.lost()
 
     def found(self, *, one_piece: bool = False, doubtful: bool = False) -> None:
         """Begin anew, with an engine that was discovered.

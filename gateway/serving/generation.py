@@ -217,6 +217,14 @@ class Generation:
         """Tokens of its prompt; see ``gateway.generation.health.Watched``."""
         return len(self.request.prompt.ids)
 
+    def lost(self) -> None:
+        """End it, or go elsewhere; see ``gateway.generation.health.Watched``."""
+        error = EngineError(ErrorKind.UNAVAILABLE, "The model has become unavailable within its answer.")
+        if self.responded:
+            self.abort(error)
+        else:
+            self._lose(error)
+
     def heard(self) -> float | None:
         """``time.perf_counter()`` at the latest response; see ``gateway.generation.health.Watched``."""
         return None if self._holding or not self.responded else max(self._relay.last, self._relay.resumed)

@@ -291,6 +291,7 @@ class TritonBackend:
                 discovered = await self._discover(client, connection)
             except _NotReadyError as error:
                 self._lose(str(error), error.state)
+                self.health.end_silent()
                 await self._pause(delay)
                 delay = min(2 * delay, _LAST_RETRY_S)
                 continue

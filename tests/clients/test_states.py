@@ -14,7 +14,7 @@ import httpx
 import pytest
 import yaml
 
-from gateway_ops.launching.process_tree import arguments, descendants
+from gateway_ops.local_stack.process_tree import arguments, descendants
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.app.scripted import write_tokenizer
 from tests.clients.conftest import TINY as MODEL

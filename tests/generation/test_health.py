@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.generation.gaps import LongGaps
-from gateway.generation.health import Belief, EngineHealth, HealthNotes, HealthRules, Note
+from gateway.generation.health import Belief, Condition, EngineHealth, HealthNotes, HealthRules, Note
 from tests.rings import examples
 
 LIMIT = 10.0
@@ -23,6 +23,10 @@ class Answer:
     def __init__(self, prompt_tokens: int = 1) -> None:
         self.at: float | None = None
         self.prompt_tokens = prompt_tokens
+        self.is_lost = False
+
+    def lost(self) -> None:
+        self.is_lost = True
 
     def heard(self) -> float | None:
         return self.at
@@ -402,6 +406,21 @@ def test_answers_in_one_piece_are_silent_by_nature() -> None:
     situation.watch.ended(answer, given_up=True)
     situation.wait(LIMIT)
     assert situation.watch.condition.state == "stalled", "nothing is before the probe any more"
+
+
+def test_requests_of_an_engine_that_is_away_end_once_they_are_silent() -> None:
+    """A server that is leaving answers no health check, and finishes what runs."""
+    situation = Situation()
+    finished, silent, unread = situation.begun(), situation.begun(), situation.begin(prompt_tokens=1000)
+    situation.watch.lost(Condition(ready=False, state="unreachable", reason="away"))
+    for _ in range(12):
+        situation.now += 1
+        situation.respond(finished)
+        situation.watch.end_silent()
+    assert (finished.is_lost, silent.is_lost, unread.is_lost) == (False, True, False)
+    situation.now += 9
+    situation.watch.end_silent()
+    assert unread.is_lost
 
 
 @pytest.mark.parametrize("held", [False, True])

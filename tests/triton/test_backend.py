@@ -36,6 +36,8 @@ class Running:
     heard: Callable[[], float | None]
     prompt_tokens: int = 1
 
+    def lost(self) -> None: ...
+
 
 async def generate(backend: TritonBackend) -> list[int]:
     return [token async for chunk in backend.engine.generate(ask()) for token in chunk.ids]

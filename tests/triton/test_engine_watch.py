@@ -28,6 +28,8 @@ class Stuck:
     def __init__(self) -> None:
         self.at = time.perf_counter()
 
+    def lost(self) -> None: ...
+
     def heard(self) -> float | None:
         return self.at
 
