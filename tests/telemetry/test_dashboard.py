@@ -155,7 +155,9 @@ def test_each_alert_leads_to_its_section_of_the_runbook() -> None:
     assert list(sections) == list(alerts())
     for name, section in sections.items():
         assert re.findall(r"(?m)^- \*\*(\w+)\*\*: ", section) == ["Means", "See", "Do"], name
-        assert alerts()[name]["annotations"]["runbook_url"] == f"docs/runbook.md#{name.lower()}"
+        there = f"{{{{ $externalLabels.docs }}}}/runbook.html#{name.lower()}"
+        assert alerts()[name]["annotations"]["runbook_url"] == there
+        assert alerts()[name]["labels"]["severity"] in {"critical", "warning"}
         assert alerts()[name]["annotations"]["summary"]
 
 
