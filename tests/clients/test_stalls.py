@@ -108,3 +108,17 @@ def test_a_request_that_is_stuck_by_itself_is_left_alone(
         assert httpx.get(f"{gateway.url}/health/ready").status_code == 200  # a doubt that was cleared up
         assert ask(gateway).json()["choices"][0]["message"]["content"] == "well"
     assert gateway.metric("gateway_engine_failures_total") == 0
+
+
+def test_an_engine_that_answers_one_of_three_stays_ready_and_is_told(
+    gateway: GatewayProcess, scripted_triton: ScriptedServer
+) -> None:
+    scripted_triton.play(WELL)
+    for _ in range(8):
+        assert [ask(gateway, text).status_code for text in ("other", "other", "question")] == [500, 500, 200]
+        assert gateway.wait("/health/ready", 200)
+    told = gateway.wait("/health/ready", 200).json()["models"][MODEL]
+    assert (told["ready"], told["state"]) == (True, "failing")
+    assert gateway.metric("gateway_model_failing_share") > 0.3
+    assert gateway.metric("gateway_model_ready") == 1
+    assert gateway.wait("/health/live?engine=1", 200)

@@ -122,3 +122,28 @@ def test_a_tokenizer_of_another_model(triton: TritonServer, tiny_model_dir: Path
         assert check(gateway.url)[:2] == (0, "ready for traffic: yes")
     finally:
         gateway.stop()
+
+
+@pytest.mark.long
+def test_a_server_that_is_stopped(own_triton: TritonServer, tiny_model_dir: Path, tmp_path: Path) -> None:
+    """Its connections stay: a stream that has begun ends long before ``between_tokens_s``, and service comes back."""
+    with GatewayProcess(
+        tmp_path / "log", GATEWAY_MODEL=MODEL, GATEWAY_TRITON_URL=own_triton.grpc_url, MODEL_DIR=str(tiny_model_dir)
+    ) as gateway:
+        pid = own_triton.pid
+        assert pid is not None
+        body = SHORT | {"max_tokens": 1800, "temperature": 0, "stream": True}
+        with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=60) as answer:
+            lines = answer.iter_lines()
+            for _ in range(5):
+                next(lines)
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                stopped = time.monotonic()
+                assert "error" in [line for line in lines if line][-1]
+                assert time.monotonic() - stopped < 40
+                assert told(gateway, 503)["state"] == "unreachable"
+            finally:
+                os.kill(pid, signal.SIGCONT)
+        assert told(gateway, 200)["state"] == "ready"
+        assert gateway.post(SHORT).status_code == 200
