@@ -129,7 +129,7 @@ class Watched(Protocol):
         ...
 
     def heard(self) -> float | None:
-        """When it last had a response, by the clock of its health; None before the first, and while nobody reads it."""
+        """When it last had a response, by the clock of its health; None before the first, and while it is not read."""
         ...
 
 

@@ -77,7 +77,7 @@ def _other_folder(features: EngineFeatures) -> Path | None:
 
 
 def _bare(tokenizer: Tokenizer, ids: Iterable[int]) -> tuple[int, ...]:
-    """The ids without BOS at their beginning and an end at theirs."""
+    """The ids without a BOS before them and an end behind them."""
     found = tuple(ids)
     if found[:1] == (tokenizer.bos_id,):
         found = found[1:]

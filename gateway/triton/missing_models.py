@@ -30,7 +30,7 @@ async def refuse_missing(client: TritonClient, model: str, caller: ModelView | N
 
     Raises:
         DiscoveryError: it is not in Triton's repository, so that a name must change, or the repository.
-        NotLoadedError: UNAVAILABLE: it is there, but not ready, or nobody knows.
+        NotLoadedError: UNAVAILABLE: it is there, but not ready, or that is not known.
     """
     calls = f", which {caller.name!r} calls," if caller else ""
     try:

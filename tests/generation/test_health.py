@@ -157,7 +157,7 @@ def test_a_token_that_was_asked_for_ends_doubt_and_the_stuck_request_raises_none
     situation.wait(LIMIT + 1)
     situation.wait(100 * LIMIT)
     assert situation.states == ["suspect", "well"]
-    other = situation.begun()  # what happens to others counts as ever
+    other = situation.begun()  # what happens to others counts as before
     situation.wait(LIMIT + 1)
     assert situation.states[2:] == ["suspect", "well"]
     situation.watch.ended(other)
