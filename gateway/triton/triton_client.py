@@ -18,7 +18,9 @@ _READY = "READY"
 # What other servers answer, and what is left of an answer without its trailers.
 _OF_NO_TRITON = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 # What gRPC says of a port that takes connections and does not speak HTTP/2, such as Triton's HTTP port.
-_OTHER_PROTOCOL = re.compile(r"failed to connect to all addresses.*(?:Failed parsing HTTP/2|Socket closed|http1)")
+_OTHER_PROTOCOL = re.compile(
+    "failed to connect to all addresses.*(?:Failed parsing HTTP/2|Socket closed|reset by peer)"
+)
 _UNREADABLE = "What Triton or a proxy before it answers cannot be decoded"
 _NO_TRITON = (
     "What is there does not answer as Triton's gRPC port does ({}): expected is that port, usually 8001, and no proxy "
