@@ -42,6 +42,8 @@ from gateway.config import (
 from gateway.config.tls_settings import ServerTlsSettings
 from gateway.early_signals import outlive_hangups
 from gateway.generation import EngineError, ErrorKind
+from gateway.generation.health import Condition
+from gateway.generation.route import EndpointStatus
 from gateway.helper import helper_pids
 from gateway.ids import new_id
 from gateway.mirroring.copies import Copies
@@ -72,7 +74,7 @@ from gateway.reloading import Reloader
 from gateway.serving import long_work
 from gateway.serving.backend import Backend, BackendFactory
 from gateway.serving.fleet.fleet import Fleet
-from gateway.serving.fleet.shared_counts import SharedCounts
+from gateway.serving.fleet.shared_counts import SharedCounts, endpoint_key
 from gateway.serving.overload import OVERLOAD
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
@@ -144,8 +146,8 @@ class Share(Protocol):
     token_cache: TokenCache | None
     mirror_socket: Path | None
 
-    def readiness(self, own: Mapping[str, str | None]) -> Mapping[str, str | None]:
-        """For each model why not all workers serve it, None when they do; ``own`` is what this one says."""
+    def readiness(self, own: Mapping[str, Condition]) -> Mapping[str, Condition]:
+        """The condition of each model, of all workers together; ``own`` is what this one says."""
         ...
 
     async def serving(self, registry: Registry) -> None:
@@ -251,9 +253,13 @@ def _add_routes(
     show_reasons = not settings.asks_for_keys
     link = registry.copies.link if registry.copies else None
 
-    def readiness() -> Mapping[str, str | None]:
-        own = app.state.departure.readiness(registry.readiness())
-        return share.readiness(own) if share else own
+    def readiness() -> Mapping[str, Condition]:
+        own = registry.readiness()
+        found: Mapping[str, Condition] = app.state.departure.readiness(share.readiness(own) if share else own)
+        return found
+
+    def endpoints() -> dict[str, Sequence[EndpointStatus]]:
+        return {model.name: model.backend.endpoints for model in registry}
 
     def queues() -> dict[str, ModelQueue]:
         return {model.name: model.queue() for model in registry}
@@ -276,7 +282,10 @@ def _add_routes(
         return slim_now(), CONTENT_TYPE
 
     app.state.slim_page = lambda: slim_now() if relayed.is_fresh() else None
-    operations = functools.partial(operations_router, readiness, all_metrics, slim, __version__)
+    operations = functools.partial(
+        operations_router, readiness, all_metrics, slim, __version__,
+        endpoints=endpoints, engine_dead=lambda: _engine_dead(registry),
+    )  # fmt: skip
     # In the application's own table, and before all else: an included router is a table of its own, looked at twice.
     app.router.routes[:0] = [
         *chat_router(registry, settings.timeouts, metrics).routes,
@@ -332,6 +341,18 @@ def _addresses(model: ServedModel) -> list[str]:
     return [url] if url is not None else [each.address for each in model.backend.endpoints]
 
 
+def _engine_dead(registry: Registry) -> bool:
+    """Whether an engine of the Triton on this machine has failed a probe, and no model is being loaded there."""
+    found = [model.backend.condition for model in registry if any(map(_is_here, _addresses(model)))]
+    loading = any(each.state == "loading" for each in found)
+    return not loading and any(not each.ready and each.state in ("stalled", "failing") for each in found)
+
+
+def _is_here(address: str) -> bool:
+    host = address.removeprefix("grpc://").rpartition(":")[0].strip("[]")
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
 def _metrics_trust(registry: Registry, accesses: Accesses) -> dict[str, ssl.SSLContext]:
     """What vouches for the metrics of each Triton, by its gRPC endpoint: the same as for that."""
     trust = {}
@@ -344,6 +365,7 @@ def _metrics_trust(registry: Registry, accesses: Accesses) -> dict[str, ssl.SSLC
 
 def _triton_backend(settings: Settings, share: Share | None, accesses: Accesses) -> BackendFactory:
     counts = share.counts if share else SharedCounts()
+    alone = counts.rows == 1
     poll_s = share.poll_s if share else POLL_S
 
     def make(model: ModelSettings) -> Backend:
@@ -358,7 +380,14 @@ def _triton_backend(settings: Settings, share: Share | None, accesses: Accesses)
                 request_timeout=settings.timeouts.total_s + 60,
                 options=engine_options(model),
                 transport=triton.transport,
-                health=HealthChecks(poll_s, triton.health_failures, triton.stall_s),
+                health=HealthChecks(
+                    poll_s,
+                    triton.health_failures,
+                    triton.stall_s,
+                    triton.probe_s,
+                    counts.row,
+                    None if alone else counts.health(endpoint_key(model.name, url)),
+                ),
                 access=access,
             )
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
+from gateway.supervision import keep_running
+
 Stamp = tuple[tuple[str, int, int, int] | None, ...]
 
 _FIRST = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
@@ -265,7 +267,7 @@ class CertificateWatch:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> CertificateWatch:
-        self._task = asyncio.create_task(self._run())
+        self._task = asyncio.create_task(keep_running("the watch over certificates", self._run))
         return self
 
     async def __aexit__(

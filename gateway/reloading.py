@@ -20,6 +20,7 @@ from gateway.config import ConfigError, Settings, SettingsSource
 from gateway.early_signals import EarlyHangup
 from gateway.mirroring.keeper import wants_mirror
 from gateway.serving.registry import Registry
+from gateway.supervision import keep_running
 from gateway.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -59,8 +60,7 @@ class Reloader:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Reloader:
-        self._task = asyncio.create_task(self._watch())
-        self._task.add_done_callback(_tell_of_death)
+        self._task = asyncio.create_task(keep_running("the watch over the settings", self._watch))
         if threading.current_thread() is threading.main_thread():  # signals arrive nowhere else
             self._former_handler = signal.getsignal(signal.SIGHUP)
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._asked.set)
@@ -161,12 +161,3 @@ class Reloader:
         stamp = await anyio.to_thread.run_sync(self._source.stamp)
         settled, self._last_look = stamp == self._last_look, stamp
         return settled and stamp is not None and stamp != self._seen
-
-
-def _tell_of_death(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _log.error(
-            "settings are no longer watched, a restart is needed",
-            exc_info=task.exception(),
-            extra={"event": "settings_unwatched"},
-        )

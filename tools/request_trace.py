@@ -28,7 +28,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from gateway.app import create_app, unread_answer
 from gateway.config import Settings
 from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
-from gateway.generation.progress import ProgressWatch
+from gateway.generation.health import READY, EngineHealth
 from gateway.generation.route import Aim, OnlyRoute
 from gateway.web.http_protocol import http_protocol
 
@@ -114,13 +114,14 @@ class _Backend:
     """A backend whose engine is always there."""
 
     status = _Status()
+    condition = READY
     ready = True
     endpoints = ()
 
     def __init__(self, engine: _Engine) -> None:
         self.features = engine.features
         self.on_discovered: Any = None
-        self._route = OnlyRoute(engine, ProgressWatch())
+        self._route = OnlyRoute(engine, EngineHealth())
 
     def route(self, aim: Aim) -> OnlyRoute:
         del aim
@@ -129,8 +130,8 @@ class _Backend:
     async def find(self, aim: Aim) -> OnlyRoute:
         return self.route(aim)
 
-    def watch(self, watcher: Callable[[ProgressWatch], None]) -> None:
-        watcher(self._route.progress)
+    def watch(self, watcher: Callable[[EngineHealth], None]) -> None:
+        watcher(self._route.health)
 
     async def start(self) -> None:
         self.on_discovered(self.features)

@@ -20,6 +20,7 @@ from gateway.access.rate_limiter import RateLimiter
 from gateway.access.shared_buckets import SharedBuckets
 from gateway.config import AuthSettings, ConfigError, KeySettings, Settings
 from gateway.config.settings_source import stamp_of
+from gateway.supervision import keep_running
 
 if TYPE_CHECKING:
     from gateway.access.redis_limits import RedisLimits
@@ -76,7 +77,7 @@ class Guard:
             await self.identity.tokens.source.look()
         self._limiter.open()
         if self._poll_s:
-            self._watch = asyncio.create_task(self._follow())
+            self._watch = asyncio.create_task(keep_running("the watch over the file of keys", self._follow))
 
     async def close(self) -> None:
         """End what ``open`` has begun."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from gateway.access.caller import Caller
 from gateway.access.limits import Standing
 from gateway.access.shared_buckets import SharedBuckets
 from gateway.config import KeyLimits
+from gateway.supervision import keep_running
 
 if TYPE_CHECKING:
     from gateway.access.redis_limits import RedisLimits
@@ -59,7 +61,8 @@ class RateLimiter:
     def open(self) -> None:
         """Begin to renew leases."""
         if self._redis is not None:
-            self._watch = asyncio.create_task(self._renew(self._redis))
+            renew = functools.partial(self._renew, self._redis)
+            self._watch = asyncio.create_task(keep_running("the renewal of leases in Redis", renew))
 
     async def close(self) -> None:
         """Wait a moment for what is being settled."""

@@ -95,8 +95,10 @@ class TritonSettings(Section):
         health_failures: health checks in a row that must fail before requests are refused; a lost or refused connection
             and a model that is gone do it at once. As many requests in a row without any response make the engine
             suspect.
-        stall_s: seconds without a response on any running answer after which the engine is suspect at the earliest: it
-            takes no requests until it has given one token; 0: never.
+        stall_s: seconds without a response on any running answer after which the engine is suspect at the earliest, and
+            is asked for one token; 0: never, nor is it asked after ``probe_s``.
+        probe_s: seconds without any token, whether or not there are requests, after which the engine is asked for one;
+            0: never.
         tls: given, even as ``{}``, all connections to its gRPC port are by TLS.
         metadata: headers of every call, such as ``triton-grpc-protocol-NAME`` of a restricted protocol.
     """
@@ -109,6 +111,7 @@ class TritonSettings(Section):
     transport: Literal["auto", "grpcio", "h2"] = "auto"
     health_failures: int = Field(default=3, ge=1, le=100)
     stall_s: Seconds = Field(default=10.0, ge=0, allow_inf_nan=False)
+    probe_s: Seconds = Field(default=30.0, ge=0, allow_inf_nan=False)
     tls: TritonTlsSettings | None = None
     metadata: Metadata = Field(default_factory=dict)
 
@@ -298,6 +301,7 @@ class ModelSettings(Section):
         escape_special_tokens: whether text such as ``<|im_end|>`` in a message stays plain text instead of becoming
             a control token.
         allow_request_template: whether a request may bring a chat template of its own.
+        check_tokenizer: whether a tokenizer that is seen not to be the engine's keeps the model from being served.
         max_stops: stop strings a request may have.
         max_parallel_generations: generations of one request (``n``, ``best_of``, several prompts) that run together;
             the others wait for their turn, so that one request does not fill the engine's queue.
@@ -337,6 +341,7 @@ class ModelSettings(Section):
     template: Path | None = None
     escape_special_tokens: bool = True
     allow_request_template: bool = False
+    check_tokenizer: bool = True
     max_stops: int = Field(default=4, ge=1, le=64)
     max_parallel_generations: int = Field(default=16, ge=1, le=4096)
     max_top_logprobs: int = Field(default=20, ge=0, le=20)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import GuideBackend
+from gateway.generation.tokenizing import Tokenized
 
 EngineFinish = Literal["stop", "length", "cut", "untold"]
 """Reasons for which an engine may call an answer whole; any other is a failure. ``length`` is the limit of the request,
@@ -112,6 +113,7 @@ class EngineFeatures:
         max_seq_len: prompt plus generated tokens, where the server says so; None otherwise.
         tokenizer_dir: folder of the tokenizer as the server names it; None when it does not.
         vocab_size: width of the engine's logits, where the server says so; None otherwise.
+        tokenized: what the server's own tokenizer makes of a few sentences; None where it cannot be asked.
         warnings: one sentence each on costs and faults of this deployment; for the log.
         capabilities: by request parameter (OpenAI's name or the extension's) how it is served here.
         guide_types: kinds of ``Guide`` that the engine holds answers to; empty without guided decoding.
@@ -140,6 +142,7 @@ class EngineFeatures:
     max_seq_len: int | None = None
     tokenizer_dir: str | None = None
     vocab_size: int | None = None
+    tokenized: Tokenized | None = None
     warnings: tuple[str, ...] = ()
     capabilities: Mapping[str, Capability] = field(default_factory=dict)
     guide_types: frozenset[str] = frozenset()

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from gateway.generation.engine import Engine, EngineError
-from gateway.generation.progress import ProgressWatch
-
-EndpointState = Literal["ready", "out", "away"]
-"""States of an endpoint: it takes requests; it is there, but its requests fail or it is silent; it is not there."""
+from gateway.generation.health import Condition, EngineHealth
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +16,12 @@ class EndpointStatus:
 
     Attributes:
         address: ``host:port``.
-        state: whether it takes requests.
+        condition: of its engine; ready where it takes requests.
         requests: in flight on it, of all worker processes.
     """
 
     address: str
-    state: EndpointState
+    condition: Condition
     requests: int
 
 
@@ -68,13 +65,13 @@ class Route(Protocol):
 
     Attributes:
         engine: that it goes to.
-        progress: watches that engine.
+        health: of that engine.
         address: of its endpoint, for the log.
         lose: called when its engine was found dead before any response; None: nobody wants to know.
     """
 
     engine: Engine
-    progress: ProgressWatch
+    health: EngineHealth
     address: str
     lose: Callable[[EngineError], None] | None
 
@@ -131,15 +128,15 @@ class OnlyRoute:
 
     Args:
         engine: see ``Route``.
-        progress: see ``Route``.
+        health: see ``Route``.
     """
 
     address = ""
     notes = None
 
-    def __init__(self, engine: Engine, progress: ProgressWatch) -> None:
+    def __init__(self, engine: Engine, health: EngineHealth) -> None:
         self.engine = engine
-        self.progress = progress
+        self.health = health
         self.lose: Callable[[EngineError], None] | None = None
 
     async def elsewhere(self, error: EngineError) -> Route | None:  # noqa: ARG002 - of the protocol

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Final
 
 from gateway.config import Settings
+from gateway.supervision import keep_running
 
 _log = logging.getLogger(__name__)
 _MODULE: Final = "gateway.workers.mirror_process"
@@ -45,7 +46,7 @@ class MirrorKeeper:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> MirrorKeeper:
-        self._task = asyncio.create_task(self._keep())
+        self._task = asyncio.create_task(keep_running("the keeper of the process of mirrored requests", self._keep))
         return self
 
     async def __aexit__(

@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple
 import anyio
 import orjson
 
+from gateway.supervision import keep_running
+
 _SIZES = struct.Struct(">III")
 LONGEST_PART: Final = 64 * 2**20
 
@@ -83,7 +85,7 @@ class Link:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Link:
-        self._task = asyncio.create_task(self._stay_connected())
+        self._task = asyncio.create_task(keep_running("the connection for mirrored requests", self._stay_connected))
         return self
 
     async def __aexit__(

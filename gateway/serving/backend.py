@@ -7,7 +7,7 @@ from typing import Protocol
 
 from gateway.config import ModelSettings
 from gateway.generation import EngineFeatures
-from gateway.generation.progress import ProgressWatch
+from gateway.generation.health import Condition, EngineHealth
 from gateway.generation.route import Aim, EndpointStatus, Route
 
 
@@ -65,8 +65,13 @@ class Backend(Protocol):
         """
         ...
 
-    def watch(self, watcher: Callable[[ProgressWatch], None]) -> None:
-        """Call ``watcher`` with the watch of each engine, those of later ones too."""
+    def watch(self, watcher: Callable[[EngineHealth], None]) -> None:
+        """Call ``watcher`` with the health of each engine, those of later ones too."""
+        ...
+
+    @property
+    def condition(self) -> Condition:
+        """Its health now; of several engines that of all together."""
         ...
 
     @property

@@ -11,6 +11,7 @@ from gateway.families.model_family import ends_thoughts, writes_calls
 from gateway.generation import Capability, EngineFeatures
 from gateway.prompt import TemplateError, history
 from gateway.serving.loading import ModelParts
+from gateway.serving.tokenizer_match import compared
 
 _END = "Make it the eos_token of the checkpoint's tokenizer_config.json."
 _MESSAGES = ({"role": "user", "content": "a"},)
@@ -119,6 +120,7 @@ def capabilities(features: EngineFeatures, parts: ModelParts, settings: ModelSet
             found[name] = Capability("emulated", how)
     if settings.allow_request_template:
         found["chat_template"] = Capability("emulated", "compiled for the request, in a sandbox.")
+    found["tokenizer"] = compared(features)
     found |= _tools(parts, features)
     found["thinking_token_budget"] = _thinking(parts, features)
     if queues(settings):

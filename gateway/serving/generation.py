@@ -212,8 +212,21 @@ class Generation:
         """Token counts so far."""
         return self._usage or self.assembler.usage
 
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of its prompt; see ``gateway.generation.health.Watched``."""
+        return len(self.request.prompt.ids)
+
+    def lost(self) -> None:
+        """End it, or go elsewhere; see ``gateway.generation.health.Watched``."""
+        error = EngineError(ErrorKind.UNAVAILABLE, "The model has become unavailable within its answer.")
+        if self.responded:
+            self.abort(error)
+        else:
+            self._lose(error)
+
     def heard(self) -> float | None:
-        """``time.perf_counter()`` at the latest response; see ``gateway.generation.progress.Watched``."""
+        """``time.perf_counter()`` at the latest response; see ``gateway.generation.health.Watched``."""
         return None if self._holding or not self.responded else max(self._relay.last, self._relay.resumed)
 
     def _take_ready(self) -> list[Piece]:
@@ -352,12 +365,12 @@ class Generation:
         self._route, self._lost = route, None
         self.address = route.address
         route.lose = self._lose
-        self._relay.pause_s, self._relay.paused = route.progress.pause_s, route.progress.paused
+        self._relay.pause_s, self._relay.paused = route.health.pause_s, route.health.paused
         if self._trace is not None:
             self._call = self._trace.call(self.request, self._metrics.model, route.address)
         if route.notes is not None:
             route.notes.began()
-        route.progress.began(self)
+        route.health.began(self)
 
     def _leave_route(self, error: EngineError | None) -> None:
         """Tell the route how the request ended; once for each."""
@@ -366,7 +379,8 @@ class Generation:
         route, self._route = self._route, None
         if route is not None:
             route.lose = None
-            route.progress.ended(self, given_up=self._given_up)
+            failed = error is not None and error.kind is ErrorKind.INTERNAL
+            route.health.ended(self, given_up=self._given_up, failed=failed)
             if route.notes is not None:
                 route.notes.ended(error)
 
@@ -491,8 +505,8 @@ class Generation:
             gap = now - self._relay.last
             self._metrics.inter_token.observe(gap / tokens)
             route = self._route
-            if route is not None and gap > route.progress.pause_s:
-                route.progress.paused(min(gap, now - self._relay.resumed))
+            if route is not None and gap > route.health.pause_s:
+                route.health.paused(min(gap, now - self._relay.resumed))
         self._relay.last = now
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ from typing import Final
 
 from gateway.config import MemorySettings
 from gateway.generation import EngineError, ErrorKind
+from gateway.supervision import keep_running
 from gateway.telemetry.memory import Memory, MemoryState, Reading, give_back
 from gateway.telemetry.metrics import Metrics
 
@@ -79,7 +81,8 @@ class Overload:
             metrics: where each sample is noted.
         """
         self._settings = settings
-        task = asyncio.create_task(self._follow(memory, metrics))
+        follow = functools.partial(self._follow, memory, metrics)
+        task = asyncio.create_task(keep_running("the watch over memory", follow))
         try:
             yield
         finally:

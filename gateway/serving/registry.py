@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gateway.config import ModelSettings, Settings
 from gateway.generation import EngineError
+from gateway.generation.health import Condition
 from gateway.mirroring.copies import Copies
 from gateway.serving.adapter_files import ADAPTER_FILES
 from gateway.serving.admission.shares import Shares
@@ -134,9 +135,9 @@ class Registry:
         """The weights of the models that share the requests for a name; None where it is no split."""
         return self._splits.get(name)
 
-    def readiness(self) -> dict[str, str | None]:
-        """For each model why it is not ready, None when it is."""
-        return {model.name: model.unready() for model in self}
+    def readiness(self) -> dict[str, Condition]:
+        """The condition of each model."""
+        return {model.name: model.backend.condition for model in self}
 
     async def start(self) -> None:
         """Start all models side by side.

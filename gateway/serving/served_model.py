@@ -9,7 +9,6 @@ import functools
 import logging
 import threading
 import time
-import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -32,7 +31,7 @@ from gateway.generation import (
     SamplingParams,
     SequenceAssembler,
 )
-from gateway.generation.progress import ProgressWatch, State
+from gateway.generation.health import EngineHealth
 from gateway.generation.route import Admitted, Aim, Route, Way
 from gateway.serving import prompts
 from gateway.serving.admission.admission import Admission, Demand
@@ -47,6 +46,7 @@ from gateway.serving.generation import Generation
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.serving.lora_engine import LoraEngine, LoraState
 from gateway.serving.prompts import PromptSource, Truncation, spoken
+from gateway.serving.tokenizer_match import OVERRIDE, tokenizer_mismatch
 from gateway.telemetry.metrics import Metrics, ModelNow
 from gateway.telemetry.slim_page import ModelQueue
 from gateway.telemetry.traces import RequestTrace, current_trace
@@ -127,7 +127,6 @@ class ServedModel:
         self._losses: Mapping[str, str] = {}
         self._problem: ConfigError | None = None
         self._adapters: dict[str, LoraState] = {}  # by the endpoint that holds it
-        self._states: weakref.WeakKeyDictionary[ProgressWatch, State] = weakref.WeakKeyDictionary()
         self._discovered_once = asyncio.Event()
         self._running: set[Generation] = set()
 
@@ -209,8 +208,8 @@ class ServedModel:
 
     def unready(self) -> str | None:
         """Why requests cannot be served now, in one sentence for operators; None when they can."""
-        status = self.backend.status
-        return None if status.ready else status.reason
+        condition = self.backend.condition
+        return None if condition.ready else condition.reason
 
     def now(self) -> ModelNow:
         """Its endpoints and its queue at this moment."""
@@ -403,7 +402,7 @@ class ServedModel:
         triton = self.settings.triton
         if self._features is None:
             return None
-        endpoints = [each.address for each in self.backend.endpoints if each.state != "away"]
+        endpoints = [each.address for each in self.backend.endpoints if each.condition.ready]
         return self._limit_of_engines(endpoints or [triton.url or ""], self._features.model)
 
     def _count_refusal(self, reason: str) -> None:
@@ -439,14 +438,8 @@ class ServedModel:
         engine = route.engine if (self._parts or self.parts).lora is None else self._adapted(route)
         return engine if budget is None or reader is None else BudgetedEngine(engine, budget, reader)
 
-    def _watch(self, watch: ProgressWatch) -> None:
-        watch.responses = self.metrics.inter_token.count
-        watch.listen(lambda state: self._count_stalls(watch, state))
-
-    def _count_stalls(self, watch: ProgressWatch, state: State) -> None:
-        self._states[watch] = state
-        for name, gauge in self.metrics.stalls.items():
-            gauge.set(name in set(self._states.values()))
+    def _watch(self, health: EngineHealth) -> None:
+        health.responses = self.metrics.inter_token.count
 
     def abort(self, error: EngineError) -> None:
         """End all its running generations with an error."""
@@ -467,7 +460,7 @@ class ServedModel:
         except ConfigError as error:
             self._problem = error
             raise ValueError(str(error)) from None
-        unserved = _unserved(self.settings, features, self._key)
+        unserved = _unserved(self.settings, features, self._key) or self._mismatch(features, self._parts)
         if unserved is not None:
             self._problem = ConfigError(unserved)
             raise ValueError(unserved)
@@ -480,6 +473,13 @@ class ServedModel:
         self._capabilities = capabilities(features, self._parts, self.settings)
         self._losses = {**features.losses, **text_losses(self._parts, features)}
         self._tell(features, self._parts)
+
+    def _mismatch(self, features: EngineFeatures, parts: ModelParts) -> str | None:
+        """Why its tokenizer cannot be the engine's, unless the settings say that it is."""
+        if not self.settings.check_tokenizer:
+            return None
+        found = tokenizer_mismatch(parts.tokenizer, parts.tokenizer_source, features)
+        return found and f"{self._key}.tokenizer: {found}; {OVERRIDE}"
 
     def _tell(self, features: EngineFeatures, parts: ModelParts) -> None:
         """Log how the model is served from now on, and what is wrong with it."""

@@ -103,12 +103,29 @@ _ENGINES: Final[Mapping[str, Event]] = {
         "See [runbook.md](runbook.md#modelnotready) unless `engine_ready` follows soon.",
     ),
     "engine_suspected": Event(
-        ("warning",), "an engine gives no token for `stall_s`: it is asked for a single one", "Look at Triton's log."
+        ("warning",),
+        "an engine gives no token for `stall_s`: it is asked for a single one, and takes requests meanwhile",
+        "Look at Triton's log.",
     ),
     "engine_stalled": Event(
         ("warning",),
-        "nor did it give that one: new requests are refused",
+        "an engine did not give the one token that it was asked for: new requests are rejected",
         "See [runbook.md](runbook.md#enginestalled).",
+    ),
+    "engine_failing": Event(
+        ("warning",),
+        "an engine failed several requests in a row, and a probe: new requests are rejected",
+        "See [runbook.md](runbook.md#enginestalled).",
+    ),
+    "engine_fails_in_part": Event(
+        ("warning",),
+        "an engine begins to fail a part of its requests (`share`), or fails no more than usual",
+        "See [runbook.md](runbook.md#gatewayerrors).",
+    ),
+    "endpoint_out": Event(
+        ("warning",),
+        "a Triton of several has failed so many requests in a row that it is left out for a while",
+        "See [runbook.md](runbook.md#endpointout).",
     ),
     "engine_recovered": Event(("info",), "an engine that was suspected gives tokens again"),
     "engine_warning": Event(
@@ -214,8 +231,10 @@ _SETTINGS: Final[Mapping[str, Event]] = {
         "new settings cannot be used; the former ones stay. A line for each mistake",
         "See [runbook.md](runbook.md#settingsrefused).",
     ),
-    "settings_unwatched": Event(
-        ("error",), "the task that follows the settings ended by a defect", "Restart the gateway, and report it."
+    "task_restarted": Event(
+        ("error",),
+        "a task that looks after something met a defect, and begins again; with the traceback",
+        "Report it.",
     ),
     "restart_needed": Event(
         ("warning",), "a changed setting is one that a running gateway does not take", "Restart it at your leisure."

@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -19,7 +18,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from gateway.generation.engine import ErrorKind
-from gateway.generation.route import EndpointState, EndpointStatus
+from gateway.generation.health import STATES, Condition
+from gateway.generation.route import EndpointStatus
 from gateway.telemetry.memory import MemoryState, Reading
 
 _TTFT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -121,7 +121,6 @@ class ModelMetrics:
     failures: Mapping[str, Counter]
     waits: Histogram
     refused: Mapping[str, Counter]
-    stalls: Mapping[str, Gauge]
     recalled_tokens: Tally
     tokenized_tokens: Tally
 
@@ -148,7 +147,6 @@ class Metrics:
         failures: generations that an engine ended with an error, by model and kind.
         waits: of a generation for its turn among others of its model, where it had to, by model.
         refused: requests that were answered 429 instead of waiting longer, by model and reason.
-        stalls: 1 where an engine has fallen silent and is in that state, by model and state.
         tokenized_tokens: ids of prompts, by model and by where they came from: the ``cache`` of earlier prompts or the
             ``tokenizer``.
         token_cache: bytes of that cache that hold something; all processes share it.
@@ -209,10 +207,6 @@ class Metrics:
         self.refused = Counter(
             "gateway_queue_refusals", "Requests that the queue did not take or keep.", ["model", "reason"],
             registry=registry,
-        )  # fmt: skip
-        self.stalls = Gauge(
-            "gateway_engine_stall", "1 while an engine that fell silent is in that state.", ["model", "state"],
-            registry=registry, multiprocess_mode="livemax",
         )  # fmt: skip
         self.tokenized_tokens = Counter(
             "gateway_tokenized_tokens", "Ids of prompts, by where they came from.", ["model", "source"],
@@ -286,7 +280,6 @@ class Metrics:
             failures={kind.value: self.failures.labels(model, kind.value) for kind in ErrorKind},
             waits=self.waits.labels(model),
             refused={reason: self.refused.labels(model, reason) for reason in ("full", "late")},
-            stalls={state: self.stalls.labels(model, state) for state in ("suspect", "stalled")},
             recalled_tokens=Tally(self.tokenized_tokens.labels(model, "cache")),
             tokenized_tokens=Tally(self.tokenized_tokens.labels(model, "tokenizer")),
         )
@@ -326,13 +319,13 @@ class Metrics:
 
     def render(
         self,
-        readiness: Mapping[str, str | None],
+        readiness: Mapping[str, Condition],
         models: Mapping[str, ModelNow] = MappingProxyType({}),
     ) -> tuple[bytes, str]:
         """All metrics as Prometheus text, and its content type.
 
         Args:
-            readiness: for each served model why it is not ready, None when it is; of all processes together.
+            readiness: the condition of each served model, of all processes together.
             models: each as it is now.
         """
         now = CollectorRegistry()
@@ -347,15 +340,22 @@ class Metrics:
 class _Now(Collector):
     """What is ready now: no process counts it, so that none can leave a stale one."""
 
-    def __init__(self, readiness: Mapping[str, str | None], models: Mapping[str, ModelNow]) -> None:
+    def __init__(self, readiness: Mapping[str, Condition], models: Mapping[str, ModelNow]) -> None:
         self._readiness = readiness
         self._models = models
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         ready = GaugeMetricFamily("gateway_model_ready", "1 when the model can be served.", labels=["model"])
-        for model, reason in self._readiness.items():
-            ready.add_metric([model], float(reason is None))
-        yield ready
+        degraded = GaugeMetricFamily("gateway_model_degraded", "1 while a worker does not serve it.", labels=["model"])
+        share = GaugeMetricFamily("gateway_model_failing_share", "Of its requests, by its engine.", labels=["model"])
+        state = GaugeMetricFamily("gateway_model_state", "1 for the model's state.", labels=["model", "state"])
+        for model, condition in self._readiness.items():
+            ready.add_metric([model], float(condition.ready))
+            degraded.add_metric([model], float(bool(condition.degraded)))
+            share.add_metric([model], condition.share)
+            for name in STATES:
+                state.add_metric([model, name], float(condition.state == name))
+        yield from (ready, degraded, share, state)
         yield from self._queues()
         if any(now.endpoints for now in self._models.values()):
             yield from self._of_endpoints()
@@ -375,13 +375,13 @@ class _Now(Collector):
         labels = ["model", "endpoint"]
         up = GaugeMetricFamily("gateway_endpoint_ready", "1 when the endpoint takes requests.", labels=labels)
         state = GaugeMetricFamily("gateway_endpoint_state", "1 for the endpoint's state.", labels=[*labels, "state"])
+        share = GaugeMetricFamily("gateway_endpoint_failing_share", "Of the endpoint's requests.", labels=labels)
         running = GaugeMetricFamily("gateway_endpoint_requests_in_flight", "Requests on the endpoint.", labels=labels)
         for model, now in self._models.items():
             for each in now.endpoints:
-                up.add_metric([model, each.address], float(each.state == "ready"))
-                for name in get_args(EndpointState):
-                    state.add_metric([model, each.address, name], float(each.state == name))
+                up.add_metric([model, each.address], float(each.condition.ready))
+                share.add_metric([model, each.address], each.condition.share)
+                for name in STATES:
+                    state.add_metric([model, each.address, name], float(each.condition.state == name))
                 running.add_metric([model, each.address], each.requests)
-        yield up
-        yield state
-        yield running
+        yield from (up, state, share, running)

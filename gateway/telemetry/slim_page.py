@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from gateway.generation.health import Condition
+
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _KEPT_S: Final = 0.25  # a page on which no number has changed, for what may have changed beside them
 
@@ -66,7 +68,7 @@ class SlimPage:
     """The page as it is now; it is written when something has changed, since most scrapes find the same numbers.
 
     Args:
-        readiness: for each served model why it is not ready, None when it is.
+        readiness: the condition of each served model.
         queues: of each model.
         engines: behind them.
         clock: in seconds.
@@ -74,7 +76,7 @@ class SlimPage:
 
     def __init__(
         self,
-        readiness: Callable[[], Mapping[str, str | None]],
+        readiness: Callable[[], Mapping[str, Condition]],
         queues: Callable[[], Mapping[str, ModelQueue]],
         engines: Callable[[], Engines],
         clock: Callable[[], float] = time.monotonic,
@@ -118,15 +120,15 @@ def load_families(models: Mapping[str, ModelQueue], engines: EngineLoad) -> str:
     return text
 
 
-def slim_page(readiness: Mapping[str, str | None], models: Mapping[str, ModelQueue], engines: Engines) -> str:
+def slim_page(readiness: Mapping[str, Condition], models: Mapping[str, ModelQueue], engines: Engines) -> str:
     """The whole page.
 
     Args:
-        readiness: for each served model why it is not ready, None when it is.
+        readiness: the condition of each served model.
         models: each as it is now.
         engines: behind them.
     """
-    ready = [(_labels(model=name), reason is None) for name, reason in readiness.items()]
+    ready = [(_labels(model=name), each.ready) for name, each in readiness.items()]
     flight = [(_labels(model=name), model.running + model.waiting) for name, model in models.items()]
     return (
         load_families(models, engines.load)

@@ -22,13 +22,14 @@ from gateway.triton.engine_factory import (
     tokens_engine,
     vllm_engine,
 )
+from gateway.triton.engine_watch import Probe
 from gateway.triton.error_mapping import LLMAPI_WITH_ADAPTERS, NO_GUIDED_DECODING
 from gateway.triton.guides import smallest_guide
 from gateway.triton.missing_models import refuse_missing
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, assemble, called_models
 from gateway.triton.servable import DiscoveryError, EnginePath, broken_by_adapters, check
-from gateway.triton.stall_guard import Probe
+from gateway.triton.tokenized import tokenize_there
 from gateway.triton.transport import InferCall, TransportError
 from gateway.triton.triton_client import TritonClient
 from gateway.triton.vllm_dialect import guide_fields
@@ -45,12 +46,14 @@ class Discovered:
     Attributes:
         engine: what to generate with.
         models: every model that must be ready for it.
-        probe: asks the engine for one token; see ``gateway.triton.stall_guard.Probe``.
+        doubtful: whether the engine failed where it was asked for a token.
+        probe: asks the engine for one token; see ``gateway.triton.engine_watch.Probe``.
     """
 
     engine: Engine
     models: tuple[str, ...]
     probe: Probe
+    doubtful: bool = False
 
 
 _NO_OPTIONS = EngineOptions()
@@ -67,7 +70,8 @@ async def discover(
     """
     models = await read_models(client, model)
     check(models, path)
-    make, reason = await _choose(connection, models, path)
+    models = replace(models, tokenized=await tokenize_there(connection, models.preprocessing))
+    make, reason, doubtful = await _choose(connection, models, path)
     own = replace(connection, timeout=PROBE_TIMEOUT_S)
     asked = make(own, models, "probe", options)
     if models.llmapi:
@@ -85,7 +89,7 @@ async def discover(
         own.timeout = timeout
         return await _ask(asked)
 
-    return Discovered(make(connection, models, reason, options), models.names, again)
+    return Discovered(make(connection, models, reason, options), models.names, again, doubtful)
 
 
 def describe(models: Models, path: EnginePath, options: EngineOptions = _NO_OPTIONS) -> EngineFeatures:
@@ -124,14 +128,14 @@ class _Nowhere:
     async def close(self) -> None: ...
 
 
-async def _choose(connection: Connection, models: Models, path: EnginePath) -> tuple[_Make, str]:
-    """How to make the engine, and why so."""
+async def _choose(connection: Connection, models: Models, path: EnginePath) -> tuple[_Make, str, bool]:
+    """How to make the engine, and why so; and whether the engine step failed where it was asked for a token."""
     make, reason = _expect(models, path)
     if _is_probed(models, path, make):
         failure = await probe(tokens_engine(replace(connection, timeout=PROBE_TIMEOUT_S), models, "probe"))
         if failure is not None:
-            return ensemble_engine, _unanswered(models, failure)
-    return make, reason
+            return ensemble_engine, _unanswered(models, failure), True
+    return make, reason, False
 
 
 def _is_probed(models: Models, path: EnginePath, make: _Make) -> bool:

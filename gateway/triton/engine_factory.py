@@ -77,6 +77,7 @@ def _features(
         max_seq_len=hints.max_seq_len(models.engine),
         tokenizer_dir=hints.tokenizer_dir(models.engine, models.preprocessing),
         vocab_size=abilities.vocab_size,
+        tokenized=models.tokenized,
         capabilities=capabilities(called, models.engine, abilities, prompt_ids=path == "tokens"),
         guide_types=abilities.guide_types,
         guide_backend=abilities.guide_backend,

@@ -19,10 +19,10 @@ _CHANNEL_OPTIONS = (
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 0),
-    # A Triton that comes back is to be served again at once; the default grows to two minutes.
-    ("grpc.initial_reconnect_backoff_ms", 200),
+    # A Triton that comes back is to be served again while requests wait for it; the default grows to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.max_reconnect_backoff_ms", 200),
     # Without it, every channel of the process to the same address shares one connection.
     ("grpc.use_local_subchannel_pool", 1),
 )

@@ -13,7 +13,7 @@ from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.access import PLAIN, Access
 from gateway.triton.connection import BackgroundTasks, Connection
-from gateway.triton.discovery import discover
+from gateway.triton.discovery import PROBE_TIMEOUT_S, discover
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
 from gateway.triton.servable import DiscoveryError, EnginePath
@@ -23,6 +23,13 @@ from gateway.triton.triton_client import TritonClient
 __all__ = ["DiscoveryError", "EngineOptions", "inspect_model"]
 
 _DRAIN_S = 2.0
+
+
+_WELL = (ErrorKind.QUEUE_FULL, ErrorKind.INVALID_REQUEST, ErrorKind.CONTEXT_LENGTH)  # of an engine that works
+
+
+class NoTokenError(EngineError):
+    """An engine that was asked for one token did not give it."""
 
 
 async def inspect_model(
@@ -39,6 +46,7 @@ async def inspect_model(
 
     Raises:
         DiscoveryError: it cannot be served like this.
+        NoTokenError: its engine gave no token.
         EngineError: Triton did not answer, or the model is not loaded.
     """
     background = BackgroundTasks()
@@ -46,6 +54,9 @@ async def inspect_model(
     try:
         connection = Connection(GrpcioTransport(channel), background)
         discovered = await discover(TritonClient(channel), connection, model, path, options)
+        failure = await discovered.probe(PROBE_TIMEOUT_S)
+        if failure is not None and failure.kind not in _WELL:
+            raise NoTokenError(failure.kind, f"Its engine gave no token: {failure.message}", failure.detail)
     except EngineError as error:
         if error.kind is ErrorKind.UNAVAILABLE and (trouble := await tls_trouble(url, access)):
             raise EngineError(error.kind, trouble, error.detail) from None

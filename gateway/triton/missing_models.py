@@ -16,6 +16,10 @@ _MOST_NAMES = 8
 _LONGEST_REASON = 300
 
 
+class NotLoadedError(EngineError):
+    """A model of Triton's repository is not loaded, or perhaps not of it."""
+
+
 async def refuse_missing(client: TritonClient, model: str, caller: ModelView | None = None) -> NoReturn:
     """Say of a model that is not ready what was found in its place.
 
@@ -26,16 +30,16 @@ async def refuse_missing(client: TritonClient, model: str, caller: ModelView | N
 
     Raises:
         DiscoveryError: it is not in Triton's repository, so that a name must change, or the repository.
-        EngineError: UNAVAILABLE: it is there, but not ready, or nobody knows.
+        NotLoadedError: UNAVAILABLE: it is there, but not ready, or that is not known.
     """
     calls = f", which {caller.name!r} calls," if caller else ""
     try:
         there = await client.repository()
     except EngineError:  # a server may keep the index to itself
         what = f"Model {model!r}{calls} is unknown to Triton, failed to load, or is still loading."
-        raise EngineError(ErrorKind.UNAVAILABLE, what) from None
+        raise NotLoadedError(ErrorKind.UNAVAILABLE, what) from None
     if model in there:
-        raise EngineError(
+        raise NotLoadedError(
             ErrorKind.UNAVAILABLE, f"Model {model!r}{calls} is not ready in Triton: {_words(there[model])}."
         )
     if not there:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from gateway.generation.tokenizing import Tokenized
 from gateway.triton import hints
 from gateway.triton.model_view import ModelView, Step
 
@@ -177,6 +178,7 @@ class Models:
         plain: whether the entry is any other model that takes and answers text.
         guide_field: the sampling parameter of the vLLM backend that takes guides; None where none does.
         drafted: False once the engine has refused a draft.
+        tokenized: see ``EngineFeatures``.
     """
 
     entry: ModelView
@@ -192,6 +194,7 @@ class Models:
     plain: bool = False
     guide_field: str | None = None
     drafted: bool = True
+    tokenized: Tokenized | None = None
 
 
 def called_models(entry: ModelView) -> tuple[str, ...]:

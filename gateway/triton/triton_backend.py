@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -14,17 +15,19 @@ import anyio
 import grpc
 
 from gateway.generation.engine import Engine, EngineError, EngineFeatures, ErrorKind
-from gateway.generation.progress import ProgressWatch
+from gateway.generation.health import Condition, EngineHealth, HealthNotes, HealthRules, HealthState
 from gateway.generation.route import Aim, EndpointStatus, OnlyRoute
+from gateway.supervision import keep_running
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.access import PLAIN, Access
 from gateway.triton.connection import BackgroundTasks, Connection
 from gateway.triton.discovery import Discovered, discover
+from gateway.triton.engine_watch import EngineWatch
 from gateway.triton.grpcio import open_channel
+from gateway.triton.missing_models import NotLoadedError
 from gateway.triton.renewable_channel import RenewableChannel
 from gateway.triton.renewal import follow_certificates
 from gateway.triton.servable import DiscoveryError, EnginePath
-from gateway.triton.stall_guard import StallGuard
 from gateway.triton.tls_trouble import tls_trouble
 from gateway.triton.transport import Transport
 from gateway.triton.transports import TransportName, make_transport
@@ -37,6 +40,7 @@ _FIRST_RETRY_S = 0.1
 _LAST_RETRY_S = 2.0
 _DRAIN_S = 5.0
 _DOUBT_S = 0.5  # between checks while one has failed
+_ASK_S = 0.15  # from one look for a Triton that is away to the next, while requests ask for it
 
 Hook = Callable[[EngineFeatures], None]
 
@@ -44,9 +48,9 @@ Hook = Callable[[EngineFeatures], None]
 class _NotReadyError(Exception):
     """Why requests cannot be served, in one sentence."""
 
-    def __init__(self, reason: str, kind: ErrorKind = ErrorKind.UNAVAILABLE) -> None:
+    def __init__(self, reason: str, state: HealthState) -> None:
         super().__init__(reason)
-        self.kind = kind
+        self.state = state
 
 
 _TOLD = {
@@ -80,14 +84,20 @@ class HealthChecks:
         poll_s: seconds between health checks.
         failures: checks in a row that must fail before requests are refused; until then they are tried.
         stall_s: seconds of silence after which its engine is asked for a token at the earliest; 0: never.
+        probe_s: seconds without any token after which it is asked for one; 0: never.
+        turn: of this process among several that watch it, from 0.
+        notes: of the others; None: this process is alone.
     """
 
     poll_s: float = POLL_S
     failures: int = 3
     stall_s: float = 10.0
+    probe_s: float = 30.0
+    turn: int = 0
+    notes: HealthNotes | None = None
 
 
-_HEALTH = HealthChecks()
+_CHECKS = HealthChecks()
 
 
 class TritonBackend:
@@ -106,8 +116,8 @@ class TritonBackend:
         access: on what terms Triton is reached.
 
     Attributes:
-        progress: watches the engine, and is to be told of all requests. An engine that generates lives, however slow
-            its health checks are; one that has fallen silent may be dead, whatever these say.
+        health: of the engine, to be told of all requests. An engine that generates lives, however slow its health
+            checks are; one that has fallen silent may be dead, whatever these say.
     """
 
     def __init__(  # noqa: PLR0913 - most are for what operators set
@@ -120,7 +130,7 @@ class TritonBackend:
         request_timeout: float = 3600.0,
         options: EngineOptions | None = None,
         transport: TransportName = "auto",
-        health: HealthChecks = _HEALTH,
+        health: HealthChecks = _CHECKS,
         access: Access = PLAIN,
     ) -> None:
         self.url = url
@@ -130,18 +140,20 @@ class TritonBackend:
         self._request_timeout = request_timeout
         self._options = options or EngineOptions()
         self._transport_name = transport
-        self._health = health
+        self._checks = health
         self._access = access
-        self.progress = ProgressWatch(health.stall_s, health.failures)
+        self.health = EngineHealth(
+            HealthRules(health.stall_s, health.probe_s, health.failures, health.turn, health.notes)
+        )
         self._transport: Transport | None = None
         self._background = BackgroundTasks()
         self._engine: Engine | None = None
-        self._reason = f"Triton at {url} has not been reached yet"
-        self._kind = ErrorKind.UNAVAILABLE
-        self._connection_lost = False
         self._ready = asyncio.Event()
         self._check_now = asyncio.Event()
+        self._forget(f"Triton at {url} has not been reached yet")
+        self._connection_lost = False
         self._doubted = False
+        self._asked = 0.0
         self._channel: grpc.aio.Channel | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -163,13 +175,16 @@ class TritonBackend:
         self._transport = transport
         connection = Connection(transport, self._background, self._request_timeout, self._doubt)
         self._tasks = [
-            asyncio.create_task(self._supervise(TritonClient(self._channel), connection)),
-            asyncio.create_task(self._watch_connection(self._channel)),
+            self._keep("the health check of a Triton", self._supervise, TritonClient(self._channel), connection),
+            self._keep("the watch over a connection to Triton", self._watch_connection, self._channel),
         ]
         tls = self._access.tls
         if tls is not None and isinstance(self._channel, RenewableChannel):
-            follow = follow_certificates(tls, self._channel, transport, self.url)
-            self._tasks.append(asyncio.create_task(follow))
+            what = "the watch over the certificates for a Triton"
+            self._tasks.append(self._keep(what, follow_certificates, tls, self._channel, transport, self.url))
+
+    def _keep(self, what: str, work: Callable[..., Awaitable[None]], *arguments: object) -> asyncio.Task[None]:
+        return asyncio.create_task(keep_running(what, functools.partial(work, *arguments)))
 
     def check(self) -> None:
         """Look at once whether requests can still be served, without waiting for the next health check."""
@@ -184,6 +199,8 @@ class TritonBackend:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         self._forget("the gateway is shutting down")
+        if self._checks.notes is not None:
+            self._checks.notes.close()
         await self._background.drain(_DRAIN_S)
         if self._transport is not None:
             await self._transport.close()
@@ -200,11 +217,22 @@ class TritonBackend:
             EngineError: while there is none: UNAVAILABLE where that passes, as where it has fallen silent, UNSERVABLE
                 where something must change.
         """
-        if self._engine is None:
-            raise EngineError(self._kind, _TOLD[self._kind], self._reason)
-        if self.progress.state != "well":
-            raise EngineError(ErrorKind.UNAVAILABLE, _TOLD[ErrorKind.UNAVAILABLE], self.progress.reason)
+        if self._engine is None or not self.health.ready:
+            if self._engine is None and time.perf_counter() - self._asked >= _ASK_S:
+                self._asked = time.perf_counter()
+                self.check()
+            raise self._failure()
         return self._engine
+
+    def _failure(self) -> EngineError:
+        condition = self.condition
+        kind = ErrorKind.UNSERVABLE if condition.state == "mismatched" else ErrorKind.UNAVAILABLE
+        return EngineError(kind, _TOLD[kind], condition.reason)
+
+    @property
+    def condition(self) -> Condition:
+        """Its health now."""
+        return self.health.condition
 
     @property
     def features(self) -> EngineFeatures:
@@ -219,30 +247,28 @@ class TritonBackend:
     def route(self, aim: Aim) -> OnlyRoute:
         """The way to the one engine; raises as ``engine``."""
         engine = self._engine if aim.anyway else None
-        return OnlyRoute(engine or self.engine, self.progress)
+        return OnlyRoute(engine or self.engine, self.health)
 
     async def find(self, aim: Aim) -> OnlyRoute:
         """As ``route``."""
         return self.route(aim)
 
-    def watch(self, watcher: Callable[[ProgressWatch], None]) -> None:
+    def watch(self, watcher: Callable[[EngineHealth], None]) -> None:
         """Call ``watcher`` with the watch of the engine."""
-        watcher(self.progress)
+        watcher(self.health)
 
     @property
     def status(self) -> BackendStatus:
         """Whether requests can be served now, and why not: as ``engine`` says it to a request."""
-        if self._engine is None:
-            return BackendStatus(ready=False, reason=self._reason)
-        if self.progress.state != "well":
-            return BackendStatus(ready=False, reason=self.progress.reason)
+        if self._engine is None or not self.health.ready:
+            return BackendStatus(ready=False, reason=self.health.reason)
         features = self._engine.features
         return BackendStatus(ready=True, reason=features.reason, features=features)
 
     @property
     def ready(self) -> bool:
         """See ``Backend``; asked several times for each request."""
-        return self._engine is not None and self.progress.state == "well"
+        return self._engine is not None and self.health.ready
 
     async def wait_ready(self, seconds: float) -> None:
         """Wait until requests can be served.
@@ -254,7 +280,7 @@ class TritonBackend:
             with anyio.fail_after(seconds):
                 await self._ready.wait()
         except TimeoutError:
-            raise EngineError(self._kind, _TOLD[self._kind], self._reason) from None
+            raise self._failure() from None
 
     async def _supervise(self, client: TritonClient, connection: Connection) -> None:
         delay = _FIRST_RETRY_S
@@ -264,37 +290,45 @@ class TritonBackend:
             try:
                 discovered = await self._discover(client, connection)
             except _NotReadyError as error:
-                self._lose(str(error), error.kind)
+                self._lose(str(error), error.state)
+                self.health.end_silent()
                 await self._pause(delay)
                 delay = min(2 * delay, _LAST_RETRY_S)
                 continue
+            except Exception:
+                if self._engine is None:
+                    self._lose("What Triton says could not be understood; the gateway's log has the cause")
+                raise
             delay = _FIRST_RETRY_S
-            self._gain(discovered.engine, connection.transport.name)
-            async with StallGuard(self.progress, discovered.probe, self._whose()):
+            self._gain(discovered, connection.transport.name)
+            async with EngineWatch(self.health, discovered.probe, self._whose()):
                 lost = await self._until_lost(client, connection, discovered.models)
-                if lost is not None:
-                    # Within it: as the guard leaves, the watch begins anew, and would call a lost engine well.
-                    self._lose(lost)
+            if lost is not None:
+                self._lose(str(lost), lost.state)
 
     async def _discover(self, client: TritonClient, connection: Connection) -> Discovered:
         try:
             await connection.transport.prepare()
             discovered = await discover(client, connection, self.model, self.path, self._options)
         except DiscoveryError as error:
-            raise _NotReadyError(str(error), ErrorKind.UNSERVABLE) from None
+            raise _NotReadyError(str(error), "mismatched") from None
+        except NotLoadedError as error:
+            raise _NotReadyError(f"{error.message.rstrip('.')} ({self.url})", "loading") from None
         except EngineError as error:
             unavailable = error.kind is ErrorKind.UNAVAILABLE
             trouble = await tls_trouble(self.url, self._access) if unavailable else None
-            raise _NotReadyError(trouble or f"{error.message.rstrip('.')} ({self.url})") from None
+            raise _NotReadyError(trouble or f"{error.message.rstrip('.')} ({self.url})", "unreachable") from None
         if self.on_discovered is not None:
             try:
                 # In a thread: it may load a tokenizer, and other models' tokens must not wait for that.
                 await asyncio.to_thread(self.on_discovered, discovered.engine.features)
             except ValueError as error:
-                raise _NotReadyError(str(error), ErrorKind.UNSERVABLE) from None
+                raise _NotReadyError(str(error), "mismatched") from None
         return discovered
 
-    async def _until_lost(self, client: TritonClient, connection: Connection, models: tuple[str, ...]) -> str | None:
+    async def _until_lost(
+        self, client: TritonClient, connection: Connection, models: tuple[str, ...]
+    ) -> _NotReadyError | None:
         """Watch until requests can no longer be served; says why. None where it must be discovered anew to tell.
 
         The end of a connection alone says nothing: servers and proxies end them now and then (``GOAWAY``), and the
@@ -305,30 +339,31 @@ class TritonBackend:
         failures = 0
         while True:
             since = time.perf_counter()
-            await self._pause(min(self._health.poll_s, _DOUBT_S) if failures else self._health.poll_s)
+            await self._pause(min(self._checks.poll_s, _DOUBT_S) if failures else self._checks.poll_s)
             if self._connection_lost:
-                well = self.progress.state == "well"
-                return None if well else f"the connection to Triton at {self.url} was lost"
+                if self.health.belief == "well":
+                    return None
+                return _NotReadyError(f"the connection to Triton at {self.url} was lost", "unreachable")
             try:
                 missing = await self._first_unready(client, models)
                 if missing is None and self._doubted:  # a request found Triton gone that answers these checks
                     self._doubted = False
                     await connection.transport.prepare()
             except EngineError as error:
-                failures = 0 if self.progress.latest() > since else failures + 1
-                if error.kind is ErrorKind.UNAVAILABLE or failures >= self._health.failures:
-                    return f"{error.message.rstrip('.')} ({self.url})"
+                failures = 0 if self.health.latest() > since else failures + 1
+                if error.kind is ErrorKind.UNAVAILABLE or failures >= self._checks.failures:
+                    return _NotReadyError(f"{error.message.rstrip('.')} ({self.url})", "unreachable")
                 if failures:
                     _LOG.warning(
                         "health check %d of %d failed",
                         failures,
-                        self._health.failures,
+                        self._checks.failures,
                         extra={"event": "health_check_failed", **self._whose()},
                     )
                 continue
             failures = 0
             if missing is not None:
-                return f"model {missing!r} is no longer ready in Triton at {self.url}"
+                return _NotReadyError(f"model {missing!r} is no longer ready in Triton at {self.url}", "loading")
 
     def _doubt(self) -> None:
         self._doubted = True
@@ -364,10 +399,11 @@ class TritonBackend:
             timer.cancel()
         self._check_now.clear()
 
-    def _gain(self, engine: Engine, transport: str) -> None:
-        self._engine = engine
+    def _gain(self, discovered: Discovered, transport: str) -> None:
+        self._engine = discovered.engine
+        features = discovered.engine.features
+        self.health.found(one_piece=features.one_response(stream=True), doubtful=discovered.doubtful)
         self._ready.set()
-        features = engine.features
         _LOG.info(
             "engine ready",
             extra={
@@ -384,12 +420,14 @@ class TritonBackend:
                 "engine: %s", warning, extra={"event": "engine_warning", "triton": self.url, "model": features.model}
             )
 
-    def _lose(self, reason: str, kind: ErrorKind = ErrorKind.UNAVAILABLE) -> None:
-        if self._engine is not None or reason != self._reason:
-            _LOG.warning("engine not ready: %s", reason, extra={"event": "engine_not_ready", **self._whose()})
-        self._forget(reason, kind)
+    def _lose(self, reason: str, state: HealthState = "unreachable") -> None:
+        if self._engine is not None or reason != self.health.reason:
+            _LOG.warning(
+                "engine not ready: %s", reason, extra={"event": "engine_not_ready", "state": state, **self._whose()}
+            )
+        self._forget(reason, state)
 
-    def _forget(self, reason: str, kind: ErrorKind = ErrorKind.UNAVAILABLE) -> None:
+    def _forget(self, reason: str, state: HealthState = "unreachable") -> None:
         self._engine = None
-        self._reason, self._kind = reason, kind
+        self.health.lost(Condition(ready=False, state=state, reason=reason))
         self._ready.clear()

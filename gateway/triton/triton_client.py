@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, cast
 
 import grpc
 from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
-from gateway.generation.engine import EngineError
+from gateway.generation.engine import EngineError, ErrorKind
 from gateway.triton.error_mapping import engine_error
 
 DEADLINE_S = 2.0
@@ -16,6 +17,11 @@ DEADLINE_S = 2.0
 _READY = "READY"
 # What other servers answer, and what is left of an answer without its trailers.
 _OF_NO_TRITON = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
+# What gRPC says of a port that takes connections and does not speak HTTP/2, such as Triton's HTTP port.
+_OTHER_PROTOCOL = re.compile(
+    "failed to connect to all addresses.*(?:Failed parsing HTTP/2|Socket closed|reset by peer)"
+)
+_UNREADABLE = "What Triton or a proxy before it answers cannot be decoded"
 _NO_TRITON = (
     "What is there does not answer as Triton's gRPC port does ({}): expected is that port, usually 8001, and no proxy "
     "between that drops HTTP/2 trailers"
@@ -38,7 +44,8 @@ class ModelState:
 class TritonClient:
     """Health and metadata of one Triton (wire contract 3.7) over a channel that someone else owns.
 
-    Every method raises ``EngineError`` when Triton does not answer within ``DEADLINE_S`` or answers with a status.
+    Every method raises ``EngineError`` when Triton does not answer within ``DEADLINE_S``, or answers with a status or
+    with what cannot be decoded.
     """
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
@@ -81,9 +88,12 @@ class TritonClient:
 
     async def _call(self, method: Any, request: Any) -> Any:
         try:
-            return await method(request, timeout=DEADLINE_S)
+            response = await method(request, timeout=DEADLINE_S)
         except grpc.aio.AioRpcError as error:
             failure = engine_error(error.code().name, error.details() or "")
-            if error.code() in _OF_NO_TRITON:
+            if error.code() in _OF_NO_TRITON or _OTHER_PROTOCOL.search(error.details() or ""):
                 failure = EngineError(failure.kind, _NO_TRITON.format(error.code().name), failure.detail)
             raise failure from None
+        if response is None:  # as grpc.aio says that its deserializer failed
+            raise EngineError(ErrorKind.INTERNAL, _UNREADABLE)
+        return response

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from gateway.generation.health import Condition
+
 
 class Departure:
     """Whether this process is about to end.
@@ -19,6 +23,10 @@ class Departure:
         """From now on it is."""
         self.begun = True
 
-    def readiness(self, own: dict[str, str | None]) -> dict[str, str | None]:
-        """Why each model is not ready: for its own reason, or because nothing will be soon."""
-        return {name: reason or self.REASON for name, reason in own.items()} if self.begun else own
+    def readiness(self, own: Mapping[str, Condition]) -> Mapping[str, Condition]:
+        """The condition of each model: its own, or that it is not ready because nothing will be soon."""
+        if not self.begun:
+            return own
+        return {
+            name: each._replace(ready=False, reason=self.REASON) if each.ready else each for name, each in own.items()
+        }

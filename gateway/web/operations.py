@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -10,6 +10,8 @@ from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 from typing_extensions import NotRequired, TypedDict
 
+from gateway.generation.health import Condition, HealthState
+from gateway.generation.route import EndpointStatus
 from gateway.web.middleware import owner_of
 from gateway.web.routing import DirectRoute
 
@@ -18,16 +20,29 @@ Page = tuple[bytes, str]
 
 
 class Liveness(TypedDict):
-    """That the process serves."""
+    """That the process serves, or that the engine beside it gives no tokens."""
 
-    status: Literal["ok"]
+    status: Literal["ok", "engine dead"]
+
+
+class EndpointReadiness(TypedDict):
+    """One of several endpoints of a model."""
+
+    state: HealthState
+    reason: NotRequired[str]
 
 
 class ModelReadiness(TypedDict):
-    """Whether a model can be served, and why not, unless the API asks for keys."""
+    """Whether a model can be served and its state; reasons and endpoints unless the API asks for keys.
+
+    Where only a part of the worker processes serves it, ``degraded`` tells of the others.
+    """
 
     ready: bool
+    state: HealthState
     reason: NotRequired[str]
+    degraded: NotRequired[str]
+    endpoints: NotRequired[dict[str, EndpointReadiness]]
 
 
 class Readiness(TypedDict):
@@ -55,39 +70,52 @@ _TEXT = {"description": "The metrics.", "content": {"text/plain": {"schema": {"t
 
 
 def operations_router(
-    readiness: Callable[[], Mapping[str, str | None]],
+    readiness: Callable[[], Mapping[str, Condition]],
     metrics: Callable[[], Awaitable[Page]],
     slim: Callable[[], Awaitable[Page]],
     version: str,
     *,
+    endpoints: Callable[[], Mapping[str, Sequence[EndpointStatus]]] = dict,
+    engine_dead: Callable[[], bool] = bool,
     show_reasons: bool = True,
     shown: Literal["all", "slim", "key", "none"] = "all",
 ) -> APIRouter:
     """Routes ``/health``, ``/health/live``, ``/health/ready``, ``/metrics`` and ``/version``; all open without a key.
 
     Args:
-        readiness: for each served model why it is not ready, None when it is.
+        readiness: the condition of each served model.
         metrics: all of them.
         slim: those by which requests are routed.
         version: of the gateway.
-        show_reasons: whether health says why a model is not ready. Reasons hold addresses and paths, which are
-            to be kept from clients without a key, and health asks for none.
+        endpoints: of each served model that has several.
+        engine_dead: whether an engine of the Triton on this machine gives no tokens, as was last found.
+        show_reasons: whether health says why a model is not ready. Reasons hold addresses and paths, which are to be
+            kept from clients without a key, and health asks for none.
         shown: of the metrics, see ``ServerSettings.metrics``.
     """
     router = APIRouter(tags=["operations"])
 
-    @router.get("/health/live", responses={200: _described("The process serves.", Liveness)})
-    async def live() -> JSONResponse:
-        """Answer 200 as long as the process serves."""
+    @router.get(
+        "/health/live",
+        responses={200: _described("The process serves.", Liveness), 503: _described("An engine is dead.", Liveness)},
+    )
+    async def live(request: Request) -> JSONResponse:
+        """Answer 200 as long as the process serves.
+
+        With ``?engine=1`` 503 while an engine of the Triton on the same machine gives no tokens, as was last found: no
+        engine is asked for it.
+        """
+        if request.query_params.get("engine") == "1" and engine_dead():
+            return JSONResponse(Liveness(status="engine dead"), 503)
         return JSONResponse(Liveness(status="ok"))
 
     async def ready() -> JSONResponse:
         """Answer 200 when every model is ready, else 503 with each model's reason."""
-        reasons = readiness()
-        models = {name: _model(reason, show_reasons=show_reasons) for name, reason in reasons.items()}
-        if any(reason is not None for reason in reasons.values()):
-            return JSONResponse(Readiness(status="not ready", models=models), 503)
-        return JSONResponse(Readiness(status="ready", models=models))
+        found, several = readiness(), endpoints()
+        models = {name: _model(each, several.get(name, ()), shown=show_reasons) for name, each in found.items()}
+        if all(each.ready for each in found.values()):
+            return JSONResponse(Readiness(status="ready", models=models))
+        return JSONResponse(Readiness(status="not ready", models=models), 503)
 
     router.get("/health", responses=_STATES, name="health")(ready)
     router.get("/health/ready", responses=_STATES, name="ready")(ready)
@@ -111,5 +139,19 @@ def operations_router(
     return router
 
 
-def _model(reason: str | None, *, show_reasons: bool) -> ModelReadiness:
-    return {"ready": False, "reason": reason} if reason and show_reasons else {"ready": reason is None}
+def _model(condition: Condition, endpoints: Sequence[EndpointStatus], *, shown: bool) -> ModelReadiness:
+    told = ModelReadiness(ready=condition.ready, state=condition.state)
+    if condition.reason and shown:
+        told["reason"] = condition.reason
+    if condition.degraded:
+        told["degraded"] = condition.degraded if shown else "not all workers serve it"
+    if endpoints and shown:
+        told["endpoints"] = {each.address: _endpoint(each.condition) for each in endpoints}
+    return told
+
+
+def _endpoint(condition: Condition) -> EndpointReadiness:
+    told = EndpointReadiness(state=condition.state)
+    if condition.reason:
+        told["reason"] = condition.reason
+    return told

@@ -20,6 +20,7 @@ from gateway.access import shared_buckets
 from gateway.access.shared_buckets import SharedBuckets
 from gateway.config import ServerSettings
 from gateway.early_signals import SUPERVISOR_VARIABLE
+from gateway.generation.health import Condition
 from gateway.mirroring.keeper import MirrorKeeper
 from gateway.serving.fleet.shared_counts import SharedCounts, size_of
 from gateway.tokens.token_cache import create_shared
@@ -37,14 +38,14 @@ class WorkerProcess:
     """A running worker.
 
     Attributes:
-        readiness: for each of its models why it is not ready, None when it is; None before it serves.
+        readiness: the condition of each of its models; None before it serves.
         error: why it cannot serve, when it said so.
     """
 
     def __init__(
         self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        self.readiness: Mapping[str, str | None] | None = None
+        self.readiness: Mapping[str, Condition] | None = None
         self.error: str | None = None
         self._process = process
         self._reader = reader
@@ -123,7 +124,7 @@ class WorkerProcess:
                 message = json.loads(line)
                 self.error = message.get("error", self.error)
                 if "readiness" in message:
-                    self.readiness = message["readiness"]
+                    self.readiness = {name: Condition(*each) for name, each in message["readiness"].items()}
                     changed()
         except ConnectionError:  # killed with something unread
             return
@@ -166,6 +167,7 @@ class Supervisor:
         self._farewell = signal.SIGTERM  # the first signal to end
         self._workers: list[WorkerProcess | None] = [None] * workers
         self._served: set[int] = set()  # those that have served once: they are replaced whenever they fail
+        self._whole: set[str] = set()  # models that all workers have served at a time
         self._stopping = asyncio.Event()
         self._counted = os.memfd_create("gateway-counts")
         os.truncate(self._counted, size_of(workers))
@@ -307,16 +309,28 @@ class Supervisor:
             if worker is not None:
                 worker.tell({"readiness": readiness, "check": check and index != 0})
 
-    def _readiness(self) -> dict[str, str | None]:
-        """For each model why not all workers serve it; None where they do."""
+    def _readiness(self) -> dict[str, Condition]:
+        """The condition of each model, of all workers together.
+
+        A model is ready once all of them serve it, and from then on as long as one does.
+        """
         reports = [worker.readiness if worker is not None else None for worker in self._workers]
         names = dict.fromkeys(name for report in reports if report is not None for name in report)
-        merged: dict[str, str | None] = dict.fromkeys(names)
-        for index, report in enumerate(reports):
-            for name in names:
-                reason = f"worker {index} is starting" if report is None else report.get(name, f"not in worker {index}")
-                merged[name] = merged[name] or reason
-        return merged
+        return {name: self._together(name, reports) for name in names}
+
+    def _together(self, name: str, reports: Sequence[Mapping[str, Condition] | None]) -> Condition:
+        absent = Condition(ready=False, state="loading", reason="it does not serve it yet")
+        starting = absent._replace(reason="it is starting")
+        found = [starting if report is None else report.get(name, absent) for report in reports]
+        lacking = {index: each for index, each in enumerate(found) if not each.ready}
+        serving = [each for each in found if each.ready]
+        if not lacking:
+            self._whole.add(name)
+        if not serving or name not in self._whole:
+            index, first = next(iter(lacking.items()))
+            return first._replace(reason=f"worker {index}: {first.reason}") if first in (starting, absent) else first
+        told = "; ".join(f"worker {index}: {each.reason}" for index, each in lacking.items())
+        return max(serving, key=lambda each: each.share)._replace(degraded=told)
 
     async def _pause(self, seconds: float) -> None:
         stop = asyncio.create_task(self._stopping.wait())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import socket
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from gateway.access.shared_buckets import SharedBuckets
+from gateway.generation.health import Condition
 from gateway.serving.fleet.shared_counts import SharedCounts
 from gateway.serving.registry import Registry
+from gateway.supervision import keep_running
 from gateway.tokens.token_cache import TokenCache
 
 _REPORT_S: Final = 0.1
@@ -20,7 +23,7 @@ _REPORT_S: Final = 0.1
 _LEADER_POLL_S: Final = 2.0
 _FOLLOWER_POLL_S: Final = 60.0
 
-Readiness = Mapping[str, str | None]
+Readiness = Mapping[str, Condition]
 
 
 class Link:
@@ -70,12 +73,12 @@ class Link:
         self._all: Readiness | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
-    def readiness(self, own: Readiness) -> dict[str, str | None]:
-        """Why a model is not ready: for a reason of this worker, else for one of another; None when all serve it."""
+    def readiness(self, own: Readiness) -> Readiness:
+        """The condition of each model, of all workers together."""
         if self._all is None:
-            return {name: reason or "the other workers are starting" for name, reason in own.items()}
-        others = self._all
-        return {name: reason or others.get(name) for name, reason in own.items()}
+            starting = Condition(ready=False, state="loading", reason="the other workers are starting")
+            return {name: starting if each.ready else each for name, each in own.items()}
+        return {name: self._all.get(name, each) for name, each in own.items()}
 
     async def serving(self, registry: Registry) -> None:
         """Begin to report: the server takes connections.
@@ -84,10 +87,11 @@ class Link:
             registry: of its served models.
         """
         reader, writer = await asyncio.open_connection(sock=self._control)
-        self._tasks = [
-            asyncio.create_task(self._report(registry, writer)),
-            asyncio.create_task(self._listen(registry, reader)),
-        ]
+        works = {
+            "the worker's report": functools.partial(self._report, registry, writer),
+            "the worker's ear for reports": functools.partial(self._listen, registry, reader),
+        }
+        self._tasks = [asyncio.create_task(keep_running(what, work)) for what, work in works.items()]
 
     def fail(self, reason: str) -> None:
         """Tell why this worker cannot serve; before ``serving`` only."""
@@ -107,7 +111,7 @@ class Link:
     async def _listen(self, registry: Registry, reader: asyncio.StreamReader) -> None:
         while line := await reader.readline():
             message = json.loads(line)
-            self._all = message["readiness"]
+            self._all = {name: Condition(*each) for name, each in message["readiness"].items()}
             if message["check"]:
                 for model in registry:
                     model.backend.check()

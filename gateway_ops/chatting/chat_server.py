@@ -48,6 +48,16 @@ class ChatServer:
             raise ChatError(f"{self.http.base}/v1/models is no list of models.")
         return [each for each in data if isinstance(each, dict) and isinstance(each.get("id"), str)]
 
+    def health(self) -> dict[str, dict[str, Any]]:
+        """What a gateway's health says of each model, ready or not; nothing of another server."""
+        try:
+            said = json.loads(self.http.send(Request("GET", "/health/ready")).body)
+        except (UnreachableError, ValueError, RecursionError):
+            return {}
+        models = said.get("models") if isinstance(said, dict) else None
+        found = models if isinstance(models, dict) else {}
+        return {name: each for name, each in found.items() if isinstance(each, dict)}
+
     def get(self, path: str) -> Any:
         """A JSON value.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http
 import http.client
 import json
 import urllib.error
@@ -15,10 +16,11 @@ import anyio.to_thread
 
 from gateway.generation import EngineError
 from gateway.generation.engine import Capability, EngineFeatures
-from gateway.triton.inspection import DiscoveryError, EngineOptions, inspect_model
+from gateway.triton.inspection import DiscoveryError, EngineOptions, NoTokenError, inspect_model
 from gateway_ops.checking.findings import Finding, Severity, doubt_findings, loss_findings, sentence
 
 _TIMEOUT_S = 10.0
+_PROOF_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,13 @@ async def describe_triton(url: str, model: str) -> Outcome:
         return [Finding(Severity.ERROR, where, sentence(str(error)), fix)], {}
     except EngineError as error:
         fix = f"Is this Triton's gRPC port, and {model!r} the model?"
+        if isinstance(error, NoTokenError):
+            fix = "Triton's log says why; restart it where the process of a model has died."
         return [Finding(Severity.ERROR, where, sentence(error.message), fix)], {}
     findings = [Finding(Severity.WARNING, where, sentence(words)) for words in features.warnings]
     findings += loss_findings(where, features.losses)
+    what = "The tokenizer is not compared: only a settings file or a gateway names one."
+    findings.append(Finding(Severity.INFO, where, what))
     return findings, {model: Described.of(features)}
 
 
@@ -104,6 +110,11 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
         if not gateway.get("ready", True):
             reason = reasons.get(name) or gateway.get("reason") or "Not ready"
             findings.append(Finding(Severity.ERROR, f"{base} {name}", sentence(reason)))
+        else:
+            findings += await anyio.to_thread.run_sync(_proof, base, name, api_key)
+        tokenizer = (entry.get("capabilities") or {}).get("tokenizer") or {}
+        if tokenizer.get("how") == "impossible":
+            findings.append(Finding(Severity.INFO, f"{base} {name}", sentence(tokenizer["note"])))
         findings += doubt_findings(f"{base} {name}", gateway.get("family"), gateway.get("family_doubts") or {})
         if gateway.get("template_renders") is False:
             what = "Its chat template cannot render a message of a user."
@@ -119,6 +130,27 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
             {key: _capability(value) for key, value in (entry.get("capabilities") or {}).items()},
         )
     return findings, models
+
+
+def _proof(base: str, model: str, api_key: str | None) -> list[Finding]:
+    """Have a model generate one token; what is wrong where it does not."""
+    body = json.dumps({"model": model, "prompt": "a", "max_tokens": 1}).encode()
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {})
+    request = urllib.request.Request(f"{base}/v1/completions", body, headers)  # noqa: S310 - as for _get
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=_PROOF_S) as answer:
+            json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            told = error.read(2000).decode(errors="replace")
+        limited = error.code == http.HTTPStatus.TOO_MANY_REQUESTS
+        severity = Severity.WARNING if limited else Severity.ERROR
+        what = f"It was asked for one token and answered {error.code}: {told.strip()}"
+        return [Finding(severity, f"{base} {model}", sentence(what))]
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return [Finding(Severity.ERROR, f"{base} {model}", f"It was asked for one token and gave none ({error}).")]
+    return []
 
 
 def _capability(value: Mapping[str, Any]) -> Capability:

@@ -15,6 +15,10 @@ class Severity(str, Enum):
     INFO = "info"
 
 
+AWAY = "The gateway starts without it and serves the model once it is there."
+"""The remedy of a Triton that is away: not an error of settings, and yet requests fail."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One finding: a fact, its place, and the remedy.

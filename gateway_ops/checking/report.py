@@ -10,7 +10,7 @@ from typing import Any
 import anyio.to_thread
 
 from gateway_ops.checking.endpoint import Described, describe_gateway, describe_triton
-from gateway_ops.checking.findings import Finding, Severity
+from gateway_ops.checking.findings import AWAY, Finding, Severity
 from gateway_ops.checking.repository import check_repository
 from gateway_ops.checking.settings_file import check_file
 
@@ -22,10 +22,12 @@ class Report:
     Attributes:
         findings: in the order of the file, or of the endpoint's models.
         models: the discovered models, by served name or Triton model.
+        proves: whether engines were asked for a token.
     """
 
     findings: tuple[Finding, ...]
     models: Mapping[str, Described]
+    proves: bool = False
 
     @property
     def errors(self) -> int:
@@ -33,12 +35,22 @@ class Report:
         return sum(finding.severity is Severity.ERROR for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values: ``ok``, ``findings`` and ``models``."""
+        """Plain values: ``ok``, ``traffic`` (``yes``, ``no, because ...``; null unproved), ``findings``, ``models``."""
         return {
             "ok": not self.errors,
+            "traffic": self._traffic() if self.proves else None,
             "findings": [{**asdict(finding), "severity": finding.severity.value} for finding in self.findings],
             "models": {name: asdict(model) for name, model in self.models.items()},
         }
+
+    def _traffic(self) -> str:
+        """Whether requests can be sent, and the first reason why not."""
+        open_ = [each for each in self.findings if each.severity is Severity.ERROR or each.fix == AWAY]
+        if open_:
+            return f"no, because: {open_[0].what}"
+        if not self.models:
+            return "no, because there is no model"
+        return "yes"
 
 
 async def check(target: str, *, model: str, api_key: str | None, offline: bool) -> Report:
@@ -58,7 +70,7 @@ async def check(target: str, *, model: str, api_key: str | None, offline: bool) 
         findings, models = await anyio.to_thread.run_sync(check_repository, Path(target)), {}
     else:
         findings, models = await check_file(Path(target), offline=offline)
-    return Report(tuple(findings), models)
+    return Report(tuple(findings), models, proves=not offline and not is_folder(target))
 
 
 def is_folder(target: str) -> bool:

@@ -24,15 +24,16 @@ from gateway.prompt.chat_template import make_environment
 from gateway.serving.fleet.addresses import Addresses
 from gateway.serving.fleet.common_features import common, conflict
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
+from gateway.serving.tokenizer_match import OVERRIDE, compared, tokenizer_mismatch, wide_engine
 from gateway.store import check_state
 from gateway.telemetry.exporting import check_telemetry
 from gateway.tokens import unreadable
 from gateway.triton.abilities import engine_options
 from gateway.triton.access import triton_access
-from gateway.triton.inspection import DiscoveryError, inspect_model
+from gateway.triton.inspection import DiscoveryError, NoTokenError, inspect_model
 from gateway_ops.checking.certificates import check_calling, check_listening
 from gateway_ops.checking.endpoint import Described, Outcome
-from gateway_ops.checking.findings import Finding, Severity, doubt_findings, loss_findings, sentence
+from gateway_ops.checking.findings import AWAY, Finding, Severity, doubt_findings, loss_findings, sentence
 from gateway_ops.checking.keys import check_keys
 from gateway_ops.checking.mirrors import check_mirrors
 from gateway_ops.checking.repository.built import as_finding, here
@@ -227,8 +228,9 @@ async def _discover_at(settings: ModelSettings, url: str, key: str) -> tuple[Eng
     except EngineError as error:
         what = error.message.rstrip(".")
         what = f"{what}." if url in what else f"{what} (Triton at {url})."
-        fix = "The gateway starts without it and serves the model once it is there."
-        return None, [(("triton", key), Finding(Severity.WARNING, "", what, fix))]
+        if isinstance(error, NoTokenError):
+            return None, [(("triton", key), Finding(Severity.ERROR, "", what, "Triton's log says why."))]
+        return None, [(("triton", key), Finding(Severity.WARNING, "", what, AWAY))]
     warnings = [Finding(Severity.WARNING, "", sentence(words)) for words in features.warnings]
     return features, [(("triton", "model"), each) for each in (*warnings, *loss_findings("", features.losses))]
 
@@ -282,6 +284,8 @@ def check_parts(settings: ModelSettings, features: EngineFeatures | None) -> Ite
         yield tuple(key.partition(" ")[0].split(".")), Finding(Severity.ERROR, "", what)
         return
     yield from _check_loaded(parts)
+    if features is not None:
+        yield from _check_tokenizer(parts, features, settings)
     for bound, who in (
         (features.max_seq_len if features else None, "the engine has"),
         (parts.tokenizer.max_position_embeddings, "config.json allows"),
@@ -296,6 +300,23 @@ def check_parts(settings: ModelSettings, features: EngineFeatures | None) -> Ite
     if settings.defaults.generation_config and not (parts.tokenizer_source / "generation_config.json").is_file():
         what = f"{parts.tokenizer_source} has no generation_config.json to take defaults from."
         yield ("defaults", "generation_config"), Finding(Severity.WARNING, "", what)
+
+
+def _check_tokenizer(parts: ModelParts, features: EngineFeatures, settings: ModelSettings) -> Iterator[Located]:
+    """Compare the tokenizer with the engine's."""
+    found = tokenizer_mismatch(parts.tokenizer, parts.tokenizer_source, features)
+    how, wide = compared(features), wide_engine(parts.tokenizer, features)
+    if found is not None:
+        severity = Severity.ERROR if settings.check_tokenizer else Severity.WARNING
+        yield ("tokenizer",), Finding(severity, "", sentence(_capital(found)), sentence(_capital(OVERRIDE)))
+    elif how.how == "impossible":
+        yield ("tokenizer",), Finding(Severity.INFO, "", how.note)
+    if wide is not None:
+        yield ("tokenizer",), Finding(Severity.WARNING, "", sentence(_capital(wide)))
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _check_loaded(parts: ModelParts) -> Iterator[Located]:

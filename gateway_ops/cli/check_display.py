@@ -69,6 +69,8 @@ def _print_lines(values: dict[str, Any], verbose: bool) -> None:
     if not verbose and (hint := _hint(values)):
         typer.echo(hint)
     typer.echo(_summary(values))
+    if values["traffic"]:
+        typer.echo(f"ready for traffic: {values['traffic']}")
 
 
 def _show_on_terminal(console: Console, values: dict[str, Any], verbose: bool) -> None:
@@ -94,6 +96,12 @@ def _show_on_terminal(console: Console, values: dict[str, Any], verbose: bool) -
     if not verbose and (hint := _hint(values)):
         console.print(Text(hint, "dim"))
     console.print(Text(_summary(values), "green" if values["ok"] else "bold red"))
+    _show_traffic(console, values["traffic"])
+
+
+def _show_traffic(console: Console, traffic: str | None) -> None:
+    if traffic:
+        console.print(Text(f"ready for traffic: {traffic}", "green" if traffic == "yes" else "bold red"))
 
 
 def _gravest_first(findings: list[dict[str, str]]) -> list[dict[str, str]]:

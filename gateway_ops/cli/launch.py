@@ -13,7 +13,7 @@ from gateway_ops.cli.deployments import choose_deployments, load_deployments
 
 if TYPE_CHECKING:
     from gateway_ops.launching.launch import Launch
-    from gateway_ops.launching.supervisor import RestartPolicy
+    from gateway_ops.local_stack.server_watch import RestartPolicy
 
 _RESTARTS: Final = 3
 
@@ -122,7 +122,7 @@ def _check(made: Launch) -> None:
 
 
 def _policy(text: str) -> RestartPolicy:
-    from gateway_ops.launching.supervisor import RestartPolicy  # noqa: PLC0415
+    from gateway_ops.local_stack.server_watch import RestartPolicy  # noqa: PLC0415
 
     match = re.fullmatch(r"on-failure(?::(\d+))?", text)
     if text != "no" and match is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +15,18 @@ from gateway_ops.cli.fitted_table import Column, fitted
 
 _LIST_TIMEOUT_S = 10.0
 _LENGTHS = ("max_model_len", "context_length", "context_window", "max_context_length")
-_OWN = ("ready", "reason", "path", "triton_model", "family", "max_top_logprobs", "guide_types", "streams", "endpoints")
+_OWN = (
+    "ready",
+    "state",
+    "reason",
+    "path",
+    "triton_model",
+    "family",
+    "max_top_logprobs",
+    "guide_types",
+    "streams",
+    "endpoints",
+)
 _COLUMNS = ("model", "state", "context", "path", "family", "log-probs", "guides", "streams", "endpoints")
 _NOT_READY = "not ready"
 _ELIDED = {"model", "state"}
@@ -37,7 +48,9 @@ def models(
     from gateway_ops.chatting.streamed_answer import ChatError  # noqa: PLC0415
 
     try:
-        rows = [_row(each) for each in ChatServer(url, api_key, _LIST_TIMEOUT_S).models()]
+        server = ChatServer(url, api_key, _LIST_TIMEOUT_S)
+        listed, health = server.models(), server.health()
+        rows = [_row(each, health) for each in listed]
     except ChatError as error:
         raise fail(one_line(str(error))) from None
     if as_json:
@@ -67,10 +80,12 @@ def _show_table(console: Console, known: list[str], cells: list[dict[str, str]])
         console.print(Text(f"columns without room: {', '.join(left_out)}", "dim"))
 
 
-def _row(model: dict[str, Any]) -> dict[str, Any]:
-    """What is known of a model; null what its server does not say."""
+def _row(model: dict[str, Any], health: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What is known of a model, by its list and its health; null what its server does not say."""
     own = model.get("gateway")
     own = own if isinstance(own, dict) else {}
+    known = {key: value for key, value in health.get(own.get("model", ""), {}).items() if key in {"state", "reason"}}
+    own = {**own, **known} if own.get("ready") is False else own
     return {
         "id": model["id"],
         "alias_of": own.get("model") if own.get("model") != model["id"] else None,
@@ -85,7 +100,8 @@ def _cells(row: dict[str, Any]) -> Iterator[str]:
     yield row["id"]
     state = "" if row["ready"] is None else "ready"
     if row["ready"] is False:
-        state = f"{_NOT_READY}: {row['reason'] or 'it does not say why'}"
+        what = f"{row['state']}: " if row["state"] else ""
+        state = f"{_NOT_READY}: {what}{row['reason'] or 'it does not say why'}"
     yield f"{state} (another name of {row['alias_of']})" if row["alias_of"] else state
     yield "" if row["context"] is None else f"{row['context']:,}"
     yield str(row["path"] or "")

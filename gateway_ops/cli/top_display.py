@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gateway_ops.cli.fitted_table import Column, fitted, packed
 
-_STATES = {"ready": "green", "out": "yellow", "away": "red"}
+_STATES = {"ready": "green", "loading": "yellow", "failing": "yellow"}
 _MIB = 2**20
 _MODELS = (
     Column("model", name=True),
@@ -86,8 +86,9 @@ def _totals(total: dict[str, Any]) -> Iterator[str]:
 
 def _row(model: dict[str, Any]) -> Iterator[Text]:
     yield Text(model["model"])
-    state = model["stall"] or ("ready" if model["ready"] else "not ready")
-    yield Text(state, "green" if state == "ready" else "red")
+    state = model["state"] or ("ready" if model["ready"] else "not ready")
+    share = f" {model['failing_share']:.0%}" if model["failing_share"] else ""
+    yield Text(f"{state}{share}", _STATES.get(state, "red"))
     limit = "" if model["limit"] is None else f" of {model['limit']}"
     yield Text(f"{_number(model['running'])}{limit}")
     yield Text(_number(model["waiting"]))
@@ -100,7 +101,7 @@ def _row(model: dict[str, Any]) -> Iterator[Text]:
 def _endpoint(model: str, endpoint: dict[str, Any]) -> Iterator[Text]:
     yield Text(model)
     yield Text(endpoint["endpoint"])
-    yield Text(endpoint["state"], _STATES.get(endpoint["state"], ""))
+    yield Text(endpoint["state"], _STATES.get(endpoint["state"], "red"))
     yield Text(_number(endpoint["running"]))
 
 
@@ -110,6 +111,13 @@ def _troubles(model: dict[str, Any]) -> Iterator[str]:
 
     if not model["ready"]:
         yield one_line(str(model["reason"] or "not ready; /health/ready says why"))
+    elif model["state"] == "failing" and model["reason"]:
+        yield one_line(str(model["reason"]))
+    if model["degraded"]:
+        yield one_line(f"not all workers serve it: {model['degraded']}")
+    for each in model["endpoints"]:
+        if each["reason"] and each["state"] != "ready":
+            yield one_line(f"{each['endpoint']} is {each['state']}: {each['reason']}")
     refused = [*_counted(model["refused"]), *_counted(model["queue_refused"], " x queue ")]
     if refused:
         yield f"refused {', '.join(refused)}"

@@ -177,7 +177,7 @@ def _arguments(chosen: StackOptions, model: Path | None) -> list[str]:
 
 
 def _run(chosen: StackOptions, progress: Progress) -> None:
-    # In the foreground: until Ctrl-C, or until a part dies.
+    # In the foreground: until Ctrl-C, until the gateway dies, or until Triton has died too often.
     folder = RunFolder(chosen.port)
     with folder.claim(), Stack(chosen, folder) as stack:
         url = stack.gateway.url if stack.gateway is not None else ""
@@ -193,7 +193,7 @@ def _run(chosen: StackOptions, progress: Progress) -> None:
             folder.write(state)
             progress.close()
             _print_usage(state, folder, "Ctrl-C stops everything.")
-            stack.watch()
+            stack.watch(lambda line: typer.echo(line.rstrip(), err=True))
         except KeyboardInterrupt:
             # Stopping has deadlines of its own; a second Ctrl-C would only leave things behind.
             for number in _SIGNALS:

@@ -15,8 +15,9 @@ from typing import Final
 
 from gateway_ops.launching.commands import Ports
 from gateway_ops.launching.output import Output, open_log
-from gateway_ops.launching.process_tree import StubWatch, arguments, descendants
+from gateway_ops.local_stack.process_tree import arguments, descendants
 from gateway_ops.local_stack.server_process import REGIONS, ServerProcess
+from gateway_ops.local_stack.server_watch import RestartPolicy, ServerWatch
 from gateway_ops.local_stack.triton_http import TritonHttp
 from gateway_ops.local_stack.tritonserver import STUMBLED, UNLOADING, decisive_log_lines
 
@@ -25,33 +26,12 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 REFUSED: Final = 2
 STUB_DIED: Final = 3
 NOT_READY: Final = 4
+HANGS: Final = 5
 
 _POLL_S: Final = 0.1
-_LOOK_S: Final = 1.0
 _STUMBLES: Final = 4
 _UNLOAD_S: Final = 10.0  # beyond Triton's own exit timeout, for its last steps
 _RANKS_S: Final = 5.0  # for the other ranks, once rank 0 has ended
-
-
-@dataclass(frozen=True, slots=True)
-class RestartPolicy:
-    """When a server that failed is started again.
-
-    Attributes:
-        most: starts in a row that may follow the first; 0 for none.
-        first_wait_s: before the first of them; it doubles with each.
-        longest_wait_s: it never exceeds this.
-        calm_s: after so long in service the count begins anew.
-    """
-
-    most: int = 0
-    first_wait_s: float = 1.0
-    longest_wait_s: float = 60.0
-    calm_s: float = 600.0
-
-    def wait_s(self, restarts: int) -> float:
-        """Seconds before the next start, after so many."""
-        return min(self.first_wait_s * 2.0**restarts, self.longest_wait_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,17 +148,18 @@ class Supervisor:
             f"gRPC {ports.grpc}, HTTP {ports.http}, metrics {ports.metrics}"
         )
         output.forget()  # harmless complaints of its start are no cause of its death
-        stubs, looked = StubWatch(), 0.0
+        watch = ServerWatch(TritonHttp(ports.connect_host, ports.http))
         while server.running:
             if self._signals:
                 return _End(self._end_in_order(server, output), time.monotonic() - began)
-            if time.monotonic() - looked >= _LOOK_S and server.pid is not None:
-                looked = time.monotonic()
-                model = stubs.dead_model(server.pid)
-                if model is not None:
-                    self._tell(f"the process of the model {model} died, and Triton goes on without it; ending Triton")
-                    self._end_without_stub(server, output)
-                    return _End(STUB_DIED, time.monotonic() - began)
+            trouble = None if server.pid is None else watch.trouble(server.pid)
+            if trouble is not None:
+                self._tell(f"tritonserver {trouble}; ending it")
+                if trouble.startswith("hangs"):
+                    server.kill()
+                    return _End(HANGS, time.monotonic() - began)
+                self._end_without_stub(server, output)
+                return _End(STUB_DIED, time.monotonic() - began)
             time.sleep(_POLL_S)
         self._say_end(server, output.tail)
         return _End(_exit_status(server), time.monotonic() - began)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http
 import http.client
 import os
 import socket
@@ -127,6 +128,10 @@ class GatewayProcess:
             self._process.kill()
             self._process.wait()
 
+    def engine_dead(self) -> bool:
+        """Whether it has found that an engine gives no tokens."""
+        return answers(self._connect_host, self._port, "/health/live?engine=1", http.HTTPStatus.SERVICE_UNAVAILABLE)
+
     def log_tail(self) -> str:
         """Return the last lines of its log, after a start."""
         return "\n".join(self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_TAIL_LINES:])
@@ -135,13 +140,13 @@ class GatewayProcess:
         return answers(self._connect_host, self._port, "/health/ready")
 
 
-def answers(host: str, port: int, path: str) -> bool:
-    """Tell whether a gateway answers a path with 200."""
+def answers(host: str, port: int, path: str, status: int = http.HTTPStatus.OK) -> bool:
+    """Tell whether a gateway answers a path with a status."""
     # No urllib: it would go through a proxy that the environment names.
     connection = http.client.HTTPConnection(host, port, timeout=_HTTP_TIMEOUT_S)
     try:
         connection.request("GET", path)
-        return connection.getresponse().status == http.HTTPStatus.OK
+        return connection.getresponse().status == status
     except (OSError, http.client.HTTPException):
         return False
     finally:

@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 import gateway_ops
 from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.gateway_process import GatewayProcess
+from gateway_ops.local_stack.server_watch import RestartPolicy
 from gateway_ops.local_stack.state import RunFolder
 from gateway_ops.local_stack.triton_installation import TritonStartError
 from gateway_ops.local_stack.tritonserver import MODELS, TritonServer, decisive_log_lines
@@ -24,6 +25,7 @@ _CPU_ENGINE: Final = "reference"
 _TRITON_DEADLINE_S: Final = 120.0
 _GPU_DEADLINE_S: Final = 1800.0  # weights of many gigabytes, and CUDA graphs to capture
 _GATEWAY_DEADLINE_S: Final = 60.0
+_RESTARTS: Final = RestartPolicy(most=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,8 @@ class Stack:
         self.gateway = (
             None if options.triton_only else GatewayProcess(options.host, options.port, folder.log("gateway"))
         )
+        self._deadline_s = _GPU_DEADLINE_S if self._on_gpu else _TRITON_DEADLINE_S
+        self._models = models_of(options.repository) if options.triton_only else MODELS
         self._exit = ExitStack()
         self._ready_log = 0
 
@@ -160,12 +164,11 @@ class Stack:
         Raises:
             LocalStackError: one of them does not start; the message carries its own decisive lines.
         """
-        models = models_of(self.options.repository) if self.options.triton_only else MODELS
         progress(f"starting Triton Inference Server and loading {self.options.what}")
         try:
             self._exit.callback(self.triton.stop)
             self.triton.start()
-            self.triton.wait_ready(models, _GPU_DEADLINE_S if self._on_gpu else _TRITON_DEADLINE_S)
+            self.triton.wait_ready(self._models, self._deadline_s)
         except TritonStartError as error:
             raise LocalStackError(f"{error}\nThe whole log: {self.triton.log_path}") from error
         self._ready_log = len(self.triton.log())
@@ -191,20 +194,52 @@ class Stack:
         )
         gateway.wait_ready(_GATEWAY_DEADLINE_S)
 
-    def watch(self) -> NoReturn:
-        """Wait until one of them dies.
+    def watch(self, tell: Callable[[str], None], policy: RestartPolicy = _RESTARTS) -> NoReturn:
+        """Keep both running: a Triton that is dead or hangs is started again.
+
+        Args:
+            tell: takes a line for the operator.
+            policy: how often, and after which pauses.
 
         Raises:
-            LocalStackError: says which one died, with the lines of its log that say why.
+            LocalStackError: the gateway died, or Triton did too often, with the lines of its log that say why.
         """
+        restarts = 0
         while True:
-            if not self.triton.running:
-                # Only what it wrote since it was ready: harmless complaints of its start are no cause of its death.
-                log = self.triton.log()[self._ready_log :]
-                lines = "".join(f"{line}\n" for line in decisive_log_lines(log))
-                raise LocalStackError(
-                    f"tritonserver {self.triton.ending}.\n{lines}The whole log: {self.triton.log_path}"
-                )
+            began = time.monotonic()
+            trouble = self._wait_for_trouble()
+            restarts = 0 if time.monotonic() - began >= policy.calm_s else restarts
+            # Only what it wrote since it was ready: harmless complaints of its start are no cause of its death.
+            lines = "".join(f"{line}\n" for line in decisive_log_lines(self.triton.log()[self._ready_log :]))
+            if restarts >= policy.most:
+                raise LocalStackError(f"tritonserver {trouble}.\n{lines}The whole log: {self.triton.log_path}")
+            wait_s = policy.wait_s(restarts)
+            restarts += 1
+            tell(f"tritonserver {trouble}; starting it again in {wait_s:g} s ({restarts} of {policy.most})\n{lines}")
+            self.triton.kill()
+            time.sleep(wait_s)
+            self._restart_triton()
+            tell("tritonserver is ready again")
+
+    def _restart_triton(self) -> None:
+        address = self.triton.grpc_url
+        try:
+            self.triton.start()
+            self.triton.wait_ready(self._models, self._deadline_s)
+        except TritonStartError as error:
+            raise LocalStackError(f"{error}\nThe whole log: {self.triton.log_path}") from error
+        if self.triton.grpc_url != address:
+            raise LocalStackError(f"Another program has taken Triton's port at {address} meanwhile.")
+        self._ready_log = len(self.triton.log())
+
+    def _wait_for_trouble(self) -> str:
+        """Wait until Triton must be started again; why, as the rest of a sentence on it."""
+        watch = self.triton.watch(self.gateway.engine_dead if self.gateway is not None else bool)
+        while True:
+            pid = self.triton.pid
+            trouble = self.triton.ending if pid is None else watch.trouble(pid)
+            if trouble:
+                return trouble
             if self.gateway is not None and not self.gateway.running:
                 raise LocalStackError(
                     f"The gateway died:\n{self.gateway.log_tail()}\nThe whole log: {self.gateway.log_path}"

@@ -30,6 +30,10 @@ class TritonHttp:
         except (ValueError, AttributeError):
             return False
 
+    def lives(self) -> bool:
+        """Whether it answers that it lives, in time."""
+        return self._get("/v2/health/live") is not None
+
     def model_ready(self, model: str) -> bool:
         """Whether Triton says that a model is ready."""
         return self._get(f"/v2/models/{model}/ready") is not None

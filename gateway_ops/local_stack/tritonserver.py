@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from gateway_ops.local_stack.server_process import ServerProcess, server_arguments
+from gateway_ops.local_stack.server_watch import ServerWatch
 from gateway_ops.local_stack.triton_http import TritonHttp
 from gateway_ops.local_stack.triton_installation import (
     TritonStartError,
@@ -214,6 +215,10 @@ class TritonServer:
     def model_ready(self, model: str) -> bool:
         """Whether Triton says that a model is ready."""
         return self._http.model_ready(model)
+
+    def watch(self, engine_dead: Callable[[], bool] = bool) -> ServerWatch:
+        """Begin to look after it, once it is ready; see ``ServerWatch``."""
+        return ServerWatch(self._http, engine_dead)
 
     def stop(self, deadline_s: float = 20.0) -> None:
         """Stop it: SIGTERM, wait for the exit, SIGKILL after the deadline. Does nothing when it does not run.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from gateway_ops.watching.scrapes import Interval
@@ -22,24 +23,29 @@ _SLIM = (
 )
 
 Listed = Mapping[str, Mapping[str, Any]]
+_NOTHING: Listed = MappingProxyType({})
 
 
-def activity(interval: Interval, listed: Listed | None, slow_s: float = SLOW_S) -> dict[str, Any]:
+def activity(
+    interval: Interval, listed: Listed | None, slow_s: float = SLOW_S, told: Listed = _NOTHING
+) -> dict[str, Any]:
     """Summarise; null is what the gateway does not tell.
 
     Args:
         interval: two scrapes of ``/metrics``.
         listed: what ``/v1/models`` says under ``gateway``, by model; None where it could not be read.
         slow_s: seconds to the first token beyond which an answer is slow.
+        told: what ``/health/ready`` says, by model.
     """
     now = interval.now
     names = now.names("gateway_model_ready", "model")
+    said = {name: dict(each) for name, each in (listed or {}).items()}
     return {
         "seconds": round(interval.seconds, 3),
         "total": _total(interval),
-        "models": [_model(interval, name, (listed or {}).get(name, {}), slow_s) for name in names],
+        "models": [_model(interval, name, said.get(name, {}) | dict(told.get(name, {})), slow_s) for name in names],
         "tritons": list(_tritons(interval)),
-        "missing": list(_missing(interval, listed)),
+        "missing": list(_missing(interval, listed, told)),
     }
 
 
@@ -72,12 +78,13 @@ def _generations(interval: Interval) -> float | None:
 def _model(interval: Interval, model: str, said: Mapping[str, Any], slow_s: float) -> dict[str, Any]:
     now = interval.now
     running = now.value("gateway_generations_running", model=model)
-    stalls = [labels["state"] for labels, value in now.matching("gateway_engine_stall", model=model) if value]
     return {
         "model": model,
         "ready": bool(now.value("gateway_model_ready", model=model)),
+        "state": _state(interval, "gateway_model_state", model=model) or said.get("state"),
         "reason": said.get("reason"),
-        "stall": stalls[0] if stalls else None,
+        "degraded": said.get("degraded"),
+        "failing_share": now.value("gateway_model_failing_share", model=model) or None,
         # The slim page has one number of both.
         "running": _whole(now.value("gateway_requests_in_flight", model=model) if running is None else running),
         "waiting": _whole(now.value("gateway_generations_waiting", model=model)),
@@ -92,7 +99,7 @@ def _model(interval: Interval, model: str, said: Mapping[str, Any], slow_s: floa
         "queue_refused": _counts(interval.grown("gateway_queue_refusals_total", "reason", model=model)),
         "engine_failures": _counts(interval.grown("gateway_engine_failures_total", "kind", model=model)),
         "cancelled": _whole(sum(interval.grown("gateway_requests_cancelled_total", "model", model=model).values())),
-        "endpoints": list(_endpoints(interval, model)),
+        "endpoints": list(_endpoints(interval, model, said.get("endpoints"))),
     }
 
 
@@ -108,13 +115,23 @@ def _slow(interval: Interval, model: str, seconds: float) -> dict[str, float] | 
     return None if found is None else dict(zip(("count", "of", "later_than_s"), found, strict=True))
 
 
-def _endpoints(interval: Interval, model: str) -> Iterator[dict[str, Any]]:
+def _state(interval: Interval, name: str, **labels: str) -> str | None:
+    return next((found["state"] for found, value in interval.now.matching(name, **labels) if value), None)
+
+
+def _endpoints(interval: Interval, model: str, told: Any) -> Iterator[dict[str, Any]]:
     now = interval.now
+    reasons = told if isinstance(told, dict) else {}  # the list of models has them without addresses
     for labels, value in now.matching("gateway_endpoint_state", model=model):
         if value:
             own = {"model": model, "endpoint": labels["endpoint"]}
-            running = _whole(now.value("gateway_endpoint_requests_in_flight", **own))
-            yield {"endpoint": labels["endpoint"], "state": labels["state"], "running": running}
+            yield {
+                "endpoint": labels["endpoint"],
+                "state": labels["state"],
+                "reason": reasons.get(labels["endpoint"], {}).get("reason"),
+                "failing_share": now.value("gateway_endpoint_failing_share", **own) or None,
+                "running": _whole(now.value("gateway_endpoint_requests_in_flight", **own)),
+            }
 
 
 def _tritons(interval: Interval) -> Iterator[dict[str, Any]]:
@@ -131,13 +148,13 @@ def _tritons(interval: Interval) -> Iterator[dict[str, Any]]:
         yield {"endpoint": endpoint, "up": bool(up), "pending": pending, "engines": engines}
 
 
-def _missing(interval: Interval, listed: Listed | None) -> Iterator[str]:
+def _missing(interval: Interval, listed: Listed | None, told: Listed) -> Iterator[str]:
     now = interval.now
     if _FIRST_TOKEN not in now.families:
         yield _SLIM
     elif not now.names("gateway_triton_metrics_up", "endpoint"):
         yield "No queue or KV cache of Triton: models[].triton.metrics_url is not set."
-    if listed is None:
+    if listed is None and not any("reason" in each for each in told.values()):
         yield "No reasons: /v1/models could not be read. The key is missing or wrong, or this is the internal port."
 
 

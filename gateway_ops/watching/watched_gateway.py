@@ -43,7 +43,7 @@ class WatchedGateway:
         """
         interval = Interval(self._last, self._scrape())
         self._last = interval.now
-        return activity(interval, self._listed(), self._slow_s)
+        return activity(interval, self._listed(), self._slow_s, self._server.health())
 
     def _scrape(self) -> Scrape:
         page = harmless(self._server.fetch("/metrics").text)  # labels are shown

@@ -14,7 +14,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from gateway.config import Settings
 from gateway.generation import Engine, EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest
-from gateway.generation.progress import ProgressWatch
+from gateway.generation.health import READY, Condition, EngineHealth
 from gateway.generation.route import Aim, EndpointStatus, OnlyRoute
 from gateway.relay.interface import Began, Take
 
@@ -145,7 +145,7 @@ class ScriptedBackend:
 
     def __init__(self, engine: Engine | None) -> None:
         self.on_discovered: Callable[[EngineFeatures], None] | None = None
-        self.progress = ProgressWatch()
+        self.health = EngineHealth()
         self.closed = False
         self._initial = engine
         self._engine: Engine | None = None
@@ -179,13 +179,20 @@ class ScriptedBackend:
 
     def route(self, aim: Aim) -> OnlyRoute:
         del aim
-        return OnlyRoute(self.engine, self.progress)
+        return OnlyRoute(self.engine, self.health)
 
     async def find(self, aim: Aim) -> OnlyRoute:
         return self.route(aim)
 
-    def watch(self, watcher: Callable[[ProgressWatch], None]) -> None:
-        watcher(self.progress)
+    def watch(self, watcher: Callable[[EngineHealth], None]) -> None:
+        watcher(self.health)
+
+    @property
+    def condition(self) -> Condition:
+        if self._engine is not None:
+            return READY
+        unservable = self._kind is ErrorKind.UNSERVABLE
+        return Condition(ready=False, state="mismatched" if unservable else "unreachable", reason=self._reason)
 
     @property
     def status(self) -> ScriptedStatus:

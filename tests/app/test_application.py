@@ -62,7 +62,11 @@ async def test_health_tells_live_from_ready(folder: Path) -> None:
         for path in ("/health/ready", "/health"):
             answer = await running.client.get(path)
             assert answer.status_code == 503
-            assert answer.json()["models"][MODEL] == {"ready": False, "reason": "Triton has not been reached yet."}
+            assert answer.json()["models"][MODEL] == {
+                "ready": False,
+                "state": "unreachable",
+                "reason": "Triton has not been reached yet.",
+            }
         assert f'gateway_model_ready{{model="{MODEL}"}} 0.0' in (await running.client.get("/metrics")).text
         described = (await running.client.get(f"/v1/models/{MODEL}")).json()["gateway"]
         assert (described["ready"], described["path"]) == (False, None)
@@ -70,7 +74,7 @@ async def test_health_tells_live_from_ready(folder: Path) -> None:
         assert f'gateway_model_ready{{model="{MODEL}"}} 1.0' in (await running.client.get("/metrics")).text
         assert (await running.client.get("/health/ready")).json() == {
             "status": "ready",
-            "models": {MODEL: {"ready": True}},
+            "models": {MODEL: {"ready": True, "state": "ready"}},
         }
 
 
@@ -78,7 +82,7 @@ async def test_tokens_that_come_are_evidence_for_health_checks(folder: Path) -> 
     gate = asyncio.Event()
     script = [EngineChunk(ids=ByteIds(folder).of("a")), gate, EngineChunk(final=True)]
     async with gateway(folder, lambda _: script) as running:
-        latest = running.backend.progress.latest
+        latest = running.backend.health.latest
         before = time.perf_counter()
         answer = asyncio.create_task(running.chat())
         while latest() < before:  # noqa: ASYNC110 - nothing announces it
@@ -90,7 +94,7 @@ async def test_tokens_that_come_are_evidence_for_health_checks(folder: Path) -> 
 async def test_health_keeps_reasons_to_itself_where_the_api_asks_for_keys(folder: Path) -> None:
     async with gateway(folder, engine_up=False, server={"api_keys": ["secret"]}) as running:
         answer = await running.client.get("/health/ready")
-        assert (answer.status_code, answer.json()["models"][MODEL]) == (503, {"ready": False})
+        assert (answer.status_code, answer.json()["models"][MODEL]) == (503, {"ready": False, "state": "unreachable"})
 
 
 async def test_wrong_paths_and_methods(folder: Path) -> None:

@@ -22,6 +22,7 @@ async def test_losses_of_a_model_are_findings(folder: Path, caplog: pytest.LogCa
     async with gateway(folder, served=True, features=features) as running:
         url = str(running.client.base_url)
         findings, _ = await describe_gateway(url, None)
+        findings = [found for found in findings if "not compared" not in found.what]
         where = f"{url.rstrip('/')} {MODEL}"
         assert findings == [
             Finding(Severity.WARNING, where, f"{LOSS}.", "Set it."),
@@ -46,6 +47,8 @@ async def test_a_doubtful_family_is_a_finding(tmp_path: Path) -> None:
         url = str(running.client.base_url)
         findings, _ = await describe_gateway(url, None)
         said = (await running.client.get(f"/v1/models/{MODEL}")).json()["gateway"]
+    uncompared, *findings = findings
+    assert (uncompared.severity, "not compared" in uncompared.what) == (Severity.INFO, True)
     assert [(found.severity, found.where) for found in findings] == [(Severity.WARNING, f"{url.rstrip('/')} {MODEL}")]
     said_of_it = "but its chat template takes tools, and no model family is known for it."
     assert findings[0].what == f"It is taken for a model of the family plain, {said_of_it}"

@@ -74,21 +74,23 @@ def test_a_dead_engine_takes_no_requests_until_it_goes_on(
     scripted_triton.play(BEGUN)
     with begun(gateway):
         scripted_triton.play(DEAD)
-        gateway.wait("/health/ready", 503)  # already while the probe runs
-        deadline = time.monotonic() + 30
-        while gateway.metric("gateway_engine_stall", 'state="stalled"') == 0 and time.monotonic() < deadline:
-            assert gateway.wait("/health/ready", 503)
+        told = gateway.wait("/health/ready", 503).json()["models"][MODEL]
+        assert told["state"] == "stalled"
+        assert "one token in vain" in told["reason"]
+        assert gateway.wait("/health/live?engine=1", 503).json() == {"status": "engine dead"}
+        assert gateway.wait("/health/live", 200)
         refused = ask(gateway)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "service_unavailable")
         assert int(refused.headers["retry-after"]) >= 1
         assert gateway.metric("gateway_model_ready") == 0
-        assert gateway.metric("gateway_engine_stall", 'state="stalled"') == 1
+        assert gateway.metric("gateway_model_state", 'state="stalled"') == 1
         assert described(gateway)["ready"] is False
         scripted_triton.play(WELL)
         gateway.wait("/health/ready", 200)
         assert ask(gateway).json()["choices"][0]["message"]["content"] == "well"
         assert gateway.metric("gateway_model_ready") == 1
-        assert gateway.metric("gateway_engine_stall") == 0
+        assert gateway.metric("gateway_model_state", 'state="ready"') == 1
+        assert gateway.wait("/health/live?engine=1", 200)
         assert described(gateway)["ready"] is True
     assert [logged(gateway, words) for words in ("may have stalled", "engine not ready", "answers again")] == [1, 1, 1]
 
@@ -106,3 +108,17 @@ def test_a_request_that_is_stuck_by_itself_is_left_alone(
         assert httpx.get(f"{gateway.url}/health/ready").status_code == 200  # a doubt that was cleared up
         assert ask(gateway).json()["choices"][0]["message"]["content"] == "well"
     assert gateway.metric("gateway_engine_failures_total") == 0
+
+
+def test_an_engine_that_answers_one_of_three_stays_ready_and_is_told(
+    gateway: GatewayProcess, scripted_triton: ScriptedServer
+) -> None:
+    scripted_triton.play(WELL)
+    for _ in range(8):
+        assert [ask(gateway, text).status_code for text in ("other", "other", "question")] == [500, 500, 200]
+        assert gateway.wait("/health/ready", 200)
+    told = gateway.wait("/health/ready", 200).json()["models"][MODEL]
+    assert (told["ready"], told["state"]) == (True, "failing")
+    assert gateway.metric("gateway_model_failing_share") > 0.3
+    assert gateway.metric("gateway_model_ready") == 1
+    assert gateway.wait("/health/live?engine=1", 200)

@@ -217,7 +217,7 @@ gateway_time_to_first_token_seconds_bucket{{le="0.1",model="m"}} {fast}
 gateway_time_to_first_token_seconds_bucket{{le="0.5",model="m"}} {middle}
 gateway_time_to_first_token_seconds_bucket{{le="+Inf",model="m"}} {all}
 # TYPE gateway_endpoint_state gauge
-gateway_endpoint_state{{endpoint="a:1",model="m",state="out"}} 1
+gateway_endpoint_state{{endpoint="a:1",model="m",state="failing"}} 1
 gateway_endpoint_state{{endpoint="a:1",model="m",state="ready"}} 0
 # TYPE gateway_endpoint_requests_in_flight gauge
 gateway_endpoint_requests_in_flight{{endpoint="a:1",model="m"}} 3
@@ -231,11 +231,14 @@ nv_trt_llm_kv_cache_block_metrics{{endpoint="a:1",kv_cache_block_type="used",mod
 def test_rates_and_times_are_of_the_interval() -> None:
     before = Scrape.parse(PAGE.format(served=100, tokens=1000, fast=90, middle=90, all=100), 10.0)
     now = Scrape.parse(PAGE.format(served=110, tokens=1400, fast=95, middle=100, all=110), 12.0)
-    (model,) = activity(Interval(before, now), {"m": {"reason": "It is away."}})["models"]
+    told = {"m": {"endpoints": {"a:1": {"state": "failing", "reason": "It fails."}}}}
+    (model,) = activity(Interval(before, now), {"m": {"reason": "It is away."}}, told=told)["models"]
     assert (model["ready"], model["reason"]) == (False, "It is away.")
     assert (model["requests_per_s"], model["completion_tokens_per_s"]) == (5.0, 200.0)
     assert model["first_token_s"] == {"p50": 0.1, "p99": 0.492}  # of ten: five below 0.1, five below 0.5
-    assert model["endpoints"] == [{"endpoint": "a:1", "state": "out", "running": 3}]
+    assert model["endpoints"] == [
+        {"endpoint": "a:1", "state": "failing", "reason": "It fails.", "failing_share": None, "running": 3}
+    ]
     assert model["slow"] == {"count": 0, "of": 10, "later_than_s": 0.5}
     (model,) = activity(Interval(before, now), {}, 0.09)["models"]
     assert model["slow"] == {"count": 5, "of": 10, "later_than_s": 0.1}

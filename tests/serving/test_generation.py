@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, Prompt, SequenceAssembler
-from gateway.generation.progress import ProgressWatch
+from gateway.generation.health import EngineHealth, HealthRules
 from gateway.generation.route import OnlyRoute, Way
 from gateway.relay.interface import Began, Forward, Take
 from gateway.serving import generation as module
@@ -34,7 +34,7 @@ class Setup:
     def __init__(self, folder: Path, script: Script, deadlines: Deadlines = LONG, stop: tuple[str, ...] = ()) -> None:
         self.engine = ScriptedEngine(script, TOKENS)
         self.metrics = Metrics()
-        self.progress = ProgressWatch(SILENCE_S)
+        self.health = EngineHealth(HealthRules(SILENCE_S))
         self._tokenizer = Tokenizer.from_folder(folder)
         self._deadlines = deadlines
         self._stop = stop
@@ -42,7 +42,7 @@ class Setup:
     def start(self, engine: Any = None, draft: Sequence[int] = ()) -> Generation:
         request = generation_request("r", Prompt("p", (1, 2)), max_tokens=10_000, stop=self._stop, draft=tuple(draft))
         return Generation(
-            only_way(engine or self.engine, self.progress),
+            only_way(engine or self.engine, self.health),
             request,
             SequenceAssembler(request, self._tokenizer),
             deadlines=self._deadlines,
@@ -375,7 +375,7 @@ async def test_a_client_that_leaves_as_its_engine_dies_sends_nothing_elsewhere(f
             return None
 
     setup = Setup(folder, lambda _: [])
-    route = Movable(Dying(lambda _: [], TOKENS), setup.progress)
+    route = Movable(Dying(lambda _: [], TOKENS), setup.health)
 
     async def find() -> OnlyRoute:
         return route
@@ -489,7 +489,7 @@ async def test_the_watch_hears_each_response_and_is_told_of_long_gaps(folder: Pa
     gates = [asyncio.Event(), asyncio.Event()]
     script: list[Any] = [EngineChunk(ids[:1]), gates[0], EngineChunk(ids[1:2]), gates[1], EngineChunk(final=True)]
     setup = Setup(folder, lambda _: script)
-    progress, shown = setup.progress, asyncio.Event()
+    progress, shown = setup.health, asyncio.Event()
     progress.responses = setup.metrics.for_model("m").inter_token.count
     engine = RelayingEngine(lambda _: script, TOKENS)
     before = time.perf_counter()
@@ -549,4 +549,4 @@ async def test_requests_that_are_given_up_in_a_row_make_the_engine_suspect(
                 await text_of(generation)
 
     await asyncio.gather(ask(), ask(), ask())
-    assert setup.progress.state == ("suspect" if suspect else "well")
+    assert setup.health.belief == ("suspect" if suspect else "well")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, Prompt, SequenceAssembler
-from gateway.generation.progress import ProgressWatch
+from gateway.generation.health import EngineHealth
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.generation import Generation
 from gateway.serving.generation_group import MANY, Generations, together
@@ -51,7 +51,7 @@ class Setup:
             request_id=str(index), prompt=PROMPT, return_token_ids=keep_ids, cached_tokens=True
         )
         return Generation(
-            only_way(self.engine, ProgressWatch()),
+            only_way(self.engine, EngineHealth()),
             request,
             SequenceAssembler(request, self._tokenizer),
             deadlines=self._deadlines,

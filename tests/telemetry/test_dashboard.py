@@ -16,6 +16,7 @@ import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
 from gateway.access.key_metrics import KeyMetrics
+from gateway.generation.health import READY
 from gateway.generation.route import EndpointStatus
 from gateway.telemetry.metrics import Metrics, ModelNow, _Now
 from tests.app.harness import gateway
@@ -41,8 +42,8 @@ def labels_of_metrics() -> dict[str, set[str]]:
         assert isinstance(collector, MetricWrapperBase)
         for suffix in SUFFIXES[collector._type]:
             found[collector._name + suffix] = {*collector._labelnames, *({"le"} if suffix == "_bucket" else ())}
-    endpoint = EndpointStatus("a:1", "ready", 0)
-    for family in _Now({"m": None}, {"m": ModelNow(running=0, waiting=0, limit=1, endpoints=[endpoint])}).collect():
+    endpoint = EndpointStatus("a:1", READY, 0)
+    for family in _Now({"m": READY}, {"m": ModelNow(running=0, waiting=0, limit=1, endpoints=[endpoint])}).collect():
         found[family.name] = set(family.samples[0].labels)
     return found
 
@@ -154,7 +155,9 @@ def test_each_alert_leads_to_its_section_of_the_runbook() -> None:
     assert list(sections) == list(alerts())
     for name, section in sections.items():
         assert re.findall(r"(?m)^- \*\*(\w+)\*\*: ", section) == ["Means", "See", "Do"], name
-        assert alerts()[name]["annotations"]["runbook_url"] == f"docs/runbook.md#{name.lower()}"
+        there = f"{{{{ $externalLabels.docs }}}}/runbook.html#{name.lower()}"
+        assert alerts()[name]["annotations"]["runbook_url"] == there
+        assert alerts()[name]["labels"]["severity"] in {"critical", "warning"}
         assert alerts()[name]["annotations"]["summary"]
 
 

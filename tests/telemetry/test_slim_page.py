@@ -10,6 +10,7 @@ import httpx
 import pytest
 from starlette.types import Message, Scope
 
+from gateway.generation.health import READY, Condition
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.slim_page import EngineLoad, Engines, ModelQueue, SlimPage
 from gateway.web.scrapes import ScrapesMiddleware
@@ -27,13 +28,13 @@ class Pod:
         self.asked = 0
         self.queue = ModelQueue()
         self.engines = Engines()
-        self.reason: str | None = None
+        self.condition = READY
         self.page = SlimPage(self.readiness, lambda: {"m": self.queue}, lambda: self.engines, lambda: self.now)
 
-    def readiness(self) -> dict[str, str | None]:
+    def readiness(self) -> dict[str, Condition]:
         """Counted: it is asked for whenever the page is written."""
         self.asked += 1
-        return {"m": self.reason}
+        return {"m": self.condition}
 
 
 def test_a_number_that_has_changed_is_on_the_next_page() -> None:
@@ -53,7 +54,7 @@ def test_the_page_of_the_same_numbers_is_kept_for_a_quarter_of_a_second() -> Non
         pages.add(pod.page())
         pod.now += 0.05
     assert (len(pages), pod.asked) == (1, 1)
-    pod.reason = "away"
+    pod.condition = Condition(ready=False, state="unreachable")
     pod.now += 0.05
     assert b'gateway_model_ready{model="m"} 0.0\n' in pod.page()
 

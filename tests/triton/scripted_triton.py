@@ -89,6 +89,16 @@ async def play(*messages: Any) -> AsyncIterator[Any]:
         yield message
 
 
+class _GenericOnly:
+    """Registers the handlers of a servicer behind those that a server has already."""
+
+    def __init__(self, server: Any) -> None:
+        self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
+
+    def add_registered_method_handlers(self, *_: object) -> None:
+        """Do without: they would come first."""
+
+
 class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc] # it has no types
     """Answers health and configuration from ``configs``, inference from ``script``; an async context manager.
 
@@ -100,6 +110,7 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
         cancelled: ids of requests that ended by the client's cancellation.
         checks: health checks so far.
         slow_checks: how many of the next ones are never answered.
+        garbled_checks: how many of the next ones are answered with bytes that cannot be decoded, as by a broken proxy.
         unloaded: models of the repository that are not loaded, with what the index says of them.
         index: whether it answers requests for the index.
     """
@@ -117,7 +128,7 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
         self.requests: list[Any] = []
         self.metadata: list[dict[str, str]] = []
         self.cancelled: list[str] = []
-        self.checks = self.slow_checks = 0
+        self.checks = self.slow_checks = self.garbled_checks = 0
         self.unloaded: dict[str, str] = {}
         self.index = True
         self._changed = asyncio.Event()
@@ -141,7 +152,12 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
         settings = dict(self._settings)
         options = [("grpc.so_reuseport", 0), *settings.pop("options", [])]
         self._server = grpc.aio.server(options=options, **settings)
-        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
+        ready = grpc.unary_unary_rpc_method_handler(
+            self._model_ready, service_pb2.ModelReadyRequest.FromString, response_serializer=bytes
+        )
+        handlers = grpc.method_handlers_generic_handler("inference.GRPCInferenceService", {"ModelReady": ready})
+        self._server.add_generic_rpc_handlers((handlers,))  # the first that has a method serves it
+        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, _GenericOnly(self._server))
         address = f"127.0.0.1:{self.port}"
         if self._credentials is None:
             self.port = self._server.add_insecure_port(address)
@@ -168,6 +184,13 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
 
     async def ServerReady(self, _request: Any, _context: Any) -> Any:  # noqa: N802
         return service_pb2.ServerReadyResponse(ready=True)
+
+    async def _model_ready(self, request: Any, context: Any) -> bytes:
+        answer = await self.ModelReady(request, context)
+        if self.garbled_checks > 0:
+            self.garbled_checks -= 1
+            return b"\x0f\x01"
+        return bytes(answer.SerializeToString())
 
     async def ModelReady(self, request: Any, _context: Any) -> Any:  # noqa: N802
         self.checks += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from tritonclient.grpc.service_pb2 import ModelStreamInferResponse
 
 from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
 from gateway.triton import TritonBackend
+from gateway.triton import triton_backend as backend_module
 from gateway.triton import triton_client as client_module
 from gateway.triton.transports import TransportName
 from gateway.triton.triton_backend import HealthChecks
@@ -32,6 +34,9 @@ class Running:
     """A request in flight, as the backend's watch asks it."""
 
     heard: Callable[[], float | None]
+    prompt_tokens: int = 1
+
+    def lost(self) -> None: ...
 
 
 async def generate(backend: TritonBackend) -> list[int]:
@@ -134,12 +139,57 @@ async def test_an_engine_that_sends_tokens_lives_however_late_its_checks_are(mon
     ):
         await backend.wait_ready(10)
         running = Running(time.perf_counter)
-        backend.progress.began(running)
+        backend.health.began(running)
         server.slow_checks = 100
         await until(lambda: server.slow_checks <= 94)
         assert backend.status.ready
-        backend.progress.ended(running)
+        backend.health.ended(running)
         await until(lambda: not backend.status.ready)
+
+
+async def test_a_health_reply_that_cannot_be_decoded_is_a_failed_check(caplog: pytest.LogCaptureFixture) -> None:
+    async with ScriptedTriton() as server:
+        server.garbled_checks = 1
+        async with TritonBackend(server.url, "ensemble", health=HealthChecks(0.05)) as backend:
+            await backend.wait_ready(10)
+            before, server.garbled_checks = server.checks, 1
+            await until(lambda: server.checks > before + 8)
+            assert backend.status.ready
+            del server.configs["postprocessing"]
+            await until(lambda: not backend.status.ready)
+            server.garbled_checks = 10**6
+            await until(lambda: "cannot be decoded" in backend.status.reason)
+    assert not [record for record in caplog.records if "begins again" in record.message]
+
+
+async def test_a_defect_in_the_supervision_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def check(_features: EngineFeatures) -> None:
+        if not caplog.records:
+            raise TypeError("of some defect")
+
+    async with ScriptedTriton() as server, TritonBackend(server.url, "ensemble", on_discovered=check) as backend:
+        await until(lambda: "could not be understood" in backend.status.reason)
+        await backend.wait_ready(10)
+    (said,) = [record for record in caplog.records if "begins again" in record.message]
+    assert said.message == "the health check of a Triton failed, and begins again in 0.5 s"
+    assert said.exc_info
+
+
+async def test_a_triton_that_is_back_is_found_while_requests_ask_for_it(
+    unused_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend_module, "_FIRST_RETRY_S", 600)  # it would not be looked for in time otherwise
+
+    async with TritonBackend(f"127.0.0.1:{unused_port}", "ensemble") as backend:
+        await until(lambda: "cannot be reached" in backend.status.reason)
+        async with ScriptedTriton(port=unused_port):
+            asked = 0
+            while not backend.status.ready and asked < 500:
+                with contextlib.suppress(EngineError):
+                    await generate(backend)
+                asked += 1
+                await asyncio.sleep(0.01)
+            assert backend.status.ready
 
 
 async def test_a_server_that_is_gone_needs_no_second_check() -> None:

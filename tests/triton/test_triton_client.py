@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import grpc
 import pytest
 from raw_http2 import DATA, END_STREAM, Peer, RawServer, frame, message
@@ -52,6 +54,19 @@ async def test_a_server_that_is_no_triton_is_named() -> None:
     async with TritonBackend(url, "ensemble") as backend:
         await until(lambda: "does not answer as Triton's gRPC port does (UNIMPLEMENTED)" in backend.status.reason)
     await other.stop(None)
+
+
+async def test_a_port_that_speaks_http_1_is_named() -> None:
+    """As Triton's HTTP port does, which ends the connection."""
+
+    async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        url = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with TritonBackend(url, "ensemble") as backend:
+            await until(lambda: "does not answer as Triton's gRPC port does" in backend.status.reason)
+            assert backend.condition.state == "unreachable"
 
 
 async def test_nobody_there(unused_port: int) -> None:

@@ -7,13 +7,13 @@ from typing import Literal
 from typing_extensions import NotRequired, TypedDict
 
 from gateway.generation import EngineForm, Estimate, StreamForm
-from gateway.generation.route import EndpointState
+from gateway.generation.health import HealthState
 
 
 class ModelEndpoint(TypedDict):
     """One of several endpoints of a model."""
 
-    state: EndpointState
+    state: HealthState
     in_flight: int
 
 
@@ -23,6 +23,7 @@ class ModelService(TypedDict):
     model: str
     aliases: list[str]
     ready: bool
+    state: HealthState
     reason: str | None
     path: EngineForm | None
     path_reason: str | None

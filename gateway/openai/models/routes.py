@@ -92,6 +92,7 @@ def model_object(model: ServedModel, name: str, split: Mapping[str, float] | Non
             "model": model.name,
             "aliases": list(model.settings.aliases),
             "ready": reason is None,
+            "state": model.backend.condition.state,
             "reason": reason,
             "path": features.path if features else None,
             "path_reason": features.reason if features else None,
@@ -114,9 +115,9 @@ def model_object(model: ServedModel, name: str, split: Mapping[str, float] | Non
             "cures": {loss: cure for loss, cure in model.losses.items() if cure} if features else None,
         },
     }
-    endpoints = model.backend.endpoints
+    endpoints = [(each.condition.state, each.requests) for each in model.backend.endpoints]
     if endpoints:
-        described["gateway"]["endpoints"] = [{"state": each.state, "in_flight": each.requests} for each in endpoints]
+        described["gateway"]["endpoints"] = [{"state": state, "in_flight": count} for state, count in endpoints]
     if split:
         described["gateway"]["split"] = dict(split)
     return described

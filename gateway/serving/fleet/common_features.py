@@ -18,6 +18,8 @@ def conflict(one: EngineFeatures, other: EngineFeatures) -> str | None:
     """Why two engines cannot be endpoints of one served model, in one sentence; None where they can."""
     if None not in (one.vocab_size, other.vocab_size) and one.vocab_size != other.vocab_size:
         return f"its vocabulary has {other.vocab_size} tokens, that of the other endpoints {one.vocab_size}"
+    if None not in (one.tokenized, other.tokenized) and one.tokenized != other.tokenized:
+        return "its Triton's tokenizer is not that of the other endpoints"
     if not one.prompt_ids and not other.prompt_ids and one.adds_special_tokens != other.adds_special_tokens:
         return "its server and those of the other endpoints do not put the same special tokens around a prompt"
     return None
@@ -45,6 +47,7 @@ def _both(one: EngineFeatures, other: EngineFeatures) -> EngineFeatures:
         max_seq_len=_least(one.max_seq_len, other.max_seq_len),
         vocab_size=one.vocab_size or other.vocab_size,
         tokenizer_dir=one.tokenizer_dir or other.tokenizer_dir,
+        tokenized=one.tokenized or other.tokenized,
         warnings=tuple(dict.fromkeys((*one.warnings, *other.warnings))),
         capabilities=_capabilities(one.capabilities, other.capabilities),
         guide_types=one.guide_types & other.guide_types,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gateway.config.model_settings import TritonSettings
 from gateway.generation import EngineError, EngineFeatures, ErrorKind
-from gateway.generation.progress import ProgressWatch
+from gateway.generation.health import READY, Condition, EngineHealth
 from gateway.generation.route import Aim, EndpointStatus
 from gateway.serving.backend import Backend
 from gateway.serving.fleet.addresses import Addresses
@@ -22,12 +22,14 @@ from gateway.serving.fleet.common_features import common, conflict
 from gateway.serving.fleet.fleet_endpoint import Endpoint
 from gateway.serving.fleet.policies import Candidate, LeastInFlight, Policy, PowerOfTwo, PrefixAffinity
 from gateway.serving.fleet.shared_counts import SharedCounts
+from gateway.supervision import keep_running
 from gateway.telemetry.logs import cause
 
 _log = logging.getLogger(__name__)
 _RETRIED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.QUEUE_FULL, ErrorKind.CANCELLED)
 _GONE = (ErrorKind.UNAVAILABLE, ErrorKind.CANCELLED)  # of an endpoint that has ended, or is about to
 _LOOK_S = 0.02  # while a request waits for an endpoint
+_ASK_S = 0.15  # from one look at endpoints that are away to the next, while requests wait
 _GONE_S = 10.0  # an endpoint that has been away for longer has no say in what others may be
 _FEWEST_RETRIES = 3  # that may be under way, however few requests run
 
@@ -80,17 +82,18 @@ class Fleet:
         self._addresses = Addresses(settings.endpoints, self._take_addresses)
         self._retiring: set[Endpoint] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._watchers: list[Callable[[ProgressWatch], None]] = []
+        self._watchers: list[Callable[[EngineHealth], None]] = []
         self._features: EngineFeatures | None = None
         self._discovering = threading.Lock()
         self._retries = 0
+        self._asked = -math.inf
         self._closed = False
 
     async def start(self) -> None:
         """Look up the endpoints, and begin to supervise them."""
         await self._addresses.look()
         if not self._addresses.fixed:
-            self._run(self._follow())
+            self._run(keep_running("the lookup of endpoints", self._follow))
 
     def check(self) -> None:
         """Look at once whether the endpoints are still ready."""
@@ -110,7 +113,7 @@ class Fleet:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(each.backend.close() for each in endpoints))
 
-    def watch(self, watcher: Callable[[ProgressWatch], None]) -> None:
+    def watch(self, watcher: Callable[[EngineHealth], None]) -> None:
         """Call ``watcher`` with the watch of each endpoint, those of later ones too."""
         self._watchers.append(watcher)
         for endpoint in self.members.values():
@@ -149,7 +152,19 @@ class Fleet:
         """Each endpoint as it is now."""
         members = list(self.members.values())
         known = self._counts.known([each.key for each in members])
-        return [EndpointStatus(each.address, each.state(known[each.key]), known[each.key].requests) for each in members]
+        return [
+            EndpointStatus(each.address, each.condition(known[each.key]), known[each.key].requests) for each in members
+        ]
+
+    @property
+    def condition(self) -> Condition:
+        """The health of all endpoints together: of the best of them, with the reasons of all where none serves."""
+        conditions = [each.backend.condition for each in self.members.values()]
+        ready = [each for each in conditions if each.ready]
+        if self.ready:
+            return max(ready, key=lambda each: each.share, default=READY)
+        state = conditions[0].state if conditions else "unreachable"
+        return Condition(ready=False, state=state, reason=self.status.reason)
 
     @property
     def _soon(self) -> bool:
@@ -175,7 +190,17 @@ class Fleet:
             except EngineError as error:
                 if error.kind is not ErrorKind.UNAVAILABLE or not self._soon:
                     raise
+            self._ask_again()
             await asyncio.sleep(_LOOK_S)
+
+    def _ask_again(self) -> None:
+        """Look now whether an endpoint that is away has come back, since a request waits for it."""
+        now = time.monotonic()
+        if now - self._asked >= _ASK_S:
+            self._asked = now
+            for endpoint in self.members.values():
+                if not endpoint.ready:
+                    endpoint.backend.check()
 
     def route(self, aim: Aim) -> FleetRoute:
         """Choose an endpoint for a request.
@@ -291,7 +316,7 @@ class Fleet:
         """Whether a request that was tried on some endpoints may go to one that is well."""
         known = self._counts.known([each.key for each in self.members.values()])
         return len(tried) <= self.options.retries and any(
-            each not in tried and not each.conflict and each.state(known[each.key]) == "ready"
+            each not in tried and not each.conflict and each.condition(known[each.key]).ready
             for each in self.members.values()
         )
 
@@ -304,14 +329,13 @@ class Fleet:
         until = -math.inf
         if failed in _GONE:
             until = time.monotonic() + self.options.wait_s
-            if not any(each.ready for each in self._left(tried)):
-                self.check()
         while self._await_any(tried) or (time.monotonic() < until and self._left(tried)):
             if self._retry_room:
                 with contextlib.suppress(EngineError):
                     chosen = self._choose(aim, tried)
                     self._retries += 1
                     return chosen
+            self._ask_again()
             await asyncio.sleep(_LOOK_S)
         return None
 
@@ -336,7 +360,7 @@ class FleetRoute:
 
     def __init__(self, fleet: Fleet, aim: Aim, endpoint: Endpoint, tried: Sequence[Endpoint] = ()) -> None:
         only = endpoint.backend.route(aim.anyhow())
-        self.engine, self.progress = only.engine, only.progress
+        self.engine, self.health = only.engine, only.health
         self.address = endpoint.address
         self.lose: Callable[[EngineError], None] | None = None
         self._fleet = fleet

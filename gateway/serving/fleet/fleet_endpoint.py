@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable
 from typing import Protocol
 
 from gateway.generation import EngineError, EngineFeatures, ErrorKind
-from gateway.generation.progress import ProgressWatch, State
-from gateway.generation.route import Aim, EndpointState, Route
+from gateway.generation.health import Belief, Condition, EngineHealth
+from gateway.generation.route import Aim, Route
 from gateway.serving.backend import Backend
 from gateway.serving.fleet.breaker import Breaker
-from gateway.serving.fleet.shared_counts import Known, SharedCounts, endpoint_key
+from gateway.serving.fleet.shared_counts import SILENT_S, Known, SharedCounts, endpoint_key
 
+_log = logging.getLogger(__name__)
 _BLAMED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.TIMEOUT)
-_STALLED_S = 1e6
 
 
 class Movable(Route, Protocol):
@@ -41,6 +42,7 @@ class Endpoint:
 
     def __init__(self, model: str, address: str, backend: Backend, breaker: Breaker, counts: SharedCounts) -> None:
         self.address = address
+        self._model = model
         self.key = endpoint_key(model, address)
         self.backend = backend
         self.breaker = breaker
@@ -85,11 +87,16 @@ class Endpoint:
             return f"its last requests failed ({self.address})"
         return self.backend.status.reason
 
-    def state(self, known: Known) -> EndpointState:
-        """Whether it takes requests, by what this and all other processes know."""
-        if not self.ready:
-            return "away"
-        return "out" if known.out or self.breaker.state == "open" else "ready"
+    def condition(self, known: Known) -> Condition:
+        """Whether it takes requests, and why not, by what this and all other processes know."""
+        condition = self.backend.condition
+        if self.conflict:
+            return Condition(ready=False, state="mismatched", reason=self.conflict)
+        if not self.ready or not (known.out or self.breaker.state == "open"):
+            return condition
+        if known.silent:
+            return Condition(ready=False, state="stalled", reason=condition.reason or "it has fallen silent")
+        return Condition(ready=False, state="failing", reason="its last requests failed", share=condition.share)
 
     def takes(self, known: Known) -> bool:
         """Whether a request may be sent to it: where it has failed, to any process, one at a time until it is well."""
@@ -151,9 +158,13 @@ class Endpoint:
         self._counts.add(self.key, -1)
         self._tried(route)
         if error is not None and error.kind in _BLAMED:
+            closed = self.breaker.state == "closed"
             self.breaker.failed()
             if self.breaker.state == "open":
                 self._counts.out(self.key, self.breaker.open_for_s)
+            if closed and self.breaker.state == "open":
+                about = {"event": "endpoint_out", "triton": self.address, "model": self._model}
+                _log.warning("endpoint takes no requests for a while: %s", error.detail or error.message, extra=about)
         elif not responded:
             self.breaker.unsaid()
         if self._retired is not None and not self._requests:
@@ -170,13 +181,13 @@ class Endpoint:
         if not self._requests:
             then()
 
-    def _watch(self, watch: ProgressWatch) -> None:
-        watch.awaits_first = True
-        watch.listen(self._stalls)
+    def _watch(self, health: EngineHealth) -> None:
+        health.awaits_first = True
+        health.listen(self._believed)
 
-    def _stalls(self, state: State) -> None:
-        self._counts.out(self.key, 0 if state == "well" else _STALLED_S)
-        if state == "stalled":
+    def _believed(self, belief: Belief) -> None:
+        self._counts.out(self.key, 0 if belief == "well" else SILENT_S)
+        if belief in ("stalled", "failing"):
             error = EngineError(ErrorKind.UNAVAILABLE, "The engine has fallen silent.", self.address)
             for route in list(self._waiting):
                 if route.lose is not None and route.movable():

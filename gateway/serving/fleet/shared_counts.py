@@ -16,12 +16,16 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.generation.health import STATES, Note
 from gateway.serving.admission import shares
 from gateway.serving.admission.shares import Shares
 
 _PLACES: Final = 256  # endpoints of all models that a gateway counts at a time
-_FIELDS: Final = 5
-_REQUESTS, _UNTIL, _WELL, _TRYING = range(1, _FIELDS)  # behind the key; times are milliseconds of the monotonic clock
+_FIELDS: Final = 12
+# Behind the key; times are milliseconds of the monotonic clock. The last seven are a ``Note``.
+_REQUESTS, _UNTIL, _WELL, _TRYING, _NOTE = range(1, 6)
+SILENT_S: Final = 1e6
+"""Seconds for which an endpoint is out that has fallen silent: until it is heard."""
 _ROW: Final = _PLACES * _FIELDS
 _LEFT: Final = -1  # the key of a place that an endpoint has left
 _PREFIXES: Final = 1 << 16  # blocks of prompts that are known; a newer one takes the cell of an older one
@@ -40,6 +44,7 @@ class Known:
     Attributes:
         requests: in flight.
         out: whether one of them has found that it fails.
+        silent: whether it is out because it has fallen silent, or gave no token.
         doubted: whether one has found so, and since it is no longer out nobody has found it well.
         healed: whether one has found so, and since then somebody has found it well.
         tried: whether a request is on its way to find that out.
@@ -47,6 +52,7 @@ class Known:
 
     requests: int = 0
     out: bool = False
+    silent: bool = False
     doubted: bool = False
     healed: bool = False
     tried: bool = False
@@ -64,6 +70,7 @@ class SharedCounts:
 
     Attributes:
         rows: of all processes.
+        row: of this one.
         shares: what they know of callers and their requests.
     """
 
@@ -75,7 +82,7 @@ class SharedCounts:
         wakers: Sequence[int] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.rows = rows
+        self.rows, self.row = rows, row
         self._start = row * _ROW
         self._cells = memoryview(memory or mmap.mmap(-1, size_of(rows))).cast("q")
         self._prefixes = rows * _ROW
@@ -133,7 +140,7 @@ class SharedCounts:
         if place is None:
             return
         if seconds:
-            self._cells[place + _UNTIL] = math.ceil((self._clock() + min(seconds, 1e6)) * 1000)
+            self._cells[place + _UNTIL] = math.ceil((self._clock() + min(seconds, SILENT_S)) * 1000)
         elif self._cells[place + _UNTIL] or self._cells[place + _TRYING]:  # else there is nothing new in that
             self._cells[place + _UNTIL] = 0
             self._cells[place + _WELL] = math.ceil(self._clock() * 1000)
@@ -166,8 +173,37 @@ class SharedCounts:
         for key, until in untils.items():
             known = found[key]
             known.out = until > now
+            known.silent = until > now + SILENT_S * 500
             known.healed = not known.out and wells.get(key, 0) >= until
             known.doubted = not known.out and not known.healed
+        return found
+
+    def health(self, key: int) -> SharedHealth:
+        """What the processes know of the health of an endpoint, which is joined with this."""
+        self.join(key)
+        return SharedHealth(self, key)
+
+    def note(self, key: int, note: Note) -> None:
+        """Write this process's note on the health of an endpoint."""
+        place = self._places.get(key)
+        if place is not None:
+            *times, state, waiting, failed, served = note
+            values = [int(each * 1000) for each in times]
+            values += [STATES.index(state), waiting, int(failed * 1000), int(served * 1000)]
+            for field, value in enumerate(values, _NOTE):
+                self._cells[place + field] = value
+
+    def notes(self, key: int) -> list[Note]:
+        """The notes of the other processes."""
+        found = []
+        for row in range(self.rows):
+            for place in range(row * _ROW, (row + 1) * _ROW, _FIELDS):
+                if row * _ROW == self._start or self._cells[place] == 0:
+                    break
+                if self._cells[place] == key:
+                    *times, state, waiting, failed, served = self._cells[place + _NOTE : place + _FIELDS].tolist()
+                    heard, asked, judged = (each / 1000 for each in times)
+                    found.append(Note(heard, asked, judged, STATES[state], waiting, failed / 1000, served / 1000))
         return found
 
     def knowers(self, block: int) -> int:
@@ -185,6 +221,33 @@ class SharedCounts:
         known = self._cells[cell + 1] if self._cells[cell] == block else 0
         self._cells[cell] = block
         self._cells[cell + 1] = known | bit
+
+
+class SharedHealth:
+    """What the processes know of the health of one endpoint; see ``HealthNotes``.
+
+    Args:
+        counts: of all processes.
+        key: of the endpoint.
+    """
+
+    def __init__(self, counts: SharedCounts, key: int) -> None:
+        self._counts, self._key = counts, key
+        self._closed = False
+
+    def close(self) -> None:
+        """Leave the others."""
+        if not self._closed:
+            self._closed = True
+            self._counts.leave(self._key)
+
+    def write(self, note: Note) -> None:
+        """Tell the others."""
+        self._counts.note(self._key, note)
+
+    def others(self) -> list[Note]:
+        """What each of the others has told."""
+        return self._counts.notes(self._key)
 
 
 def endpoint_bit(key: int) -> int:

@@ -105,12 +105,12 @@ def test_what_a_triton_can_do_fits_a_screen(folder: Path, triton: Any) -> None:
         "  cannot: beam search, ",
         "  up to the chat template: tools ",
     ]
-    lines = [line for line in done.stdout.splitlines() if ": warning: " not in line]
+    lines = [line for line in done.stdout.splitlines() if ": warning: " not in line and ": info: " not in line]
     assert [line[: len(begin)] for line, begin in zip(lines, begins, strict=False)] == begins
     assert ", guaranteed tool calls, JSON schemas, " in lines[1]
     assert ", log-probs up to " in lines[1]
     assert "--verbose" in lines[4]
-    assert len(lines) == 6
+    assert (len(lines), lines[-1]) == (7, "ready for traffic: yes")
     with GatewayTerminal(["check", triton.grpc_url], os.environ, columns=80, rows=24) as terminal:
         assert terminal.end() == 0
     shown = terminal.plain.splitlines()
@@ -126,7 +126,8 @@ def test_a_triton_and_a_gateway_say_how_each_parameter_is_served(
     done = check(folder, triton.grpc_url, "--verbose")
     assert done.returncode == 0, done.stdout
     assert "ensemble: the tokens path to tensorrt_llm: " in done.stdout
-    *shown, count = done.stdout.splitlines()
+    *shown, count, traffic = done.stdout.splitlines()
+    assert traffic == "ready for traffic: yes"
     ways = [line.split(":")[0].strip() for line in shown if line.startswith("  ")]
     assert [way for way, _ in itertools.groupby(ways)] == ["impossible", "emulated", "native"]
     assert ", logprobs, " in shown[-1]
@@ -164,7 +165,9 @@ def test_a_file_is_held_against_its_triton(folder: Path, triton: Any) -> None:
     done = check(folder, "gateway.yaml")
     assert "gateway.yaml:5: warning: max_seq_len is 4096, but config.json allows 2048." in done.stdout
     assert done.stdout.startswith("gateway.yaml:9: error: ")
-    assert done.stdout.splitlines()[-1].startswith("1 error, ")
+    *_, count, traffic = done.stdout.splitlines()
+    assert count.startswith("1 error, ")
+    assert traffic.startswith("ready for traffic: no, because: ")
     assert done.returncode == 1
 
 

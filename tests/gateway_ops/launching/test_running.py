@@ -85,7 +85,18 @@ def test_without_a_policy_a_dead_stub_ends_it(engines: Path) -> None:
         os.kill(launch.members("one_tensorrt_llm/1/model.py")[0], signal.SIGKILL)
         status, said = launch.wait()
         assert status == 3
-        assert "the process of the model one_tensorrt_llm died, and Triton goes on without it; ending Triton" in said
+        assert "tritonserver goes on although the process of the model one_tensorrt_llm died; ending it" in said
+        assert launch.left() == []
+
+
+@pytest.mark.long
+def test_without_a_policy_a_server_that_hangs_is_killed(engines: Path) -> None:
+    with Launched(engines) as launch:
+        launch.wait_for("ready: ")
+        os.kill(launch.servers()[0], signal.SIGSTOP)
+        status, said = launch.wait()
+        assert status == 5
+        assert "tritonserver hangs: it has not answered for 20 s; ending it" in said
         assert launch.left() == []
 
 

@@ -218,7 +218,7 @@ async def test_one_that_fails_is_out_and_comes_back(folder: Path) -> None:
     well = says(folder, "Hi")
     scripts: dict[str, Script] = {"a:1": fails(), "b:1": well}
     async with stack(folder, scripts, breaker_failures=2, breaker_open_s=0.2) as running:
-        while await running.states() != ["out", "ready"]:
+        while await running.states() != ["failing", "ready"]:
             assert (await running.chat(max_tokens=1)).status_code == 200
         before = running.asked()["a:1"]
         assert before == 2
@@ -414,10 +414,10 @@ async def test_requests_without_a_token_leave_an_engine_that_is_found_dead(folde
     async with stack(folder, {"a:1": lambda _: [never], "b:1": holds(gate, says(folder, "Hi"))}) as running:
         asked = [asyncio.create_task(running.chat(max_tokens=2)) for _ in range(8)]
         await until(lambda: running.asked()["a:1"] == 4)
-        watch = running.backends["a:1"].progress
+        watch = running.backends["a:1"].health
         watch._suspect("nothing has come for 10 s")
-        assert await running.states() == ["out", "ready"]
-        watch.probed("no token")
+        assert await running.states() == ["stalled", "ready"]
+        watch._enter("stalled")
         gate.set()
         answers = await asyncio.wait_for(asyncio.gather(*asked), 10)
         assert [answer.status_code for answer in answers] == [200] * 8

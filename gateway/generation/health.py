@@ -1,0 +1,513 @@
+"""Health of an engine as one state, by what discovery, requests and probes say; pure, with a clock of its caller."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from gateway.generation.gaps import LongGaps
+
+_GAPS = 50  # usual gaps that a silence must be as long as
+_SOON_S = 0.001
+_LATE_S = 0.5  # a look that comes so late was held up, and so was whatever the engine has sent
+_LOOKS = 20  # within the time of a silence, while there is doubt
+_LONGEST_LOOK_S = 1.0  # where other processes may have found something meanwhile
+_PATIENCE_S = 10.0  # for a probe, where no silence is set
+_LONGEST_PATIENCE_S = 60.0
+_PREFILL_RATE = 100.0  # tokens of prompts a second that a slow engine reads at least
+_PAUSE_S = 2.0  # from one probe to the next at least
+_LONGEST_PAUSE_S = 10.0
+_UNHEARD_S = 5.0  # an engine that gave a token within it is not called failing
+_MOST_PROBES = 2  # that fail in a row
+_MOST_FAILURES = 3  # in a row, of which a probe is one
+_HALF_LIFE_S = 60.0  # of outcomes, in the share of those that fail
+_SHARE = 0.1
+_FEWEST = 2.0
+
+HealthState = Literal["ready", "unreachable", "loading", "stalled", "failing", "mismatched"]
+"""States of a model's engine: it answers; Triton cannot be reached; its model is not loaded; it gives no token; its
+requests fail; it cannot be served as configured. One that is failing in part is ready nevertheless."""
+
+STATES: tuple[HealthState, ...] = ("ready", "unreachable", "loading", "stalled", "failing", "mismatched")
+
+Belief = Literal["well", "suspect", "stalled", "failing"]
+"""What an engine's tokens tell: it answers; it has fallen silent and is asked; it gave no token; it fails."""
+
+
+class Condition(NamedTuple):
+    """A served model, or one endpoint of it, at one moment.
+
+    Attributes:
+        ready: whether requests are served.
+        state: of its engine.
+        reason: why it is not ready, or what is wrong although it is, in one sentence for operators; else empty.
+        share: of its latest requests that its engine failed, 0 to 1.
+        degraded: which worker processes do not serve it although others do, and why; else empty.
+    """
+
+    ready: bool
+    state: HealthState
+    reason: str = ""
+    share: float = 0.0
+    degraded: str = ""
+
+
+READY = Condition(ready=True, state="ready")
+
+
+class Note(NamedTuple):
+    """What one process knows of an engine; times in seconds of the monotonic clock, 0 for never.
+
+    Attributes:
+        heard: when any of its requests or probes last had a response.
+        asked: when it last sent a probe.
+        judged: when it last found the engine stalled or failing; 0 where it is well.
+        state: that it found.
+        waiting: tokens of its prompts that have no response yet.
+        failed: requests that the engine failed, the older the less.
+        served: those that it answered, the older the less.
+    """
+
+    heard: float = 0.0
+    asked: float = 0.0
+    judged: float = 0.0
+    state: HealthState = "ready"
+    waiting: int = 0
+    failed: float = 0.0
+    served: float = 0.0
+
+
+class HealthNotes(Protocol):
+    """What several processes know of one engine."""
+
+    def close(self) -> None:
+        """Leave the others."""
+        ...
+
+    def write(self, note: Note) -> None:
+        """Tell the others."""
+        ...
+
+    def others(self) -> Sequence[Note]:
+        """What each of the others has told."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HealthRules:
+    """When an engine is asked for a token.
+
+    Attributes:
+        silence_s: seconds without any response, although an answer has begun, after which it is suspect at the
+            earliest; 0: silence is never looked at.
+        quiet_s: seconds without any token, whether or not anything is asked, after which it is asked for one; 0: never.
+        strikes: requests in a row that are given up for want of a response and make it suspect.
+        turn: of this process among several, from 0: the first asks after a quiet time, the others later if it does not.
+        notes: of the others; None: this process is alone.
+    """
+
+    silence_s: float = 0.0
+    quiet_s: float = 0.0
+    strikes: int = 3
+    turn: int = 0
+    notes: HealthNotes | None = None
+
+
+class Watched(Protocol):
+    """A request in flight."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of its prompt."""
+        ...
+
+    def lost(self) -> None:
+        """Its engine has been away for so long, and it silent, that nothing more will come."""
+        ...
+
+    def heard(self) -> float | None:
+        """When it last had a response, by the clock of its health; None before the first, and while it is not read."""
+        ...
+
+
+class EngineHealth:
+    """What is known of one engine: whether it is there, and whether it gives tokens.
+
+    Requests are told when they begin and end. Responses are not told at all: a look asks the requests, so that a token
+    costs nothing here. Three things make a probe due, which asks for one token: silence of requests (no response on any
+    for ``limit_s`` although one has had its first; or several in a row that were given up for want of a response), a
+    failure of the engine before any token, and a quiet time.
+
+    Only probes take an engine out: one that has no response in time, while no request has one and none that is before
+    it may still be reading its prompt; two that fail in a row; or three failures in a row of which a probe is one. What
+    clients do, such as leaving or asking for what is not served, and a full queue say nothing of an engine. A response
+    on any request or probe, of any process, ends doubt.
+
+    Args:
+        rules: see there.
+        clock: in seconds.
+
+    Attributes:
+        ready: whether requests may be sent.
+        belief: what its tokens tell.
+        pause_s: the shortest gap between responses of a request that ``paused`` is to be told.
+        responses: tells how many responses there have been after a first one.
+        awaits_first: whether a request that waits ``limit_s`` for its first response raises suspicion, too, when
+            nothing is heard meanwhile. A long prefill does so: only where others can serve in the meantime.
+        one_piece: whether answers come as a whole: requests are silent by nature.
+        probe_due: whether the engine is to be asked for a token now, as of the last look.
+        wake: called where a look is due earlier than the last one said.
+    """
+
+    def __init__(self, rules: HealthRules | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._rules = rules or HealthRules()
+        self._clock = clock
+        self._listeners: list[Callable[[Belief], None]] = []
+        self._running: dict[Watched, float] = {}
+        self._away: Condition | None = Condition(ready=False, state="unreachable", reason="nothing is known of it yet")
+        self._others: Sequence[Note] = ()
+        self._failed = self._served = 0.0
+        self._counted = self._latest = self._excused = self._struck = self._since = -math.inf
+        self._asked = self._lost_at = -math.inf
+        self._words = self._failure = ""
+        self.belief: Belief = "well"
+        self.ready = False
+        self.pause_s = self._rules.silence_s / _GAPS or math.inf
+        self.responses: Callable[[], int] = int
+        self.awaits_first = self.one_piece = self.probe_due = False
+        self.wake: Callable[[], None] = _ignore
+        self._gaps = LongGaps(self.pause_s)
+        self._begin()
+
+    def lost(self, condition: Condition) -> None:
+        """The engine is not there, or cannot be served."""
+        self._lost_at = self._clock() if self._away is None else self._lost_at
+        self._away = condition
+        self._begin()
+
+    def end_silent(self) -> None:
+        """End requests that are silent although the engine is long away; a server that leaves finishes its own."""
+        if self.one_piece or not self._rules.silence_s:
+            return
+        now, limit = self._clock(), self.limit_s
+        for request, begun in list(self._running.items()):
+            heard = request.heard()
+            patience = limit if heard is not None else limit + request.prompt_tokens / _PREFILL_RATE
+            if now - max(self._lost_at, begun if heard is None else heard) > patience:
+                request.lost()
+
+    def found(self, *, one_piece: bool = False, doubtful: bool = False) -> None:
+        """Begin anew, with an engine that was discovered.
+
+        Args:
+            one_piece: see the attribute.
+            doubtful: whether it has not given a token yet where it was asked.
+        """
+        self._away, self.one_piece = None, one_piece
+        self._gaps = LongGaps(self.pause_s, self.responses())
+        self._begin()
+        if doubtful:
+            self._since, self._doubted, self._next = self._due, True, self._due
+
+    def _begin(self) -> None:
+        self._due = self._clock()
+        self._probe: float | None = None  # when the one that is under way was sent
+        self._queued: float | None = None  # the first of those that met a full queue, since anything was heard
+        self._next = -math.inf  # when the next probe may be sent
+        self._patience_s, self._pause_s = 0.0, _PAUSE_S
+        self._believe(self._due)
+
+    @property
+    def reason(self) -> str:
+        """Why it is not well, in one sentence; empty when it is."""
+        return self.condition.reason
+
+    @property
+    def condition(self) -> Condition:
+        """Its state now."""
+        if self._away is not None:
+            return self._away
+        share = self._shared_share()
+        if self.belief in ("stalled", "failing"):
+            return Condition(ready=False, state=_state(self.belief), reason=self._words, share=share)
+        worst = self._judged_elsewhere()
+        if worst is not None:
+            words = "another worker of this gateway asked its engine for one token in vain"
+            return Condition(ready=False, state=worst.state, reason=words, share=share)
+        if share:
+            return Condition(
+                ready=True, state="failing", reason=f"its engine fails {share:.0%} of its requests", share=share
+            )
+        return Condition(ready=True, state="ready", reason=self._words)
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds of silence that are too long: ``silence_s``, or 50 times the 99th percentile of the gaps."""
+        return max(self._rules.silence_s or _PATIENCE_S, _GAPS * self._gaps.p99(self.responses()))
+
+    def listen(self, listener: Callable[[Belief], None]) -> Callable[[], None]:
+        """Call ``listener`` with each new belief; returns what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def began(self, request: Watched) -> None:
+        """A request was sent."""
+        self._running[request] = self._clock()
+
+    def paused(self, gap_s: float) -> None:
+        """A response came that long after the one before it on its request; one within ``pause_s`` need not be told."""
+        if gap_s > self.pause_s:
+            self._gaps.add(gap_s)
+
+    def ended(self, request: Watched, *, given_up: bool = False, failed: bool = False) -> None:
+        """A request has ended.
+
+        Args:
+            request: as it began.
+            given_up: whether it was ended because it waited too long for its first or its next response.
+            failed: whether the engine ended it by a failure of its own.
+        """
+        begun = self._running.pop(request)
+        heard = request.heard()
+        if heard is not None:
+            self._latest = max(self._latest, heard)
+        if failed or heard is not None:
+            self._count(failed=failed)
+        if given_up and self._rules.silence_s:
+            self._strike(begun if heard is None else heard)
+        if failed and heard is None and self._away is None:
+            self._fail()
+            self.wake()
+
+    def latest(self) -> float:
+        """When any request was last heard, or the engine was last found well."""
+        self._listen_in(math.inf)
+        return self._latest
+
+    def look(self) -> float:
+        """Judge by what was heard; returns the seconds after which to look again."""
+        now, limit = self._clock(), self.limit_s
+        late = now - self._due > _LATE_S
+        waits = self._listen_in(now - limit / 2 if self.belief == "well" and not self._doubted else self._since)
+        self._exchange_notes()
+        heard = max([self._latest, *(other.heard for other in self._others)])
+        since = self._since if self._doubted else self._probe or self._queued
+        if since is not None and heard > since:
+            self._believe(heard)
+        pause = self._judge(now, heard, limit, waits=waits, late=late)
+        self.ready = self._away is None and self.belief in ("well", "suspect") and self._judged_elsewhere() is None
+        self._due = now + pause
+        return pause
+
+    def _judge(self, now: float, heard: float, limit: float, *, waits: bool, late: bool) -> float:
+        """Doubt, ask or give it up; returns the seconds until it may be due again."""
+        silence, watches = now - heard, bool(self._rules.silence_s)
+        pause = limit / 4 if self.awaits_first else limit
+        if self._probe is not None or self._queued is not None:
+            if not late:
+                self._give_up_late_probes(now)
+            pause = limit / _LOOKS
+        elif waits and watches and not self._doubted:
+            pause = max(limit - silence, _SOON_S)
+            if silence >= limit and late:
+                pause = _LATE_S
+            elif silence >= limit:
+                silence = min(silence, now - min(self._running.values()))
+                self._suspect(f"none of the answers that run has gone on for {silence:.1f} s")
+        self._settle(now)
+        return min(pause, self._schedule(now, heard, limit))
+
+    def _schedule(self, now: float, heard: float, limit: float) -> float:
+        """Say whether a probe is due; the seconds after which to look again for its sake."""
+        asked = max([self._asked, *(other.asked for other in self._others)])
+        quiet = self._rules.quiet_s if self._rules.silence_s else 0.0
+        due = math.inf
+        if self._doubted:
+            due = max(self._next, asked + min(_PAUSE_S, limit)) if self._probe is None else math.inf
+        elif quiet and self._probe is None:
+            due = max(heard, asked) + quiet + self._rules.turn
+        self.probe_due = self._away is None and due <= now
+        longest = limit if self._rules.notes is None else _LONGEST_LOOK_S
+        if self._doubted:
+            longest = min(longest, limit / _LOOKS)
+        return longest if self.probe_due else max(_SOON_S, min(longest, due - now))
+
+    def probe_sent(self) -> None:
+        """The engine is asked for one token."""
+        self._probe = self._asked = self._clock()
+        self.probe_due = False
+        self._exchange_notes()
+
+    @property
+    def probing(self) -> bool:
+        """Whether the response of a probe is still wanted."""
+        return self._probe is not None
+
+    def probed(self, failure: str | None, *, queue_full: bool = False) -> None:
+        """The engine was asked for one token.
+
+        Requests that are silent when the token comes are stuck by themselves: they raise no more suspicion.
+
+        Args:
+            failure: why there was none; None when it came.
+            queue_full: whether that is because others were before it.
+        """
+        sent, self._probe = self._probe, None
+        now = self._clock()
+        if failure is None:
+            self._excused = now
+            self._believe(now)
+        elif queue_full:
+            self._queued = self._queued or sent
+            self._next = now + _PAUSE_S
+        else:
+            self._probe_failures += 1
+            self._fail(failure)
+        self._exchange_notes()
+
+    def _give_up_late_probes(self, now: float) -> None:
+        since = self._probe if self._probe is not None else self._queued
+        assert since is not None  # noqa: S101 - one of them is there
+        before = [each for each, begun in self._running.items() if begun < since]
+        unheard = [each for each in before if each.heard() is None]
+        if (self.one_piece and unheard) or (self._probe is None and not before):
+            return
+        unread = sum(each.prompt_tokens for each in unheard) + sum(other.waiting for other in self._others)
+        limit = max(self.limit_s, self._patience_s)
+        if now - since <= limit + unread / _PREFILL_RATE:
+            return
+        self._probe = self._queued = None
+        self._patience_s = max(limit, min(2 * limit, _LONGEST_PATIENCE_S))
+        self._next = now
+        if self.belief != "stalled":
+            before_it = f"{self._words}, and it" if self._words else "it"
+            self._words = f"{before_it} was asked for one token in vain: nothing came within {now - since:.1f} s"
+            self._doubt(self._since if self._doubted else since)
+            self._enter("stalled")
+
+    def _fail(self, words: str = "") -> None:
+        """Note a failure of the engine itself; ``words``: of a probe's."""
+        self._failures += 1
+        self._failure = words or self._failure
+        now = self._clock()
+        if not self._doubted:
+            self._doubt(now)
+        if words:
+            self._next = now + self._pause_s
+            if self.belief in ("stalled", "failing"):
+                self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        self._settle(now)
+
+    def _settle(self, now: float) -> None:
+        """Call the engine failing where enough has failed in a row, and nothing was heard for a while."""
+        failures, probes = self._failures, self._probe_failures
+        enough = probes >= _MOST_PROBES or (probes and failures >= _MOST_FAILURES)
+        if not enough or self.belief in ("stalled", "failing") or now - self._heard_before < _UNHEARD_S:
+            return
+        self._words = (
+            f"its engine failed {failures} times in a row, and when it was asked for one token: {self._failure}"
+        )
+        self._enter("failing")
+
+    def _count(self, *, failed: bool) -> None:
+        now = self._clock()
+        fade = 0.5 ** ((now - self._counted) / _HALF_LIFE_S)
+        self._failed, self._served, self._counted = (
+            self._failed * fade + failed,
+            self._served * fade + (not failed),
+            now,
+        )
+
+    def _shared_share(self) -> float:
+        """The part of the latest requests that failed, of all processes; 0 where that is too little to speak of."""
+        fade = 0.5 ** ((self._clock() - self._counted) / _HALF_LIFE_S)
+        failed = self._failed * fade + sum(other.failed for other in self._others)
+        served = self._served * fade + sum(other.served for other in self._others)
+        share = failed / (failed + served) if failed >= _FEWEST else 0.0
+        return share if share >= _SHARE else 0.0
+
+    def _exchange_notes(self) -> None:
+        if self._rules.notes is None:
+            return
+        state = _state(self.belief)
+        judged = self._since_judged if self.belief in ("stalled", "failing") else 0.0
+        waiting = sum(each.prompt_tokens for each in self._running if each.heard() is None)
+        self._rules.notes.write(
+            Note(max(self._latest, 0.0), max(self._asked, 0.0), judged, state, waiting, self._failed, self._served)
+        )
+        self._others = self._rules.notes.others()
+
+    def _judged_elsewhere(self) -> Note | None:
+        """What another process has found wrong, and nothing heard since has disproved."""
+        worst = max(self._others, key=lambda other: other.judged, default=None)
+        if worst is None or not worst.judged:
+            return None
+        heard = max(self._latest, *(other.heard for other in self._others))
+        return worst if worst.judged > heard else None
+
+    def _listen_in(self, enough: float) -> bool:
+        """Update ``_latest``, no further than to one after ``enough``; returns whether any waits for another."""
+        waits = False
+        unheard = self._clock() - self.limit_s if self.awaits_first else -math.inf
+        for request, begun in self._running.items():
+            heard = request.heard()
+            if heard is None:
+                waits = waits or self._excused < begun < unheard
+                continue
+            waits = waits or heard > self._excused
+            self._latest = max(self._latest, heard)
+            if waits and self._latest > enough:
+                break
+        return waits
+
+    def _strike(self, waited_from: float) -> None:
+        now, latest = self._clock(), self.latest()
+        if latest > self._struck:
+            self._strikes = 0
+        if now - latest < (now - waited_from) / 2:  # others may have fallen silent a moment after it
+            return
+        self._strikes += 1
+        self._struck = now
+        if self._strikes >= self._rules.strikes and not self._doubted:
+            self._suspect(f"{self._strikes} requests in a row were given up, and no answer has gone on meanwhile")
+            self.wake()
+
+    def _suspect(self, words: str) -> None:
+        self._words = words
+        self._doubt(self._clock())
+        self._next = self._since
+        self._enter("suspect")
+
+    def _doubt(self, since: float) -> None:
+        self._doubted, self._since = True, since
+        self._heard_before = self._latest
+
+    def _believe(self, heard: float) -> None:
+        """Take the engine for well, because it was heard."""
+        self._latest = max(self._latest, heard)
+        self._struck = self._since = self._heard_before = -math.inf
+        self._strikes = self._failures = self._probe_failures = 0
+        self._probe = self._queued = None
+        self._patience_s, self._pause_s = 0.0, _PAUSE_S
+        self._words = self._failure = ""
+        self._doubted = False
+        self._enter("well")
+
+    def _enter(self, belief: Belief) -> None:
+        before, self.belief = self.belief, belief
+        self._since_judged = self._clock()
+        self.ready = self._away is None and belief in ("well", "suspect")
+        if belief != before:
+            for listener in tuple(self._listeners):
+                listener(belief)
+
+
+def _state(belief: Belief) -> HealthState:
+    return "stalled" if belief == "stalled" else "failing" if belief == "failing" else "ready"
+
+
+def _ignore() -> None:
+    return None

@@ -1,0 +1,88 @@
+"""Whether the tokenizer here is the one of the engine: the answers of another model are fluent nonsense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from gateway.generation import Capability, EngineFeatures
+from gateway.generation.tokenizing import SENTENCES, Tokenized
+from gateway.tokens import Tokenizer, TokenizerError
+
+OVERRIDE = "name the model's own folder, or set check_tokenizer: false"
+_MORE = 1.05  # of the tokenizer's width; padding of a vocabulary is less
+
+
+def tokenizer_mismatch(tokenizer: Tokenizer, folder: Path, features: EngineFeatures) -> str | None:
+    """In what a tokenizer is not the engine's, in one sentence; None where nothing shows it. May read files.
+
+    Args:
+        tokenizer: that is used here.
+        folder: that it came from.
+        features: of the engine.
+    """
+    width = features.vocab_size
+    if width is not None and tokenizer.vocab_size > width:
+        last = tokenizer.vocab_size - 1
+        return f"the tokenizer in {folder} has ids up to {last}, and the engine has logits for {width}"
+    there = _there(folder, features)
+    if there is None:
+        return None
+    for sentence, ids in zip(SENTENCES, there.ids, strict=True):
+        own, other = _bare(tokenizer, tokenizer.encode(sentence)), _bare(tokenizer, ids)
+        if own != other:
+            words = f"and Triton's {_few(other)}"
+            return f"the tokenizer in {folder} is not the engine's: it makes {_few(own)} of {sentence[:20]!r}, {words}"
+    if there.end_id is not None and there.end_id >= 0 and tokenizer.eos_ids and there.end_id not in tokenizer.eos_ids:
+        ends = ", ".join(map(str, tokenizer.eos_ids))
+        return f"the tokenizer in {folder} ends answers at {ends}, and Triton's at {there.end_id}"
+    return None
+
+
+def compared(features: EngineFeatures) -> Capability:
+    """How the tokenizer was compared with the engine's, as an entry of the map of capabilities."""
+    if features.tokenized is not None:
+        return Capability("native", "Compared with Triton's preprocessing: three sentences have the same ids.")
+    if _other_folder(features) is not None:
+        return Capability("native", "Compared with the tokenizer_dir of Triton's model: the same ids.")
+    return Capability("impossible", "The tokenizer is not compared: nothing of this Triton shows the engine's own.")
+
+
+def wide_engine(tokenizer: Tokenizer, features: EngineFeatures) -> str | None:
+    """Say that the engine has far more logits than the tokenizer has ids; None where it has not."""
+    width = features.vocab_size
+    if width is None or width <= tokenizer.vocab_size * _MORE:
+        return None
+    return f"the engine has logits for {width} ids, and the tokenizer {tokenizer.vocab_size}: is it the model's own?"
+
+
+def _there(folder: Path, features: EngineFeatures) -> Tokenized | None:
+    if features.tokenized is not None:
+        return features.tokenized
+    other = _other_folder(features)
+    if other is None or other.resolve() == folder.resolve():
+        return None
+    try:
+        tokenizer = Tokenizer.from_folder(other)
+    except TokenizerError:
+        return None
+    ends = tokenizer.eos_ids
+    return Tokenized(tuple(tuple(tokenizer.encode(each)) for each in SENTENCES), ends[0] if ends else None)
+
+
+def _other_folder(features: EngineFeatures) -> Path | None:
+    """The folder that Triton names, where it can be read."""
+    other = Path(features.tokenizer_dir) if features.tokenizer_dir else None
+    return other if other is not None and (other / "tokenizer.json").is_file() else None
+
+
+def _bare(tokenizer: Tokenizer, ids: Iterable[int]) -> tuple[int, ...]:
+    """The ids without a BOS before them and an end behind them."""
+    found = tuple(ids)
+    if found[:1] == (tokenizer.bos_id,):
+        found = found[1:]
+    return found[:-1] if found[-1:] and found[-1] in tokenizer.eos_ids else found
+
+
+def _few(ids: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, ids[:4]))}{', ...' if len(ids) > 4 else ''}]"

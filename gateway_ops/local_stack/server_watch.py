@@ -1,0 +1,64 @@
+"""What ends the service of a tritonserver that runs: a dead process of a model, or a server that hangs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from gateway_ops.local_stack.process_tree import StubWatch
+from gateway_ops.local_stack.triton_http import TritonHttp
+
+_LOOK_S: Final = 1.0
+_HANGS_S: Final = 20.0  # without an answer to a question that costs nothing, however busy the machine is
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """When a server that failed is started again.
+
+    Attributes:
+        most: starts in a row that may follow the first; 0 for none.
+        first_wait_s: before the first of them; it doubles with each.
+        longest_wait_s: it never exceeds this.
+        calm_s: after so long in service the count begins anew.
+    """
+
+    most: int = 0
+    first_wait_s: float = 1.0
+    longest_wait_s: float = 60.0
+    calm_s: float = 600.0
+
+    def wait_s(self, restarts: int) -> float:
+        """Seconds before the next start, after so many."""
+        return min(self.first_wait_s * 2.0**restarts, self.longest_wait_s)
+
+
+class ServerWatch:
+    """Looks after a server that has become ready; a queue that is full and a model that loads are no trouble.
+
+    Args:
+        http: of the server.
+        engine_dead: whether a gateway before it has found that an engine gives no tokens.
+    """
+
+    def __init__(self, http: TritonHttp, engine_dead: Callable[[], bool] = bool) -> None:
+        self._http = http
+        self._engine_dead = engine_dead
+        self._stubs = StubWatch()
+        self._looked, self._answered = 0.0, time.monotonic()  # the first look learns the processes of the models
+
+    def trouble(self, pid: int) -> str | None:
+        """Look at most once a second; why it must be started again, as the rest of a sentence on it, or None."""
+        if time.monotonic() - self._looked < _LOOK_S:
+            return None
+        model = self._stubs.dead_model(pid)
+        if model is not None:
+            return f"goes on although the process of the model {model} died"
+        if self._http.lives():
+            self._answered = time.monotonic()
+        self._looked = time.monotonic()
+        if self._looked - self._answered > _HANGS_S:
+            return f"hangs: it has not answered for {_HANGS_S:g} s"
+        return "gives no tokens, as the gateway says" if self._engine_dead() else None
