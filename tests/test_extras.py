@@ -44,7 +44,7 @@ def texts() -> list[Path]:
     folders = ("gateway", "gateway_ops", "tools", "docs", "deploy", "docker", "examples", "benchmarks", "triton_repo")
     found = [path for folder in folders for path in (ROOT / folder).rglob("*")]
     found += [ROOT / "Makefile", *ROOT.glob("*.md"), *ROOT.glob("*.y*ml")]
-    return [path for path in found if path.is_file() and (path.suffix in TEXTS or "file" in path.name)]
+    return [path for path in found if path.is_file() and (path.suffix in TEXTS or path.name.startswith("Dockerfile"))]
 
 
 def test_no_text_has_the_package_installed_by_its_name() -> None:
