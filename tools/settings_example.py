@@ -163,7 +163,7 @@ def _lines(path: str, field: FieldInfo, mark: str, remarks: Mapping[str, str]) -
 
 
 def _is_shown(path: str, field: FieldInfo) -> bool:
-    """Whether a setting is no comment: in models what all need, elsewhere what has a default."""
+    """Whether a setting is shown without a comment mark: in models what all need, elsewhere what has a default."""
     if path.startswith("models[]"):
         return path in _ACTIVE
     return path not in EXAMPLES and field.default not in (None, PydanticUndefined) and path != "auth.keys[]"
