@@ -67,6 +67,8 @@ docs: $(VENV)/.dev ## write the pages that are made from tables of the code
 	$(BIN)/python -m tools.parameters_page
 	$(BIN)/python -m tools.conformance_page
 	$(BIN)/python -m tools.log_events_page
+	$(BIN)/python -m tools.settings_example
+	$(BIN)/python -m tools.monitoring_manifests
 	$(BIN)/python -m tools.coverage.document
 	$(BIN)/python -m tools.coverage.settings_document
 	$(BIN)/python -m tests.dialects.page

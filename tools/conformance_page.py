@@ -26,7 +26,8 @@ answers, and whether it is true.
 It asks any server, this gateway or another, with nothing but its URL and the name of a model (the one that it lists,
 where there is one only). A key goes with `--api-key` or `GATEWAY_API_KEY`. The requests are small: about a hundred,
 most of 16 tokens, one after another, and at the end one prompt that is longer than the context (140,000 words where the
-server does not tell its context). On the CPU of `make up` it takes about two minutes. `--timeout` bounds each
+server does not tell its context). On the CPU of `make up` it takes about two minutes;
+standard error shows how many checks have run and how long the others may take. `--timeout` bounds each
 answer, in seconds (60); all of it ends after ten minutes, and no answer is read beyond 4 MiB.
 
 Each check comes to one of four verdicts:

@@ -20,6 +20,7 @@ from gateway.access.rate_limiter import RateLimiter
 from gateway.access.shared_buckets import SharedBuckets
 from gateway.config import AuthSettings, ConfigError, KeySettings, Settings
 from gateway.config.settings_source import stamp_of
+from gateway.extras import pip_install
 from gateway.supervision import keep_running
 
 if TYPE_CHECKING:
@@ -144,10 +145,9 @@ def check_packages(auth: AuthSettings) -> None:
         needed += [("jwt", "auth.jwt"), ("cryptography", "auth.jwt")]
     for package, setting in needed:
         if importlib.util.find_spec(package) is None:
-            extra = _EXTRAS[package]
             raise ConfigError(
                 f"{setting}: needs the package {'PyJWT' if package == 'jwt' else package}; install it by"
-                f" pip install 'triton-openai-gateway[{extra}]'."
+                f" {pip_install(_EXTRAS[package])}"
             )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from starlette.types import Scope
 
 from gateway.config import ConfigError, StateSettings
+from gateway.extras import pip_install
 from gateway.openai.errors import OpenAIError
 from gateway.sealing import Seal, Sealer
 from gateway.store import Store, StoreHolder
@@ -78,9 +79,7 @@ def sealer_of(settings: StateSettings) -> Sealer | None:
     try:
         return Sealer(keys)
     except ImportError:
-        message = (
-            "state.keys: needs the package cryptography; install it by pip install 'triton-openai-gateway[sealed]'."
-        )
+        message = f"state.keys: needs the package cryptography; install it by {pip_install('sealed')}"
         raise ConfigError(message) from None
     except ValueError:
         message = "state.keys_file: each line must be 32 bytes in URL-safe base64, as Fernet.generate_key() makes them."

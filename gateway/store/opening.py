@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gateway.config import ConfigError, StateSettings
+from gateway.extras import pip_install
 from gateway.store.interface import Bounds, Store
 from gateway.store.sqlite_store import ForeignFileError, SqliteStore, check_file, check_folder
 
@@ -162,6 +163,4 @@ def _check_packages(settings: StateSettings) -> None:
 
 def _need(package: str, setting: str, extra: str) -> None:
     if importlib.util.find_spec(package) is None:
-        raise ConfigError(
-            f"{setting}: needs the package {package}; install it by pip install 'triton-openai-gateway[{extra}]'."
-        )
+        raise ConfigError(f"{setting}: needs the package {package}; install it by {pip_install(extra)}")

@@ -7,6 +7,7 @@ import os
 from typing import Final
 
 from gateway.config import ConfigError, TelemetrySettings
+from gateway.extras import pip_install
 from gateway.telemetry.traces import Telemetry
 
 _PROTOCOL: Final = "http/protobuf"
@@ -48,6 +49,4 @@ def check_telemetry(settings: TelemetrySettings) -> None:
     except ModuleNotFoundError:  # of a package around one
         found = False
     if not found:
-        raise ConfigError(
-            "telemetry: needs OpenTelemetry's SDK; install it by pip install 'triton-openai-gateway[otel]'."
-        )
+        raise ConfigError(f"telemetry: needs OpenTelemetry's SDK; install it by {pip_install('otel')}")

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import tokenizers
 
+from gateway.extras import pip_install
 from gateway.helper import Helper, HelperFailedError
 from gateway.tokens.folder import NAMED_TOKENS, TOKENIZER_FILE, TokenizerError, read_folder
 from gateway.tokens.literal import literal_copies
@@ -26,7 +27,6 @@ from gateway.tokens.literal import literal_copies
 VOCABULARY_FILES: Final = ("tokenizer.model", "tekken.json")
 """Vocabularies that are converted: of SentencePiece or tiktoken, and Mistral's."""
 
-_INSTALL = "pip install 'triton-openai-gateway[transformers]'"
 _MAKE = "make a tokenizer.json with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
 _PACKAGES = ("transformers", "sentencepiece", "tiktoken")
 # Nothing is fetched; tiktoken keeps no copy of a file, which it would prefer to a newer one at the same path.
@@ -65,7 +65,8 @@ def unreadable(folder: Path) -> str | None:
         return f"{folder} has no {TOKENIZER_FILE}, nor {' or '.join(VOCABULARY_FILES)} to convert; {_MAKE}."
     if not all(map(importlib.util.find_spec, _PACKAGES)):
         return (
-            f"{folder} has no {TOKENIZER_FILE}; install the extra that converts its {found} ({_INSTALL}), or {_MAKE}."
+            f"{folder} has no {TOKENIZER_FILE}; install what converts its {found} ({pip_install('transformers')}),"
+            f" or {_MAKE}."
         )
     return None
 

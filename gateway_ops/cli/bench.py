@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from gateway.extras import pip_install
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
     try:
         import gateway_ops.bench.exchange  # noqa: F401, PLC0415 - aiohttp is no dependency of the gateway
     except ImportError:
-        raise fail("this command needs aiohttp: pip install 'triton-openai-gateway[bench]'") from None
+        raise fail(f"this command needs aiohttp: {pip_install('bench')}") from None
     from gateway.judging.answer_forms import FailedError  # noqa: PLC0415
     from gateway_ops.bench.plan import Lengths, Plan, PlanError  # noqa: PLC0415
 

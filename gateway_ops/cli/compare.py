@@ -16,6 +16,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from gateway.extras import pip_install
 from gateway.judging.facts import Fact
 from gateway_ops.cli.bench import tell_json
 from gateway_ops.cli.console import fail
@@ -83,7 +84,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     try:
         from gateway_ops.comparing.comparison import Plan  # noqa: PLC0415 - aiohttp is no dependency of the gateway
     except ImportError:
-        raise fail("this command needs aiohttp: pip install 'triton-openai-gateway[bench]'", _UNCOMPARED) from None
+        raise fail(f"this command needs aiohttp: {pip_install('bench')}", _UNCOMPARED) from None
     from gateway.judging.verdict import Rules  # noqa: PLC0415
     from gateway_ops.comparing.preparation import Made  # noqa: PLC0415
     from gateway_ops.comparing.request_lines import Lines, LinesError  # noqa: PLC0415

@@ -38,7 +38,7 @@ def show_conformance(
         with Progress() as progress:
             progress.step("Meeting the server")
             server = suite.meet(url, model, api_key, timeout_s)
-            found = list(suite.run(server, progress.step))
+            found = _run(server, progress)
     except suite.UnfitError as error:
         raise fail(error) from None
     seconds = time.monotonic() - began
@@ -48,6 +48,24 @@ def show_conformance(
         _show(server, found, seconds, verbose)
     if not _is_ok(server, found):
         raise typer.Exit(1)
+
+
+def _run(server: Server, progress: Progress) -> list[Outcome]:
+    """Run every check, and show how many have run and how long the others may take."""
+    found: list[Outcome] = []
+    total = sum(len(group.checks) for group in suite.GROUPS)
+    began = time.monotonic()
+
+    def detail() -> str:
+        if not found:
+            return f"{total} checks"
+        left_s = (time.monotonic() - began) / len(found) * (total - len(found))
+        return f"{len(found)} of {total} checks, about {left_s:.0f} s to go"
+
+    for outcome in suite.run(server, lambda title: progress.step(title, detail())):
+        found.append(outcome)
+        progress.detail(detail())
+    return found
 
 
 def _is_ok(server: Server, found: list[Outcome]) -> bool:

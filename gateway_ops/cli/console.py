@@ -34,15 +34,20 @@ class Progress:
         elif self._status is not None:
             self._status.stop()
 
-    def step(self, text: str) -> None:
-        """Begin the next step and end the one before."""
+    def step(self, text: str, detail: str = "") -> None:
+        """Begin the next step and end the one before; the detail is shown as long as the step runs."""
         if self._status is None:
-            typer.echo(text, err=True)
+            typer.echo(f"{text} ({detail})" if detail else text, err=True)
             return
         self._finish_step()
         self._step, self._began = text, time.monotonic()
-        self._status.update(f"{escape(text)} ...")
+        self.detail(detail)
         self._status.start()
+
+    def detail(self, text: str) -> None:
+        """Show on a terminal how far the step is."""
+        if self._status is not None:
+            self._status.update(f"{escape(self._step)} ... {escape(text)}".rstrip())
 
     def close(self) -> None:
         """End the last step; nothing more is shown."""

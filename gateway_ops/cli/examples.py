@@ -11,9 +11,10 @@ import typer
 import gateway_ops
 from gateway_ops.cli.console import fail
 
-# In a checkout links to the folder and the file of those names.
-_EXAMPLES = Path(gateway_ops.__file__).parent / "examples"
-_SETTINGS = Path(gateway_ops.__file__).parent / "gateway.example.yaml"
+# In a checkout links to the folder and the files of those names.
+_FOLDER = Path(gateway_ops.__file__).parent
+_EXAMPLES = _FOLDER / "examples"
+_SETTINGS = ("gateway.minimal.yaml", "gateway.example.yaml")
 
 
 def examples(
@@ -37,6 +38,9 @@ def examples(
 
 
 def _files() -> dict[Path, Path]:
-    """Each example's file, by its path in a folder of examples."""
+    """Each example's file, by its path in a folder of examples; settings files first."""
     every = (path for path in sorted(_EXAMPLES.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
-    return {Path(_SETTINGS.name): _SETTINGS, **{path.relative_to(_EXAMPLES): path for path in every}}
+    return {
+        **{Path(name): _FOLDER / name for name in _SETTINGS},
+        **{path.relative_to(_EXAMPLES): path for path in every},
+    }

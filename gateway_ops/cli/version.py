@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-_DISTRIBUTION = "triton-openai-gateway"
+from gateway.extras import DISTRIBUTION
+
 _REQUIREMENT = re.compile(r"""([\w.-]+).*?(?:extra == ["'](\w+)["'])?$""")
 _NOT_RUN = ("dev",)  # extras that no gateway imports
 
@@ -28,12 +29,12 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON
 
 def gateway_version() -> str:
     """The version of the gateway."""
-    return importlib.metadata.version(_DISTRIBUTION)
+    return importlib.metadata.version(DISTRIBUTION)
 
 
 def versions() -> dict[str, Any]:
     """Versions of the gateway, of Python, of the system, and by name of what the gateway may use; None: not there."""
-    named = filter(None, map(_REQUIREMENT.match, importlib.metadata.requires(_DISTRIBUTION) or ()))
+    named = filter(None, map(_REQUIREMENT.match, importlib.metadata.requires(DISTRIBUTION) or ()))
     packages = sorted({each[1] for each in named if each[2] not in _NOT_RUN}, key=str.lower)
     return {
         "gateway": gateway_version(),

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.extras import pip_install
 from gateway_ops.local_stack import LocalStackError, platform_check
 from gateway_ops.local_stack.cache import cache_dir, made_once
 
@@ -63,8 +64,7 @@ def find_tritonserver() -> TritonInstallation:
         distribution = importlib.metadata.distribution(_DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
         raise TritonStartError(
-            "no tritonserver here: nvidia-pytriton is not installed; "
-            "install the extra: pip install 'triton-openai-gateway[embedded]'"
+            f"no tritonserver here: nvidia-pytriton is not installed; install it by {pip_install('embedded')}"
         ) from None
     root = Path(str(distribution.locate_file("pytriton/tritonserver")))
     python = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -22,6 +22,7 @@ from gateway.config.settings_validation import all_keys
 ONE = {"GATEWAY_MODEL": "m", "GATEWAY_TRITON_URL": "triton:8001"}
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "gateway.example.yaml"
+MINIMAL = ROOT / "gateway.minimal.yaml"
 PAGE = ROOT / "docs" / "configuration.md"
 
 
@@ -86,6 +87,17 @@ def test_the_example_is_valid_and_shows_the_defaults(tmp_path: Path) -> None:
     assert whole == load_settings(environment=ONE)
 
 
+def test_the_smallest_example_needs_no_other_setting() -> None:
+    environment = {
+        **ONE,
+        "GATEWAY_MODEL": "llama3",
+        "GATEWAY_TOKENIZER": "/models/llama3",
+        "GATEWAY_MAX_SEQ_LEN": "8192",
+    }
+    assert load_settings(MINIMAL, environment={}) == load_settings(environment=environment)
+    assert len(MINIMAL.read_text().splitlines()) == 12
+
+
 def test_the_page_and_the_example_have_every_key() -> None:
     rows = dict(re.findall(r"^\| `([a-z_.\[\]]+)` \| (?:`(\w+)`)? ?\|", PAGE.read_text(), re.MULTILINE))
     # Those of deployments have a page of their own, docs/deployment-options.md.
@@ -126,7 +138,7 @@ def test_the_example_as_a_whole_is_valid(tmp_path: Path) -> None:
     assert first.defaults.temperature == 0.6
     assert second.triton.model == "qwen_ensemble"
     own = {"vocab_size", "tokens_per_block", "template", "family", "lora", "prompt_tables", "speculative"}
-    own |= {"engine_version", "mirror"}
+    own |= {"engine_version", "mirror", "admission"}
     assert first.mirror is not None
     assert first.mirror.to == second.name
     for key in first.model_fields_set - own - {"name", "triton", "tokenizer", "max_seq_len", "defaults"}:

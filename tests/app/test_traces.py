@@ -8,6 +8,7 @@ import hashlib
 import importlib.util
 import json
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ import pytest
 
 from gateway.app import create_app
 from gateway.config import ConfigError, load_settings
+from gateway.extras import pip_install
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest
 from gateway.telemetry.traces import TraceIds
 from tests.app.harness import USER, gateway, says
@@ -292,7 +294,7 @@ def test_what_cannot_be_exported_is_named(folder: Path, monkeypatch: pytest.Monk
         create_app(settings)
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_PROTOCOL")
     monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
-    with pytest.raises(ConfigError, match=r"triton-openai-gateway\[otel\]"):
+    with pytest.raises(ConfigError, match=re.escape(pip_install("otel"))):
         create_app(settings)
 
 

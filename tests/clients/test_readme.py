@@ -1,71 +1,128 @@
-"""What the README shows, run as it stands; only the address differs."""
+"""What the README shows, run as it stands; only addresses, values and lengths of runs differ."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.bound_process import BoundProcess
+from tests.clients.conftest import TINY_MAX_SEQ_LEN
+from tests.release.conftest import archives, installed  # noqa: F401 - fixtures
 from tests.stack import GatewayProcess
 
 # One path is enough for programs that know of none.
 BY_TOKENS = pytest.mark.parametrize("gateway", ["tokens"], indirect=True)
-
-README = Path(__file__).parents[2] / "README.md"
-
-
-def blocks(language: str) -> list[str]:
-    """Code blocks of one language that talk to the gateway."""
-    found = re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
-    return [block for block in found if "127.0.0.1:9000" in block and "gateway bench" not in block]
+ROOT = Path(__file__).parents[2]
+ADDRESS = "http://127.0.0.1:9000"
+CLONE, CURL, COMMANDS, OWN_TRITON = range(4)
 
 
-def run(command: list[str]) -> str:
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+def blocks(language: str, page: str = "README.md") -> list[str]:
+    """Code blocks of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def run(command: list[str], **options: Any) -> str:
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_the_readme_shows_each_client() -> None:
-    assert len(blocks("sh")) == 1
-    assert len(blocks("python")) == 3
+@pytest.fixture(params=["checkout", pytest.param("installed", marks=pytest.mark.long)])
+def environ(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Variables with the command ``gateway`` on the path: of the checkout, or of ``pip install .``."""
+    of_wheel = request.param == "installed"
+    folder = request.getfixturevalue("installed").folder / "bin" if of_wheel else Path(sys.executable).parent
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GATEWAY_", "PYTHON"))}
+    return kept | {"PATH": f"{folder}:{os.environ['PATH']}", "NO_COLOR": "1"}
+
+
+def test_each_block_has_its_test() -> None:
+    assert {language: len(blocks(language)) for language in ("sh", "python", "json", "yaml")} == {
+        "sh": 4, "python": 2, "json": 1, "yaml": 1,
+    }  # fmt: skip
+    assert (ROOT / "README.md").read_text().count("\n```") == 2 * 8
+
+
+def test_the_clone_line(tmp_path: Path) -> None:
+    """As far as ``make up`` begins, which tests of the command itself go on with."""
+    script = blocks("sh")[CLONE].replace("<this repository>", str(ROOT)).replace("make up", "make --dry-run up")
+    if subprocess.run(["git", "rev-parse"], cwd=ROOT, capture_output=True, check=False).returncode:
+        pytest.skip("no Git repository here to clone")
+    assert run(["sh", "-ec", script], cwd=tmp_path).rstrip().endswith(".venv/bin/gateway up")
 
 
 @BY_TOKENS
 def test_curl(gateway: GatewayProcess) -> None:
-    out = run(["sh", "-c", blocks("sh")[0].replace("http://127.0.0.1:9000", gateway.url)])
-    assert out.rstrip().endswith("data: [DONE]")
+    found = json.loads(run(["sh", "-c", blocks("sh")[CURL].replace(ADDRESS, gateway.url)]))
+    shown = json.loads(blocks("json")[0])
+    for answer in (found, shown):
+        del answer["id"], answer["created"]
+        del answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+    assert found == shown
 
 
 @BY_TOKENS
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(2))
 def test_python(gateway: GatewayProcess, number: int) -> None:
-    out = run([sys.executable, "-c", blocks("python")[number].replace("http://127.0.0.1:9000", gateway.url)])
+    out = run([sys.executable, "-c", blocks("python")[number].replace(ADDRESS, gateway.url)])
     assert out.strip()
     if number == 0:
         assert "Paris" in out
         assert "completion_tokens=7" in out
-    if number == 2:
-        assert out.startswith("tool_calls ")
-        assert "name='get_weather'" in out
+
+
+@BY_TOKENS
+def test_the_guaranteed_call(gateway: GatewayProcess) -> None:
+    (program,) = blocks("python", "docs/tools.md")
+    out = run([sys.executable, "-c", program.replace(ADDRESS, gateway.url)])
+    assert out.startswith("tool_calls ")
+    assert "name='get_weather'" in out
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("tiny_gateway", ["tokens"], indirect=True)
-def test_the_repository_commands(tiny_gateway: GatewayProcess, tmp_path: Path) -> None:
-    text = README.read_text()
-    found = next(
-        block for block in re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) if "repo build" in block
-    )
-    script = found.replace("http://127.0.0.1:9000", tiny_gateway.url).replace(" repo\n", f" {tmp_path}/repo\n")
-    script = script.replace("--streams 2", "--streams 2 --requests 2 --warm-up 0 --max-tokens 4")
-    checked, tested = run(["sh", "-ec", f"PATH={Path(sys.executable).parent}:$PATH\n{script}"]).split(
-        "\nWhat is true, "
-    )
-    assert "error:" not in checked
-    assert "untrue" not in checked
-    assert "2 of 2 requests" in tested
-    assert "none refused" in tested
+def test_the_commands(tiny_gateway: GatewayProcess, environ: dict[str, str], tmp_path: Path) -> None:
+    script = blocks("sh")[COMMANDS].replace(ADDRESS, tiny_gateway.url)
+    assert "--max-tokens 16 --duration 20" in script
+    script = script.replace("--duration 20", "--requests 2 --warm-up 0")
+    talked, tested = run(["sh", "-ec", script], env=environ, cwd=tmp_path).split("\nWhat is true, ")
+    assert "2 of 2 requests" in talked
+    assert "none refused" in talked
+    assert "untrue" not in talked
+    assert " true; " in tested
+
+
+def test_a_gateway_before_a_triton(triton: Any, tiny_model_dir: Path, environ: dict[str, str], tmp_path: Path) -> None:
+    *lines, check, serve = blocks("sh")[OWN_TRITON].splitlines()
+    run(["sh", "-ec", "\n".join(lines)], env=environ, cwd=tmp_path)
+    file = tmp_path / "gateway.yaml"
+    text = file.read_text()
+    assert blocks("yaml")[0] in text
+    values = {"triton:8001": triton.grpc_url, "/models/llama3": str(tiny_model_dir), "8192": str(TINY_MAX_SEQ_LEN)}
+    for shown, own in values.items():
+        text = text.replace(f" {shown}", f" {own}")
+    file.write_text(text)
+    run(["sh", "-ec", check], env=environ, cwd=tmp_path)
+    gateway = GatewayProcess(tmp_path / "log")
+    own = environ | {"GATEWAY_PORT": str(gateway.port), "XDG_STATE_HOME": str(tmp_path), "GATEWAY_LAME_DUCK_S": "0"}
+    command = ["sh", "-c", f"exec {serve}"]
+    with gateway.log.open("ab") as log, BoundProcess(command, env=own, cwd=tmp_path, stdout=log, stderr=log) as process:
+        gateway.wait("/health/ready", 200)
+        body = {"model": "llama3", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
+        answer = gateway.post(body)
+        process.terminate()
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["usage"]["completion_tokens"] > 0
+
+
+def test_the_overlay_that_is_applied_is_there() -> None:
+    (folder,) = re.findall(r"`kubectl apply -k (\S+)`", (ROOT / "README.md").read_text())
+    assert (ROOT / folder / "kustomization.yaml").is_file()  # tests/kubernetes render it

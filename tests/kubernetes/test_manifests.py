@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import promql_parser
 import pytest
 import yaml
 
-from gateway.config import Settings, TimeoutSettings, load_settings
+from gateway.config import ConfigError, Settings, TimeoutSettings, load_settings
 from gateway.telemetry.slim_page import EngineLoad, load_families
 from gateway.web.middleware import OPEN_PATHS
 from gateway_ops.repository.launch_script import launch_script
@@ -35,6 +36,7 @@ from tests.kubernetes.manifests import (
     settings_text,
 )
 from tests.telemetry.test_dashboard import LABELS
+from tools import monitoring_manifests
 
 CUSTOM: dict[str, Manifest] = yaml.safe_load((Path(__file__).parent / "custom_kinds.yaml").read_text())
 KUBERNETES = ("1.30", "1.37")  # the oldest that docs/kubernetes.md names, and the newest whose schemas are there
@@ -266,7 +268,7 @@ def test_the_pool_finds_the_gateways_and_no_other_pods(overlay: str) -> None:
     assert int(rule["timeouts"]["request"].removesuffix("s")) > TimeoutSettings().total_s
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("overlay", [each for each in OVERLAYS if each != "gateway-only"])
 def test_triton_is_where_the_gateway_looks_and_closed_to_others(overlay: str, tmp_path: Path) -> None:
     triton = settings_of(overlay, tmp_path).models[0].triton
     policies = {each["metadata"]["name"]: each["spec"] for each in rendered(overlay) if each["kind"] == "NetworkPolicy"}
@@ -299,7 +301,11 @@ def test_scaling_asks_for_metrics_that_there_are(overlay: str) -> None:
     own = set(re.findall(r"^(gateway_\w+) ", load_families({}, EngineLoad()), re.MULTILINE))  # without labels
     for manifest in rendered(overlay):
         if manifest["kind"] == "HorizontalPodAutoscaler":
-            assert {each["pods"]["metric"]["name"] for each in manifest["spec"]["metrics"]} == own
+            pods_metrics = {each["pods"]["metric"]["name"] for each in manifest["spec"]["metrics"] if "pods" in each}
+            resources = {each["resource"]["name"] for each in manifest["spec"]["metrics"] if "resource" in each}
+            assert pods_metrics in (own, set())
+            assert pods_metrics or resources
+            assert resources <= gateways(overlay).containers()["gateway"]["resources"]["requests"].keys()
         if manifest["kind"] == "ScaledObject":
             for trigger in manifest["spec"]["triggers"]:
                 assert trigger["type"] == "prometheus"
@@ -367,6 +373,38 @@ def test_the_loader_writes_to_the_volume_of_the_models(version: str) -> None:
     assert container["volumeMounts"] == [{"name": "models", "mountPath": "/models"}]
     user = gateways("pool").spec["securityContext"]
     assert loader["spec"]["securityContext"] == user  # who writes is who reads
+
+
+def test_gateways_before_a_triton_that_exists_need_nothing_else(tmp_path: Path) -> None:
+    kinds = {each["kind"] for each in rendered("gateway-only")}
+    assert kinds >= {
+        "ConfigMap", "Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget", "PrometheusRule", "Secret",
+        "Service",
+    }  # fmt: skip
+    assert [pod.owner for pod in pods("gateway-only")] == ["Deployment/gateway"]
+    (model,) = settings_of("gateway-only", tmp_path).models
+    assert (str(model.tokenizer), model.max_seq_len) == ("/models/tokenizer", 8192)
+
+
+def test_the_secret_as_it_comes_starts_no_open_gateway(tmp_path: Path) -> None:
+    (variable,) = [
+        each for each in gateways("gateway-only").containers()["gateway"]["env"] if each["name"] == "GATEWAY_API_KEYS"
+    ]
+    reference = variable["valueFrom"]["secretKeyRef"]
+    keys = only("gateway-only", "Secret", reference["name"])["stringData"]
+    path = tmp_path / "gateway.yaml"
+    path.write_text(settings_text("gateway-only"))
+    with pytest.raises(ConfigError, match="holds no key"):
+        load_settings(path, {"GATEWAY_API_KEYS": keys[reference["key"]]})
+
+
+def test_alerts_and_the_dashboard_are_those_of_prometheus_and_grafana() -> None:
+    for file, content in monitoring_manifests.documents().items():
+        assert file.read_text(encoding="utf-8") == content
+    rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "rules.yml").read_text())
+    assert only("gateway-only", "PrometheusRule", "gateway")["spec"] == rules
+    dashboard = (ROOT / "deploy" / "grafana" / "dashboards" / "gateway.json").read_text()
+    assert json.loads(only("fleet", "ConfigMap", "gateway-dashboard")["data"]["gateway.json"]) == json.loads(dashboard)
 
 
 def test_an_engine_over_nodes_has_a_rank_for_each_gpu() -> None:

@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[2]
 # What setuptools reads: no tests, no caches, no leftovers of other builds.
 _SOURCES = (
     "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
-    "gateway.example.yaml", "gateway", "gateway_ops", "chat_templates", "triton_repo", "examples", "docs",
+    "gateway.example.yaml", "gateway.minimal.yaml",
+    "gateway", "gateway_ops", "chat_templates", "triton_repo", "examples", "docs",
     "requirements", "benchmarks", "deploy", "docker", "docker-compose.yml", ".dockerignore", ".env.example",
 )  # fmt: skip
 

@@ -76,16 +76,3 @@ def test_the_archives_say_what_the_gateway_runs_on(archives: Archives) -> None:
     for minor in range(10, 15):
         assert f"\nClassifier: Programming Language :: Python :: 3.{minor}\n" in metadata
     assert "\nLicense-Expression: Apache-2.0\n" in metadata
-
-
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-
-
-def test_no_page_installs_the_gateway_from_an_index() -> None:
-    """It is on none: whoever takes the name there would be installed."""
-    for page in PAGES:
-        text = page.read_text()
-        told = re.findall(r"pip install '?triton-openai-gateway(\S*)", text)
-        extras_only = all(each.startswith("[") for each in told)
-        assert extras_only or page.name == "upgrading.md"  # which warns of it
-        assert not told or "upgrading.md" in text or page.name == "upgrading.md", page

@@ -17,6 +17,7 @@ import pytest
 from pydantic import ValidationError
 
 from gateway.config import ConfigError, StateSettings, load_settings
+from gateway.extras import pip_install
 from gateway.store import Document, Store, StoreUnavailableError, check_state, open_store
 from tests.ports import free_port
 from tests.store.redis_server import RedisServer
@@ -128,11 +129,11 @@ async def test_no_store_where_the_settings_turn_it_off() -> None:
         ("cryptography", {"keys": [KEY]}, "sealed"),
     ],
 )
-async def test_a_missing_package_is_named_with_its_extra(
+async def test_a_missing_package_is_named_with_the_line_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, package: str, settings: dict[str, Any], extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    wanted = re.escape(f"pip install 'triton-openai-gateway[{extra}]'")
+    wanted = re.escape(pip_install(extra))
     with pytest.raises(ConfigError, match=wanted):
         await open_store(StateSettings(**settings))
     with pytest.raises(ConfigError, match=wanted):

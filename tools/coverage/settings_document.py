@@ -44,13 +44,14 @@ def render() -> str:
 
 def _sections(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
     for name, field in model.model_fields.items():
-        section = _section(field.annotation)
+        section = section_of(field.annotation)
         if section is not None:
             yield f"{prefix}{name}", section
             yield from _sections(section, f"{prefix}{name}.")
 
 
-def _section(annotation: Any) -> type[BaseModel] | None:
+def section_of(annotation: Any) -> type[BaseModel] | None:
+    """The section that a field holds, alone or in a list; None for a plain value."""
     candidates = (annotation, *get_args(annotation))
     return next((one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)), None)
 
@@ -63,7 +64,7 @@ def _table(prefix: str, section: type[BaseModel], upstream: dict[str, list[Varia
     yield "| key | default | meaning | upstream |"
     yield "|---|---|---|---|"
     for name, field in section.model_fields.items():
-        if _section(field.annotation) is None:
+        if section_of(field.annotation) is None:
             key = f"{prefix}{name}"
             variables = upstream.get(key, [])
             names = ", ".join(f"`{variable.name}`" for variable in variables)

@@ -11,6 +11,7 @@ from textwrap import dedent
 
 import pytest
 
+from gateway.extras import pip_install
 from gateway.tokens import Tokenizer, TokenizerError
 from gateway_ops.checking import Finding, Severity
 from gateway_ops.checking.settings_file import check_file
@@ -68,7 +69,7 @@ async def test_a_missing_package_of_telemetry_is_found(model: Path, monkeypatch:
     assert await lines(model, text) == []
     monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
     ((where, said),) = await lines(model, text)
-    assert (where, "triton-openai-gateway[otel]" in said) == ("7", True)
+    assert (where, pip_install("otel") in said) == ("7", True)
 
 
 async def test_what_keeps_a_gateway_from_its_state_is_found(model: Path) -> None:

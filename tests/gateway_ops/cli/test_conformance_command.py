@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import pty
+import re
 import socket
 import subprocess
 import sys
@@ -77,7 +78,19 @@ def test_a_terminal_gets_tables() -> None:
                     shown += data
     os.close(ours)
     assert process.returncode == 1
+    total = sum(len(group.checks) for group in suite.GROUPS)
+    assert f"of {total} checks, about ".encode() in shown
     assert shown.index(b"untrue: 1") < shown.index(b"not offered: 1") < shown.index(b"true: 10")
+
+
+def test_how_far_it_is_goes_to_standard_error() -> None:
+    with HonestServer() as server:
+        met, first, *lines = check(server.url, "--api-key", KEY).stderr.splitlines()
+    sizes = [len(group.checks) for group in suite.GROUPS]
+    assert (met, first) == ("Meeting the server", f"{suite.GROUPS[0].title} ({sum(sizes)} checks)")
+    for number, (group, line) in enumerate(zip(suite.GROUPS[1:], lines, strict=True), 1):
+        told = f"{sum(sizes[:number])} of {sum(sizes)} checks, about "
+        assert re.fullmatch(rf"{re.escape(f'{group.title} ({told}')}\d+ s to go\)", line)
 
 
 def unfit(url: str, model: str | None = None, key: str | None = KEY, timeout_s: float = 20.0) -> str:

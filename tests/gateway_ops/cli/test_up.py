@@ -275,18 +275,13 @@ def test_a_model_that_does_not_load_is_said_in_the_engines_words(
     assert done.stdout == ""
 
 
-def of_the_readme(has: str) -> list[str]:
-    """The arguments of the command among the first steps that has an option."""
-    (command,) = (each for each in re.findall(r"`\.venv/bin/gateway ([^`]+)`", README.read_text()) if has in each)
-    return shlex.split(command)
-
-
 def test_the_first_step_of_a_template(environ: dict[str, str], model: Path, tmp_path: Path) -> None:
-    page = README.with_name("docs") / "families.md"
-    (template,) = re.findall(r"(?ms)^```jinja\n(.*?)^```$", page.read_text())
+    text = (README.with_name("docs") / "families.md").read_text()
+    (template,) = re.findall(r"(?ms)^```jinja\n(.*?)^```$", text)
+    (shown,) = re.findall(r"(?m)^    \.venv/bin/gateway (up .*--template .*)$", text)
     (tmp_path / "FILE.jinja").write_text(template)
     port = str(free_port())
-    command = [str(tmp_path / each) if each == "FILE.jinja" else each for each in of_the_readme("--template")]
+    command = [str(tmp_path / each) if each == "FILE.jinja" else each for each in shlex.split(shown)]
     command[command.index("--port") + 1] = port
     up = run(environ, *command, "--model", str(model), "--detach")
     try:
@@ -303,7 +298,8 @@ def test_the_first_step_of_a_template(environ: dict[str, str], model: Path, tmp_
 def test_the_first_step_of_a_triton(environ: dict[str, str], model: Path, tmp_path: Path) -> None:
     """The line that it prints starts a gateway before it."""
     port = str(free_port())
-    command = of_the_readme("--triton-only")
+    (shown,) = re.findall(r"`\.venv/bin/gateway (up [^`]*--triton-only)`", README.read_text())
+    command = shlex.split(shown)
     command[command.index("--port") + 1] = port
     up = run(environ, *command, "--model", str(model), "--detach")
     try:
