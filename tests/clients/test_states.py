@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -150,3 +151,50 @@ def test_a_server_that_is_stopped(own_triton: TritonServer, tiny_model_dir: Path
                 os.kill(pid, signal.SIGCONT)
         assert told(gateway, 200)["state"] == "ready"
         assert gateway.post(SHORT).status_code == 200
+
+
+async def spoil(client: httpx.AsyncClient, kind: str) -> None:
+    """Send one request that comes to no answer."""
+    body = SHORT | {"max_tokens": 1800, "temperature": -1 if kind == "rejected" else 0, "stream": kind == "left"}
+    if kind == "left":
+        async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
+            lines = answer.aiter_lines()
+            while not (await anext(lines)).startswith("data: "):
+                pass
+        return
+    asked = asyncio.ensure_future(client.post("/v1/chat/completions", json=body))
+    if kind == "left before the answer":
+        await asyncio.wait((asked,), timeout=0.05)
+        asked.cancel()
+        await asyncio.wait((asked,))
+    else:
+        assert (await asked).status_code == (504 if kind == "timed out" else 400)
+
+
+@pytest.mark.long
+async def test_clients_take_no_engine_out(triton: TritonServer, tiny_model_dir: Path, tmp_path: Path) -> None:
+    """A thousand requests in a row come to nothing, of which 250 at a gateway that gives each up immediately."""
+    settings = {"GATEWAY_MODEL": MODEL, "GATEWAY_TRITON_URL": triton.grpc_url, "MODEL_DIR": str(tiny_model_dir)}
+    before = triton.pid
+    with (
+        GatewayProcess(tmp_path / "log", **settings) as gateway,
+        GatewayProcess(tmp_path / "hasty", **settings, GATEWAY_FIRST_TOKEN_TIMEOUT_S="0.001") as hasty,
+    ):
+        for kind in ("rejected", "left", "left before the answer", "timed out"):
+            asked = hasty if kind == "timed out" else gateway
+            limits = httpx.Limits(max_keepalive_connections=0)
+            async with httpx.AsyncClient(base_url=asked.url, limits=limits, timeout=30, verify=False) as client:
+                for _ in range(50):
+                    await asyncio.gather(*(spoil(client, kind) for _ in range(5)))
+                    ready = (await client.get("/health/ready")).json()["models"][MODEL]
+                    assert ready["ready"], (kind, ready)
+        assert hasty.logged("may have stalled"), (
+            "its timeouts were held against the engine, until a probe had its token"
+        )
+        for each in (gateway, hasty):
+            assert told(each, 200) == {"ready": True, "state": "ready"}
+            assert each.wait("/health/live?engine=1", 200)
+            assert not [line for line in each.log_lines() if "engine not ready" in line]
+        assert gateway.metric("gateway_requests_cancelled_total") >= 250
+        assert gateway.post(SHORT).status_code == 200
+    assert (triton.running, triton.pid) == (True, before)
