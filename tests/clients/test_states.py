@@ -153,6 +153,61 @@ def test_a_server_that_is_stopped(own_triton: TritonServer, tiny_model_dir: Path
         assert gateway.post(SHORT).status_code == 200
 
 
+@pytest.mark.long
+def test_of_two_engines_one_dies(
+    triton: TritonServer, own_triton: TritonServer, tiny_model_dir: Path, tmp_path: Path
+) -> None:
+    """No request is lost: each that meets the dead one is answered by the other one."""
+    model = {
+        "name": MODEL,
+        "triton": {"endpoints": [own_triton.grpc_url, triton.grpc_url]},
+        "tokenizer": str(tiny_model_dir),
+        "max_seq_len": 2048,
+    }
+    settings = tmp_path / "gateway.yaml"
+    settings.write_text(yaml.safe_dump({"models": [model]}))
+    with GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(settings)) as gateway:
+
+        def states() -> list[str]:
+            assert gateway.post(SHORT).status_code == 200
+            described = httpx.get(f"{gateway.url}/v1/models/{MODEL}").json()["gateway"]["endpoints"]
+            return [each["state"] for each in described]
+
+        assert [states() for _ in range(24)][-1] == ["ready", "ready"]
+        kill_stub(own_triton, "tensorrt_llm")
+        deadline = time.monotonic() + 20
+        while states() != ["failing", "ready"]:
+            assert time.monotonic() < deadline
+        assert [states() for _ in range(24)][-1] == ["failing", "ready"]
+        assert told(gateway, 200)["ready"]
+
+
+@pytest.mark.long
+def test_a_model_that_is_unloaded(repository: Path, tiny_model_dir: Path, tmp_path: Path) -> None:
+    explicit = ("--model-control-mode=explicit", "--load-model=*")
+    with TritonServer(
+        repository, model_dir=tiny_model_dir, log_path=tmp_path / "triton.log", options=explicit
+    ) as server:
+        server.wait_ready()
+        with GatewayProcess(
+            tmp_path / "log", GATEWAY_MODEL=MODEL, GATEWAY_TRITON_URL=server.grpc_url, MODEL_DIR=str(tiny_model_dir)
+        ) as gateway:
+            assert gateway.post(SHORT).status_code == 200
+            models = f"{server.http_url}/v2/repository/models"
+            assert httpx.post(f"{models}/tensorrt_llm/unload", json={}, timeout=30).status_code == 200
+            unloaded = time.monotonic()
+            away = told(gateway, 503)
+            assert time.monotonic() - unloaded < 3
+            assert away["state"] == "loading"
+            assert "is not ready in Triton: UNAVAILABLE: unloaded" in away["reason"]
+            assert gateway.post(SHORT).status_code == 503
+            assert gateway.wait("/health/live?engine=1", 200)  # one that loads is not killed
+            for name in ("tensorrt_llm", "ensemble"):
+                assert httpx.post(f"{models}/{name}/load", json={}, timeout=60).status_code == 200
+            assert told(gateway, 200) == {"ready": True, "state": "ready"}
+            assert gateway.post(SHORT).status_code == 200
+
+
 async def spoil(client: httpx.AsyncClient, kind: str) -> None:
     """Send one request that comes to no answer."""
     body = SHORT | {"max_tokens": 1800, "temperature": -1 if kind == "rejected" else 0, "stream": kind == "left"}
