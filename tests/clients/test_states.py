@@ -70,10 +70,11 @@ def test_an_engine_process_that_dies(
         assert httpx.get(f"{own_triton.http_url}/v2/models/ensemble/ready").status_code == 200, "as Triton has it"
         assert gateway.post(SHORT).status_code == 503
         assert gateway.wait("/health/live?engine=1", 503)
-        if workers > 1:
-            for target in (own_triton.grpc_url, gateway.url):
-                assert check(target)[1].startswith("ready for traffic: no, because: ")
         assert gateway.metric("gateway_model_state", 'state="failing"') == 1
+        if workers == 1:
+            return  # to start Triton again takes long
+        for target in (own_triton.grpc_url, gateway.url):
+            assert check(target)[1].startswith("ready for traffic: no, because: ")
         failures = gateway.metric("gateway_engine_failures_total")
         own_triton.kill()
         assert told(gateway, 503)
