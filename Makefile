@@ -55,7 +55,7 @@ bench: $(VENV)/.dev ## measure the relay beside the naive gateway (minutes; need
 bench-peers: $(VENV)/.dev ## measure other gateways in the same loop; installs them into build/bench/peers
 	@$(BIN)/python -m benchmarks peers $(ARGS)
 
-faults: $(VENV)/.dev ## run each fault at each moment of an answer, before one Triton and before two (15 minutes)
+faults: $(VENV)/.dev ## run each fault at each moment of an answer, and saturate an engine (25 minutes)
 	@$(BIN)/python -m tests.faults.matrix $(ARGS)
 
 endurance: $(VENV)/.dev ## cancel, fuzz and spoil at random for minutes, with the whole front door on

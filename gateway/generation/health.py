@@ -207,6 +207,7 @@ class EngineHealth:
             doubtful: whether it has not given a token yet where it was asked.
         """
         self._away, self.one_piece = None, one_piece
+        self._failed = self._served = 0.0  # by the former engine
         self._gaps = LongGaps(self.pause_s, self.responses())
         self._begin()
         if doubtful:
@@ -275,7 +276,8 @@ class EngineHealth:
         if heard is not None:
             self._latest = max(self._latest, heard)
         if failed or heard is not None:
-            self._count(failed=failed)
+            self._fade()
+            self._failed, self._served = self._failed + failed, self._served + (not failed)
         if given_up and self._rules.silence_s:
             self._strike(begun if heard is None else heard)
         if failed and heard is None and self._away is None:
@@ -412,20 +414,17 @@ class EngineHealth:
         )
         self._enter("failing")
 
-    def _count(self, *, failed: bool) -> None:
+    def _fade(self) -> None:
+        """Let what was counted weigh less, the older the less."""
         now = self._clock()
         fade = 0.5 ** ((now - self._counted) / _HALF_LIFE_S)
-        self._failed, self._served, self._counted = (
-            self._failed * fade + failed,
-            self._served * fade + (not failed),
-            now,
-        )
+        self._failed, self._served, self._counted = self._failed * fade, self._served * fade, now
 
     def _shared_share(self) -> float:
         """The part of the latest requests that failed, of all processes; 0 where that is too little to speak of."""
-        fade = 0.5 ** ((self._clock() - self._counted) / _HALF_LIFE_S)
-        failed = self._failed * fade + sum(other.failed for other in self._others)
-        served = self._served * fade + sum(other.served for other in self._others)
+        self._fade()
+        failed = self._failed + sum(other.failed for other in self._others)
+        served = self._served + sum(other.served for other in self._others)
         share = failed / (failed + served) if failed >= _FEWEST else 0.0
         return share if share >= _SHARE else 0.0
 
@@ -433,6 +432,7 @@ class EngineHealth:
         if self._rules.notes is None:
             return
         state = _state(self.belief)
+        self._fade()
         judged = self._since_judged if self.belief in ("stalled", "failing") else 0.0
         waiting = sum(each.prompt_tokens for each in self._running if each.heard() is None)
         self._rules.notes.write(

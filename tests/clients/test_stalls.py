@@ -21,6 +21,7 @@ TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
 DEAD = turn(text="", hold=True)  # whatever it is asked, a probe's token included
 BEGUN = turn("go on", text="It begins and", hold=True)
 WELL = turn("question", text="well")
+BROKEN = turn(fails="the engine is broken")
 
 
 @pytest.fixture(scope="module", params=PATHS)
@@ -121,4 +122,23 @@ def test_an_engine_that_answers_one_of_three_stays_ready_and_is_told(
     assert (told["ready"], told["state"]) == (True, "failing")
     assert gateway.metric("gateway_model_failing_share") > 0.3
     assert gateway.metric("gateway_model_ready") == 1
+    assert gateway.wait("/health/live?engine=1", 200)
+
+
+@pytest.mark.parametrize("gateway", ["tokens", pytest.param("ensemble", marks=pytest.mark.long)], indirect=True)
+def test_an_engine_that_fails_every_request_takes_none_until_it_is_well(
+    gateway: GatewayProcess, scripted_triton: ScriptedServer
+) -> None:
+    scripted_triton.play(BROKEN)
+    assert ask(gateway).status_code == 500
+    failed = time.monotonic()
+    told = gateway.wait("/health/ready", 503, 20).json()["models"][MODEL]
+    assert time.monotonic() - failed < 10
+    assert told["state"] == "failing"
+    assert "when it was asked for one token" in told["reason"]
+    assert ask(gateway).status_code == 503
+    assert gateway.wait("/health/live?engine=1", 503)
+    scripted_triton.play(turn(text="well"))
+    gateway.wait("/health/ready", 200, 20)
+    assert ask(gateway).json()["choices"][0]["message"]["content"] == "well"
     assert gateway.wait("/health/live?engine=1", 200)

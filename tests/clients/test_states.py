@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -69,10 +70,11 @@ def test_an_engine_process_that_dies(
         assert httpx.get(f"{own_triton.http_url}/v2/models/ensemble/ready").status_code == 200, "as Triton has it"
         assert gateway.post(SHORT).status_code == 503
         assert gateway.wait("/health/live?engine=1", 503)
-        if workers > 1:
-            for target in (own_triton.grpc_url, gateway.url):
-                assert check(target)[1].startswith("ready for traffic: no, because: ")
         assert gateway.metric("gateway_model_state", 'state="failing"') == 1
+        if workers == 1:
+            return  # to start Triton again takes long
+        for target in (own_triton.grpc_url, gateway.url):
+            assert check(target)[1].startswith("ready for traffic: no, because: ")
         failures = gateway.metric("gateway_engine_failures_total")
         own_triton.kill()
         assert told(gateway, 503)
@@ -150,3 +152,105 @@ def test_a_server_that_is_stopped(own_triton: TritonServer, tiny_model_dir: Path
                 os.kill(pid, signal.SIGCONT)
         assert told(gateway, 200)["state"] == "ready"
         assert gateway.post(SHORT).status_code == 200
+
+
+@pytest.mark.long
+def test_of_two_engines_one_dies(
+    triton: TritonServer, own_triton: TritonServer, tiny_model_dir: Path, tmp_path: Path
+) -> None:
+    """No request is lost: each that meets the dead one is answered by the other one."""
+    model = {
+        "name": MODEL,
+        "triton": {"endpoints": [own_triton.grpc_url, triton.grpc_url]},
+        "tokenizer": str(tiny_model_dir),
+        "max_seq_len": 2048,
+    }
+    settings = tmp_path / "gateway.yaml"
+    settings.write_text(yaml.safe_dump({"models": [model]}))
+    with GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(settings)) as gateway:
+
+        def states() -> list[str]:
+            assert gateway.post(SHORT).status_code == 200
+            described = httpx.get(f"{gateway.url}/v1/models/{MODEL}").json()["gateway"]["endpoints"]
+            return [each["state"] for each in described]
+
+        assert [states() for _ in range(24)][-1] == ["ready", "ready"]
+        kill_stub(own_triton, "tensorrt_llm")
+        deadline = time.monotonic() + 20
+        while states() != ["failing", "ready"]:
+            assert time.monotonic() < deadline
+        assert [states() for _ in range(24)][-1] == ["failing", "ready"]
+        assert told(gateway, 200)["ready"]
+
+
+@pytest.mark.long
+def test_a_model_that_is_unloaded(repository: Path, tiny_model_dir: Path, tmp_path: Path) -> None:
+    explicit = ("--model-control-mode=explicit", "--load-model=*")
+    with TritonServer(
+        repository, model_dir=tiny_model_dir, log_path=tmp_path / "triton.log", options=explicit
+    ) as server:
+        server.wait_ready()
+        with GatewayProcess(
+            tmp_path / "log", GATEWAY_MODEL=MODEL, GATEWAY_TRITON_URL=server.grpc_url, MODEL_DIR=str(tiny_model_dir)
+        ) as gateway:
+            assert gateway.post(SHORT).status_code == 200
+            models = f"{server.http_url}/v2/repository/models"
+            assert httpx.post(f"{models}/tensorrt_llm/unload", json={}, timeout=30).status_code == 200
+            unloaded = time.monotonic()
+            away = told(gateway, 503)
+            assert time.monotonic() - unloaded < 3
+            assert away["state"] == "loading"
+            assert "is not ready in Triton: UNAVAILABLE: unloaded" in away["reason"]
+            assert gateway.post(SHORT).status_code == 503
+            assert gateway.wait("/health/live?engine=1", 200)  # one that loads is not killed
+            for name in ("tensorrt_llm", "ensemble"):
+                assert httpx.post(f"{models}/{name}/load", json={}, timeout=60).status_code == 200
+            assert told(gateway, 200) == {"ready": True, "state": "ready"}
+            assert gateway.post(SHORT).status_code == 200
+
+
+async def spoil(client: httpx.AsyncClient, kind: str) -> None:
+    """Send one request that comes to no answer."""
+    body = SHORT | {"max_tokens": 1800, "temperature": -1 if kind == "rejected" else 0, "stream": kind == "left"}
+    if kind == "left":
+        async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
+            lines = answer.aiter_lines()
+            while not (await anext(lines)).startswith("data: "):
+                pass
+        return
+    asked = asyncio.ensure_future(client.post("/v1/chat/completions", json=body))
+    if kind == "left before the answer":
+        await asyncio.wait((asked,), timeout=0.05)
+        asked.cancel()
+        await asyncio.wait((asked,))
+    else:
+        assert (await asked).status_code == (504 if kind == "timed out" else 400)
+
+
+@pytest.mark.long
+async def test_clients_take_no_engine_out(triton: TritonServer, tiny_model_dir: Path, tmp_path: Path) -> None:
+    """A thousand requests in a row come to nothing, of which 250 at a gateway that gives each up immediately."""
+    settings = {"GATEWAY_MODEL": MODEL, "GATEWAY_TRITON_URL": triton.grpc_url, "MODEL_DIR": str(tiny_model_dir)}
+    before = triton.pid
+    with (
+        GatewayProcess(tmp_path / "log", **settings) as gateway,
+        GatewayProcess(tmp_path / "hasty", **settings, GATEWAY_FIRST_TOKEN_TIMEOUT_S="0.001") as hasty,
+    ):
+        for kind in ("rejected", "left", "left before the answer", "timed out"):
+            asked = hasty if kind == "timed out" else gateway
+            limits = httpx.Limits(max_keepalive_connections=0)
+            async with httpx.AsyncClient(base_url=asked.url, limits=limits, timeout=30, verify=False) as client:
+                for _ in range(50):
+                    await asyncio.gather(*(spoil(client, kind) for _ in range(5)))
+                    ready = (await client.get("/health/ready")).json()["models"][MODEL]
+                    assert ready["ready"], (kind, ready)
+        assert hasty.logged("may have stalled"), (
+            "its timeouts were held against the engine, until a probe had its token"
+        )
+        for each in (gateway, hasty):
+            assert told(each, 200) == {"ready": True, "state": "ready"}
+            assert each.wait("/health/live?engine=1", 200)
+            assert not [line for line in each.log_lines() if "engine not ready" in line]
+        assert gateway.metric("gateway_requests_cancelled_total") >= 250
+        assert gateway.post(SHORT).status_code == 200
+    assert (triton.running, triton.pid) == (True, before)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.stack import Outcome, Stack, ask, stack
+from tests.faults.stack import MODEL, Outcome, Stack, ask, stack
 
 TOKENS = 60
 _long = pytest.mark.long
@@ -124,6 +124,34 @@ async def test_one_answers_health_and_gives_no_token(tmp_path: Path, workers: in
                 assert time.monotonic() - began < 30
         assert served
         assert "ready" in await running.states()
+
+
+@_long
+async def test_one_fails_every_request(tmp_path: Path) -> None:
+    """None is lost: those that it fails are answered by the other one, until it is well again."""
+    with stack(tmp_path, workers=2) as running:
+        broken, _ = running.tritons
+        broken.set("failing")
+        _, end = await load(running, 16)
+        assert check(await end, failed_s=1) == 0
+        async with running.client() as client:
+
+            async def is_out() -> bool:
+                assert (await ask(client, 2)).whole
+                metrics = (await client.get("/metrics")).text
+                return f'gateway_endpoint_ready{{endpoint="{broken.url}",model="{MODEL}"}} 0.0' in metrics
+
+            async def serves() -> bool:
+                assert (await ask(client, 2)).whole
+                return len(broken.told()["requests"]) > asked + 10
+
+            await running.until(is_out, 15)
+            asked = len(broken.told()["requests"])
+            for _ in range(20):
+                assert (await ask(client, 2)).whole
+            assert len(broken.told()["requests"]) <= asked + 2  # probes
+            broken.set("well")
+            await running.until(serves)
 
 
 async def test_a_long_prefill_is_no_stall(tmp_path: Path) -> None:

@@ -478,6 +478,24 @@ def test_what_one_process_finds_holds_for_all_until_any_hears_a_token() -> None:
     assert second.watch.ready
 
 
+def test_failures_of_another_process_fade_and_those_of_a_former_engine_are_forgotten() -> None:
+    shared = Shared()
+    first, second = (Situation(quiet_s=QUIET, turn=turn, notes=shared.of(turn)) for turn in (0, 1))
+    first.probe = second.probe = "token"
+    for _ in range(3):
+        fail(first)
+    for each in (first, second):
+        each.wait(1.5)
+        assert each.watch.condition.share == 1
+    for each in (first, second):
+        each.wait(120)
+        assert each.watch.condition.state == "ready", "long after the last failure"
+    for _ in range(3):
+        fail(first)
+    first.watch.found()
+    assert first.watch.condition.state == "ready", "it was started again"
+
+
 def p99(gaps: Sequence[float]) -> float:
     """The longest gap that more than one in a hundred reach."""
     return sorted(gaps, reverse=True)[len(gaps) // 100]

@@ -134,6 +134,7 @@ def turn(match: str | None = None, **what: Any) -> dict[str, Any]:
 
     Args:
         match: a regular expression searched for in the decoded prompt; None matches every prompt.
-        what: ``text`` or ``ids``; ``prompt_ids`` in place of ``match``; ``finish``, ``chunk``, ``hold``, ``until``.
+        what: ``text`` or ``ids``; ``prompt_ids`` in place of ``match``; ``finish``, ``chunk``, ``hold``, ``until``,
+            ``fails``.
     """
     return what if "prompt_ids" in what else {"match": match or "", **what}

@@ -7,7 +7,8 @@ What a script is, `turns` says. A turn has here, too:
 
 - ``finish``: why it ends when all is said, ``stop`` by default; an end id, a stop word or the limit may end it earlier;
 - ``hold``: true keeps the answer open after its last token until it is cancelled or stopped;
-- ``until``: a file without which the last token does not come.
+- ``until``: a file without which the last token does not come;
+- ``fails``: words of the failure that comes in place of an answer.
 
 A prompt that no turn matches is refused, but a request for one token, which probes send, is answered with an echo of
 its first. There are no log-probs and no logits: they are refused by name.
@@ -83,6 +84,8 @@ class Adapter(BaseAdapter):
 
     def _turn(self, request: Request) -> dict[str, Any]:
         turn: dict[str, Any] | None = self._script.turn(request.prompt)
+        if turn is not None and "fails" in turn:
+            raise RefusedError(turn["fails"])
         if turn is not None:
             return turn
         if request.max_tokens == 1:

@@ -25,6 +25,7 @@ from tests.app.scripted import write_tokenizer
 DEPLOY = Path(__file__).parents[2] / "deploy"
 RUNBOOK = DEPLOY.parent / "docs" / "runbook.md"
 RULES = DEPLOY / "prometheus" / "rules.yml"
+FAILURES = DEPLOY / "prometheus" / "rules_test.yml"
 OF_PROMETHEUS = {"instance", "job"}
 SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
 TRITON = {
@@ -168,6 +169,18 @@ def test_the_runbook_names_metrics_that_there_are() -> None:
     assert named - known == set()
 
 
+def test_each_alert_has_a_failure_that_it_fires_in() -> None:
+    """And the series of that failure are those of a gateway."""
+    situations = yaml.safe_load(FAILURES.read_text())["tests"]
+    series = {each["series"] for situation in situations for each in situation["input_series"]}
+    assert [found for each in series for found in problems(each)] == []
+    checks = [check for situation in situations for check in situation["promql_expr_test"]]
+    expected = [sample["labels"] for check in checks for sample in check.get("exp_samples", ())]
+    assert set(re.findall(r'alertname="(\w+)"', "".join(expected))) == set(alerts())
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, of Prometheus, is not installed")
-def test_promtool_takes_the_rules() -> None:
-    subprocess.run(["promtool", "check", "rules", str(RULES)], check=True, timeout=60)
+@pytest.mark.parametrize(("what", "file"), [("check", RULES), ("test", FAILURES)])
+def test_promtool_takes_the_rules(what: str, file: Path) -> None:
+    done = subprocess.run(["promtool", what, "rules", file], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -162,7 +162,7 @@ async def test_probes_do_not_pile_up(start: Start) -> None:
     ("error", "state"),
     [
         ("Maximum queue size of 8 has been reached", "stalled"),  # before a request that is held and silent
-        ("the engine is broken", "failing"),
+        pytest.param("the engine is broken", "failing", marks=pytest.mark.long),  # after 5 s
         ("Input length (9) exceeds maximum input length (1)", "well"),
     ],
 )

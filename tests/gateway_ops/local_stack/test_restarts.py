@@ -16,7 +16,7 @@ from gateway_ops.local_stack.process_tree import arguments, descendants
 from tests.ports import free_port
 from tests.stack import GATEWAY
 
-_long = pytest.mark.long
+pytestmark = pytest.mark.long
 
 
 class Up:
@@ -66,9 +66,9 @@ def up(tiny_model_dir: Path, tmp_path: Path) -> Iterator[Up]:
     ("words", "number", "told"),
     [
         ("bin/tritonserver", signal.SIGKILL, "was killed by signal 9"),
-        pytest.param("bin/tritonserver", signal.SIGSTOP, "hangs", marks=_long),
+        ("bin/tritonserver", signal.SIGSTOP, "hangs"),
         *(
-            pytest.param(f"/{model}/1/model.py", signal.SIGKILL, "goes on although the process", marks=_long)
+            (f"/{model}/1/model.py", signal.SIGKILL, "goes on although the process")
             for model in ("preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls")
         ),
     ],
