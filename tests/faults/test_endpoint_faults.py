@@ -160,7 +160,7 @@ async def test_a_long_prefill_is_no_stall(tmp_path: Path) -> None:
         outcomes, end = await load(running, 8, question="?" * 400)
         assert check(await end, failed_s=1) == 0
         asked = [each for triton in running.tritons for each in triton.told()["requests"]]
-        own = [each for each in asked if not each.startswith("probe-")]
+        own = [each for each in asked if each and not each.startswith("probe-")]
         assert len(own) == len(set(own)) == 8  # none was sent twice
         assert len(outcomes) == 8
 

@@ -243,7 +243,7 @@ def test_what_the_newest_version_heeds_has_its_effect(llmapi_triton: LlmapiServe
 
 def test_control_tokens_of_a_user_are_refused(client: OpenAI) -> None:
     body = refusal(lambda: ask(client, "1.2", content=f"say {END} please"))
-    assert (body["status"], body["param"]) == (400, "messages")
+    assert (body["status"], body["param"]) == (400, "messages[0].content")
 
 
 def test_prompts_of_completions_and_their_echo(llmapi_triton: LlmapiServer, client: OpenAI) -> None:

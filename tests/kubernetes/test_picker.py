@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from gateway.generation import EngineChunk
+from gateway.generation.health import READY
 from gateway.telemetry.metrics import Metrics, ModelNow
 from gateway.telemetry.slim_page import EngineLoad, Engines, ModelQueue, load_families, slim_page
 from gateway_ops.local_stack.tritonserver import TritonServer
@@ -117,7 +118,7 @@ async def test_what_waits_and_runs_under_the_llm_api_is_the_gateway_s_own_count(
     async with gateway(folder, script, admission={"max_running": 1, "max_wait_s": None}) as running:
         tasks = [asyncio.create_task(running.chat()) for _ in range(3)]
         await until(lambda: running.model.admission.totals().waiting == 2)
-        for shown in (await page(running), slim_page({MODEL: None}, {MODEL: running.model.queue()}, Engines())):
+        for shown in (await page(running), slim_page({MODEL: READY}, {MODEL: running.model.queue()}, Engines())):
             read = PICKER.read(shown, gateways("pool-llmapi").labels)
             assert read.values == {"queuedRequestsSpec": 2, "runningRequestsSpec": 1}
             assert f'gateway_requests_in_flight{{model="{MODEL}"}} 3.0' in shown
@@ -158,7 +159,7 @@ MODELS = {
 
 def test_several_models_and_tritons_are_one_member() -> None:
     engines = EngineLoad(1, 10, 40) + EngineLoad(1, 30, 40)
-    for shown in (load_families(MODELS, engines), slim_page(dict.fromkeys(MODELS), MODELS, Engines(engines))):
+    for shown in (load_families(MODELS, engines), slim_page(dict.fromkeys(MODELS, READY), MODELS, Engines(engines))):
         read = PICKER.read(shown + BLOCKS, {LABEL: "triton-openai-gateway"})
         assert read.errors == []
         assert (read.values["queuedRequestsSpec"], read.values["runningRequestsSpec"]) == (7, 4)
@@ -184,7 +185,7 @@ def test_names_of_the_whole_page_are_each_said_once() -> None:
     """A second TYPE line of a family would make the picker drop the page."""
     metrics = Metrics()
     metrics.for_model("m")
-    own = metrics.render({"m": None}, {"m": ModelNow()})[0].decode()
+    own = metrics.render({"m": READY}, {"m": ModelNow()})[0].decode()
     assert PICKER.read(own + load_families(MODELS, EngineLoad(0, 1, 2)) + BLOCKS, {}).errors == []
     with pytest.raises(PageError):
         PICKER.read(own + load_families(MODELS, EngineLoad()) * 2, {})

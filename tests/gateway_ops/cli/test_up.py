@@ -201,17 +201,6 @@ def test_a_signal_stops_everything_quietly(environ: dict[str, str], model: Path,
     assert free(port)
 
 
-def test_the_death_of_triton_is_said(environ: dict[str, str], model: Path) -> None:
-    with foreground(environ, free_port(), model) as up:
-        gateway = find_child(up.pid, "gateway_ops.cli serve")
-        os.kill(find_child(up.pid, "tritonserver"), signal.SIGKILL)
-        _, err = up.communicate(timeout=30)
-    assert up.returncode == 1
-    assert "error: tritonserver was killed by signal 9." in err
-    assert "triton.log" in err
-    assert gone(gateway)
-
-
 def test_the_death_of_the_gateway_is_said(environ: dict[str, str], model: Path) -> None:
     with foreground(environ, free_port(), model) as up:
         triton = find_child(up.pid, "tritonserver")
