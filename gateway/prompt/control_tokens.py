@@ -38,7 +38,7 @@ _ROLE_FILTER = "template_role"
 
 
 def nonce() -> str:
-    """Symbols that occur in no data, since nobody can guess them."""
+    """Random symbols, which data cannot guess."""
     return "".join(secrets.choice(_SYMBOLS) for _ in range(_NONCE))
 
 

@@ -109,7 +109,7 @@ def check(name: str, data: st.DataObject) -> None:
         return
     try:
         assert control_ids(name, messages, tools) == expected
-    except TemplateError as error:  # some reject text that looks like theirs
+    except TemplateError as error:  # some templates reject text that looks like their own
         if not error.by_author:
             raise
 
