@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+from pathlib import Path
 
-from compose_project import GATEWAY, Project
+from compose_project import GATEWAY, ROOT, Project
 
 _ASK = '[{"role": "user", "content": "What is the capital of France?"}]'
 _SDK = f"""
@@ -40,3 +43,36 @@ def test_the_openai_sdk_chats_streaming_and_not(up: Project) -> None:
 
 def test_langchain_invokes(up: Project) -> None:
     assert "Paris" in up.python(_LANGCHAIN)
+
+
+def test_the_image_alone_serves_before_a_triton_that_exists(up: Project, tmp_path: Path) -> None:
+    """By the commands of the page, with names, ports and volumes of the project."""
+    page = (ROOT / "docs/deploy-compose.md").read_text().partition("## Before a Triton that exists")[2]
+    run, check = (shlex.split(found) for found in re.findall(r"(?ms)^    docker ((?:run|exec).*?[^\\])$", page)[:2])
+    (block,) = re.findall(r"(?ms)^```yaml\n(.*?)^```$", (ROOT / "README.md").read_text())
+    file = tmp_path / "gateway.yaml"
+    values = {"triton:8001": "127.0.0.1:8001", "/models/llama3": "/models/served/tokenizer", "8192": "2048"}
+    for shown, own in values.items():
+        assert f" {shown}" in block
+        block = block.replace(f" {shown}", f" {own}")
+    file.write_text(block)
+    tmp_path.chmod(0o755)
+    (volume,) = (mount["Name"] for mount in up.inspect("gateway")["Mounts"] if mount["Destination"] == "/models")
+    name, image = f"{up.name}-alone", "triton-openai-gateway:local"
+    own = {
+        "gateway": name,
+        "$PWD/gateway.yaml:/etc/gateway.yaml:ro": f"{file}:/etc/gateway.yaml:ro",
+        "/models:/models:ro": f"{volume}:/models:ro",
+    }
+    place, end = run.index("--publish"), run.index(image)
+    alone = [own.get(word, word) for word in run[:place] + run[place + 2 : end]]
+    network = ["--network", f"container:{up.container('net')}", "--env", "GATEWAY_PORT=9010"]
+    command = [*alone, *network, *run[end:]]
+    try:
+        up.engine.docker(*command)
+        ready = ("curl", "-sf", "-o", "/dev/null", "http://127.0.0.1:9010/health/ready")
+        up.wait(lambda: up.inside(*ready).code == 0, 60)
+        said = up.engine.docker(check[0], name, *check[2:])
+        assert "ready for traffic: yes" in said
+    finally:
+        up.engine.docker("rm", "--force", name)
