@@ -229,7 +229,7 @@ class OtherItem(_Item):
 
     branch = "other"
 
-    type: str
+    type: Annotated[str, Field(json_schema_extra={"not": {"enum": [*_KINDS]}})]
     id: LenientId = None
     call_id: Any = None
     output: Any = None
