@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import uuid
 
 from tritonclient.grpc import service_pb2
 
@@ -33,7 +34,7 @@ async def tokenize_there(connection: Connection, preprocessing: ModelView | None
 async def _ask(connection: Connection, model: ModelView, text: str) -> tuple[tuple[int, ...], int | None]:
     """The ids of a text, and the id that ends an answer."""
     data, shape = text.encode(), [1, 1] if model.batched else [1]
-    request = service_pb2.ModelInferRequest(model_name=model.name)
+    request = service_pb2.ModelInferRequest(model_name=model.name, id=f"probe-{uuid.uuid4()}")
     for name, datatype, raw in (
         ("QUERY", "BYTES", struct.pack("<I", len(data)) + data),
         ("REQUEST_OUTPUT_LEN", "INT32", struct.pack("<i", 1)),
