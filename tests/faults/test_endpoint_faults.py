@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.doubles.paced.server import Mode
 from tests.faults.stack import MODEL, Outcome, Stack, ask, stack
 
 TOKENS = 60
@@ -115,7 +116,7 @@ async def test_one_answers_health_and_gives_no_token(tmp_path: Path, workers: in
             lost = len(zombie.told()["requests"])
             for _ in range(20):
                 assert (await ask(client, 2)).took < 5
-            assert len(zombie.told()["requests"]) <= lost + workers  # a probe each
+            assert len(zombie.told()["requests"]) == lost
             zombie.set("well")
             began = time.monotonic()
             served = len(well.told()["requests"])
@@ -149,9 +150,68 @@ async def test_one_fails_every_request(tmp_path: Path) -> None:
             asked = len(broken.told()["requests"])
             for _ in range(20):
                 assert (await ask(client, 2)).whole
-            assert len(broken.told()["requests"]) <= asked + 2  # probes
+            assert len(broken.told()["requests"]) == asked
             broken.set("well")
             await running.until(serves)
+
+
+@_long
+@pytest.mark.parametrize(("mode", "state"), [("failing in part", "failing"), ("garbled", "unreachable")])
+async def test_one_fails_in_part_or_has_broken_health_replies(tmp_path: Path, mode: Mode, state: str) -> None:
+    """None is lost, and the endpoint's state tells of it until it is well again."""
+    with stack(tmp_path, workers=2) as running:
+        first, _ = running.tritons
+        first.set(mode)
+
+        async def tells(found: list[str]) -> bool:
+            if mode == "failing in part":  # broken health replies do not count while tokens come
+                async with running.client() as client:
+                    assert all([(await ask(client, 2)).whole for _ in range(8)])
+            return await running.states() == found
+
+        await running.until(lambda: tells([state, "ready"]), 20)
+        _, end = await load(running, 40)
+        assert check(await end, failed_s=1) == 0
+        first.set("well")
+        await running.until(lambda: tells(["ready", "ready"]), 180)  # a share of failures fades by half in a minute
+
+
+@_long
+async def test_an_engine_that_serves_probes_alone_is_ready_and_told_as_failing(tmp_path: Path) -> None:
+    """As with an adapter that cannot be loaded: the engine works, and these requests do not."""
+    with stack(tmp_path, 1) as running:
+        running.tritons[0].set("failing but for probes")
+        async with running.client() as client:
+
+            async def is_told() -> bool:
+                outcome = await ask(client, 2)
+                assert outcome.status in {200, 500}
+                assert outcome.error
+                ready = await client.get("/health/ready")
+                assert ready.status_code == 200
+                return "fails 100% of its requests" in ready.json()["models"][MODEL].get("reason", "")
+
+            await running.until(is_told, 20)
+            told = (await client.get("/health/ready")).json()["models"][MODEL]
+        assert (told["ready"], told["state"]) == (True, "failing")
+        assert running.gateway.metric("gateway_model_state", 'state="failing"') == 1
+
+
+@_long
+async def test_clients_that_leave_take_neither_out(tmp_path: Path) -> None:
+    with stack(tmp_path, workers=2) as running:
+        _, end = await load(running, 16)
+        async with running.client() as client:
+            for _ in range(5):
+                left = [asyncio.ensure_future(ask(client, TOKENS)) for _ in range(20)]
+                await asyncio.wait(left, timeout=0.1)
+                for each in left:
+                    each.cancel()
+                await asyncio.wait(left)
+                assert await running.states() == ["ready", "ready"]
+        assert check(await end, failed_s=1) == 0
+        await running.until(lambda: not any(triton.told()["running"] for triton in running.tritons))
+        assert not [line for line in running.gateway.log_lines() if "engine not ready" in line]
 
 
 async def test_a_long_prefill_is_no_stall(tmp_path: Path) -> None:
@@ -160,8 +220,7 @@ async def test_a_long_prefill_is_no_stall(tmp_path: Path) -> None:
         outcomes, end = await load(running, 8, question="?" * 400)
         assert check(await end, failed_s=1) == 0
         asked = [each for triton in running.tritons for each in triton.told()["requests"]]
-        own = [each for each in asked if each and not each.startswith("probe-")]
-        assert len(own) == len(set(own)) == 8  # none was sent twice
+        assert len(asked) == len(set(asked)) == 8  # none was sent twice
         assert len(outcomes) == 8
 
 
@@ -172,7 +231,7 @@ async def test_where_all_are_slow_none_is_given_up(tmp_path: Path) -> None:
         for triton in running.tritons:
             triton.set("slow")
         _, end = await load(running, 2)
-        await running.until(lambda: sum(len(triton.told()["requests"]) for triton in running.tritons) >= 4)
+        await running.until(lambda: sum(triton.told()["probes"] for triton in running.tritons) >= 2)
         for triton in running.tritons:
             triton.set("well")
         assert check(await end, failed_s=1) == 0

@@ -30,10 +30,22 @@ from tests.doubles.paced.spoiling import spoil
 from tests.ports import free_port
 from tests.triton.scripted_triton import ScriptedTriton, inputs_of, tokens
 
-Mode = Literal["well", "silent", "frozen", "slow", "corrupt", "spoiled", "failing", "leaving"]
+Mode = Literal[
+    "well",
+    "silent",
+    "frozen",
+    "slow",
+    "corrupt",
+    "spoiled",
+    "failing",
+    "failing in part",
+    "failing but for probes",
+    "leaving",
+    "garbled",
+]
 """Ways of the engine: as it should; new requests get no token; nobody gets a token any more; ten times as slow;
-nonsense in place of every tenth token; every tenth response is spoiled; every request fails; the models are unloaded,
-and what runs goes on."""
+nonsense in place of every tenth token; every tenth response is spoiled; every request fails; every third does; all
+but probes do; the models are unloaded, and what runs goes on; health replies cannot be decoded."""
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SPOILED = 0.1  # of the responses
@@ -76,10 +88,15 @@ class PacedTriton(ScriptedTriton):
         """Take a mode from whoever tests, and tell what was asked."""
         if "mode" in request.settings:
             self.mode = request.settings["mode"].string_param
+            self.garbled_checks = 10**9 if self.mode == "garbled" else 0
             (self._thawed.clear if self.mode == "frozen" else self._thawed.set)()
         answer = service_pb2.LogSettingsResponse()
-        requests = [each.id for each in self.requests]
-        told = {"requests": requests, "cancelled": self.cancelled, "running": self._running, "most": self._most}
+        ids = [each.id for each in self.requests]
+        requests = [each for each in ids if not each.startswith("probe-")]
+        told = {
+            "requests": requests, "probes": len(ids) - len(requests), "cancelled": self.cancelled,
+            "running": self._running, "most": self._most,
+        }  # fmt: skip
         answer.settings["told"].string_param = json.dumps(told)
         return answer
 
@@ -87,7 +104,12 @@ class PacedTriton(ScriptedTriton):
         mode = self.mode
         if mode == "silent":
             await asyncio.Event().wait()
-        if mode == "failing":
+        fails = {
+            "failing": True,
+            "failing in part": not len(self.requests) % 3,
+            "failing but for probes": not request.id.startswith("probe-"),
+        }
+        if fails.get(mode):
             yield service_pb2.ModelStreamInferResponse(error_message="the engine is broken")
             return
         async with self._slots:
@@ -183,7 +205,9 @@ class PacedServer:
         self._tell(mode)
 
     def told(self) -> dict[str, Any]:
-        """Tell the ids of ``requests`` and of those ``cancelled``, how many are ``running``, and were at ``most``."""
+        """Tell ids of ``requests`` and of those ``cancelled``, and numbers: of ``probes`` that came, of requests that
+        are ``running``, and the ``most`` that were.
+        """
         told: dict[str, Any] = json.loads(self._tell(None))
         return told
 
