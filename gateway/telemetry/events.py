@@ -104,23 +104,23 @@ _ENGINES: Final[Mapping[str, Event]] = {
     ),
     "engine_suspected": Event(
         ("warning",),
-        "an engine gives no token for `stall_s`: it is asked for a single one, and takes requests meanwhile",
+        "an engine gives no token for `stall_s`: the one-token test is sent, and requests are still accepted",
         "Look at Triton's log.",
     ),
     "engine_stalled": Event(
         ("warning",),
-        "an engine did not give the one token that it was asked for: new requests are rejected",
+        "an engine did not respond to the one-token test: new requests are rejected",
         "See [runbook.md](runbook.md#enginestalled).",
     ),
     "engine_failing": Event(
         ("warning",),
-        "an engine failed several requests in a row, and a probe: new requests are rejected",
+        "an engine failed several requests in a row, and the one-token test: new requests are rejected",
         "See [runbook.md](runbook.md#enginestalled).",
     ),
     "engine_fails_in_part": Event(
         ("warning",),
         "an engine begins to fail a part of its requests (`share`), or fails no more than usual",
-        "See [runbook.md](runbook.md#gatewayerrors).",
+        "See [runbook.md](runbook.md#enginefailsinpart).",
     ),
     "endpoint_out": Event(
         ("warning",),

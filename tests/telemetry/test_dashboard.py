@@ -16,8 +16,9 @@ import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
 from gateway.access.key_metrics import KeyMetrics
-from gateway.generation.health import READY
+from gateway.generation.health import READY, STATES
 from gateway.generation.route import EndpointStatus
+from gateway.telemetry.events import GROUPS
 from gateway.telemetry.metrics import Metrics, ModelNow, _Now
 from tests.app.harness import gateway
 from tests.app.scripted import write_tokenizer
@@ -167,6 +168,20 @@ def test_the_runbook_names_metrics_that_there_are() -> None:
     known = {re.sub("_(bucket|count|sum)$", "", name) for name in LABELS} | {"gateway_kv_cache_usage"}  # of the engines
     assert len(named) > 5
     assert named - known == set()
+
+
+@pytest.mark.parametrize("page", ["runbook", "reliability"])
+def test_the_tables_of_states_have_each_state(page: str) -> None:
+    text = RUNBOOK.with_stem(page).read_text()
+    (table,) = re.findall(r"(?m)^\| state \| means .*\n((?:\|.*\n)+)", text)
+    assert list(dict.fromkeys(re.findall(r"(?m)^\| `(\w+)`", table))) == list(STATES)
+
+
+def test_the_runbook_names_events_that_there_are() -> None:
+    named = set(re.findall(r"\bevents? (`\w+`(?:(?:, | and |, and )`\w+`)*)", RUNBOOK.read_text()))
+    words = {word for each in named for word in re.findall(r"`(\w+)`", each)}
+    assert len(words) > 10
+    assert words - {name for events in GROUPS.values() for name in events} == set()
 
 
 def test_each_alert_has_a_failure_that_it_fires_in() -> None:
