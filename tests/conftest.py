@@ -46,7 +46,10 @@ _TOGETHER = (
     ("tests/sdks/",),
 )  # fmt: skip
 # What takes longest begins first, so that no worker is left alone with it at the end; what compares speeds is last.
-_FIRST = ("tests/clients/", "tests/integration/", "tests/workers/")
+_FIRST = (
+    "tests/clients/", "tests/integration/", "tests/workers/", "tests/faults/test_end", "tests/families/test_linear.py",
+    "tests/openai/test_document.py", "tests/triton/test_h2_fuzz.py",
+)  # fmt: skip
 _LAST = "tests/faults/test_fairness.py"
 
 _SHARED: list[TritonServer] = []  # that run for the session

@@ -20,7 +20,7 @@ def test_any_text_of_fragments_means_the_same_in_any_chunks(family: str) -> None
 @pytest.mark.long
 @pytest.mark.parametrize("family", families_recorded())
 def test_so_do_many_texts(family: str) -> None:
-    _any_text(family, 150)
+    _any_text(family, 80)
 
 
 def _any_text(family: str, most: int) -> None:

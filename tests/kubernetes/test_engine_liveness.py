@@ -17,6 +17,7 @@ import yaml
 
 from gateway.config.gateway_settings import TimeoutSettings
 from tests.ports import free_port
+from tests.rings import examples
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "kubernetes"
 
@@ -88,7 +89,7 @@ def test_only_a_verdict_of_the_gateway_or_triton_itself_ends_it(
             assert f":{port}/" in script
             script = script.replace(f":{port}/", f":{there}/")
         command = [sys.executable, options, script]
-        for _ in range(300 // probe["periodSeconds"] if (gateway, lives) == ("away", True) else 1):
+        for _ in range(examples(300 // probe["periodSeconds"]) if (gateway, lives) == ("away", True) else 1):
             done = subprocess.run(command, check=False, capture_output=True, timeout=probe["timeoutSeconds"])
             assert (done.returncode == 0) is lives, done.stderr
     assert python == "python3"

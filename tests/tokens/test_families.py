@@ -18,7 +18,7 @@ from tests.tokens.families import FAMILIES, WINDOWS
 
 FAMILY = pytest.mark.parametrize("family", FAMILIES)
 QUICK = settings(FIXED, max_examples=examples(50))
-LONG = settings(FIXED, max_examples=1500)
+LONG = settings(FIXED, max_examples=500)
 SOURCES = [
     "The capital of France", "  a  b ", "\n\n\n", "\r\n\t x", "Don't  STOP", "naïve café", "12345", "你好世界", "😀😃",
     "👩‍👩‍👧", "🏳️‍🌈", "हिन्दी", "e\u0301", "\u00fc", "\ufeff", "\ufffd", "<|im_end|>", "</s>", "[INST]",

@@ -104,7 +104,7 @@ def test_any_chunking_has_the_same_outcome(traffic: bytes, data: Any) -> None:
 @pytest.mark.long
 @seed(1)
 @given(TRAFFIC, st.data())
-@settings(max_examples=4_000)
+@settings(max_examples=1_000)
 def test_any_chunking_at_length(traffic: bytes, data: Any) -> None:
     in_chunks(traffic, data)
 
@@ -154,7 +154,7 @@ def test_a_server_that_does_anything(traffic: list[bytes], chance: random.Random
 @pytest.mark.long
 @seed(2)
 @given(st.lists(TRAFFIC, max_size=8), st.randoms(use_true_random=False))
-@settings(max_examples=2_000)
+@settings(max_examples=500)
 def test_a_server_that_does_anything_at_length(traffic: list[bytes], chance: random.Random) -> None:
     withstand(traffic, chance)
 
@@ -280,7 +280,7 @@ def test_everything_arrives_from_a_server_that_keeps_to_its_credit(
 @pytest.mark.long
 @seed(3)
 @given(*EXCHANGE)
-@settings(max_examples=3_000)
+@settings(max_examples=750)
 def test_everything_arrives_at_length(
     sizes: list[list[int]], window: int, own_window: int, chance: random.Random
 ) -> None:
