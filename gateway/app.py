@@ -584,4 +584,4 @@ def _spare_the_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-    long_work.SMALL_STEPS.set_usual(100_000, 20, 50)
+    gc.set_threshold(100_000, 20, 50)

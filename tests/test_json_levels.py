@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from gateway.freed_apart import FreedApart
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.freed_apart import FreedApart
 from gateway.json_levels import inside, texts
 
 

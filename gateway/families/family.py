@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 from gateway.generation import Guide
-from gateway.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from gateway.generation.sampling_params import SamplingParams
-from gateway.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
-
-from gateway.records import dataclass
 
 GuideKind = Literal["json", "json_schema", "regex", "ebnf_grammar", "structural_tag"]
 GuideBackend = Literal["xgrammar", "llguidance"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from gateway.generation.stop import Search
-from gateway.records import dataclass
 from gateway.tokens import Tokenizer
 
 _STRETCH = 512  # characters; what is longer is tokenized once while the answer grows

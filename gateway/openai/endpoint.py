@@ -9,7 +9,7 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -22,8 +22,8 @@ from gateway.generation import EngineError, Piece, PromptTokenLogprob, Usage
 from gateway.mirroring.copies import Copies, Copy
 from gateway.openai.errors import CLIENT_GONE, Names, OpenAIError, from_engine
 from gateway.openai.parameters.check import Ignored
-from gateway.openai.request_body import Body, read_request
-from gateway.records import dataclass
+from gateway.openai.request_body import read_request
+from gateway.openai.request_json import RequestBody
 from gateway.relay.interface import Forward, StreamOutput, Write, copied
 from gateway.relay.text_events import one_line
 from gateway.serving.generation import Generation, Ready
@@ -311,14 +311,14 @@ class Endpoint(Generic[Fields, Planned, Answered]):
     """The steps of a request that differ between endpoints. The first three run where the body is parsed.
 
     Attributes:
-        parse: makes the request of a body; raises ``BadRequestError``.
+        parse: makes the request of a JSON object; raises ``BadRequestError``.
         check: holds the request against the model; returns it without what the policies let pass unserved.
         plan: decides how the answer is made; raises ``BadRequestError``.
         prepare: builds the prompt and prepares the generations.
         events: writes the answer as a stream.
     """
 
-    parse: Callable[[Body], Fields]
+    parse: Callable[[dict[str, Any]], Fields]
     check: Callable[[Fields, ServedModel], tuple[Fields, Ignored]]
     plan: Callable[[Fields, ServedModel], Planned]
     prepare: Callable[[Fields, Planned, ServedModel, RequestRecord], Coroutine[Any, Any, Answered]]
@@ -347,7 +347,14 @@ class Begun(Generic[Fields, Planned]):
     named: Sequence[str] = ()
     copy: Callable[[], Copy | None] | None = None
 
-    def with_copy(self, copies: Copies | None, request: Request, body: Body) -> Begun[Fields, Planned]:
+    def with_replaced(self, paths: Sequence[str]) -> Begun[Fields, Planned]:
+        """The same, whose response names texts in which characters were replaced."""
+        if not paths:
+            return self
+        named = [*self.named, *paths]
+        return replace(self, named=named, headers={**self.headers, **name_header(_IGNORED, named)})
+
+    def with_copy(self, copies: Copies | None, request: Request, body: bytes) -> Begun[Fields, Planned]:
         """The same, to be copied where the model has a mirror."""
         settings = self.model.settings
         if copies is None or settings.mirror is None:
@@ -368,9 +375,9 @@ async def begin(
     """
     record = record_of(request.scope)
 
-    def take(body: Body) -> Begun[Fields, Planned]:
-        begun = checked(endpoint, endpoint.parse(body), record, registry, metrics)
-        return begun if registry.copies is None else begun.with_copy(registry.copies, request, body)
+    def take(body: RequestBody) -> Begun[Fields, Planned]:
+        begun = checked(endpoint, endpoint.parse(body.fields), record, registry, metrics)
+        return begun.with_replaced(body.replaced).with_copy(registry.copies, request, body.raw)
 
     return await read_request(request, take)
 

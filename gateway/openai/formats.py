@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from gateway.bad_request import BadRequestError
 from gateway.generation.sampling_params import Guide, GuideBackend, GuideKind
-from gateway.openai.request_body import parse_object
+from gateway.openai.request_json import parse_body
 from gateway.openai.schemas import check_schema, deviations, guided_schema
 from gateway.openai.schemas.patterns import has_assertions
 from gateway.openai.validation import BRANCH
@@ -315,6 +315,9 @@ def _object(value: dict[str, Any] | str, path: str) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     try:
-        return parse_object(value.encode())  # as strictly as the body: finite numbers, real characters, few levels
+        body = parse_body(value.encode())  # as strictly as the request: finite numbers, few levels
     except BadRequestError:
-        raise BadRequestError(f"'{path}' must be a JSON object.", param=path, code="invalid_value") from None
+        body = None
+    if body is None or body.replaced:
+        raise BadRequestError(f"'{path}' must be a JSON object.", param=path, code="invalid_value")
+    return body.fields

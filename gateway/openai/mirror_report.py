@@ -79,7 +79,7 @@ def _facts(model: ServedModel) -> Facts:
 
 def _ids(model: ServedModel, what: Mapping[str, Any]) -> Any:
     try:
-        asked = parse_tokenize_request(orjson.dumps({"model": model.name, **what}))
+        asked = parse_tokenize_request({"model": model.name, **what})
         return orjson.loads(tokenize(asked, asked.source(), model))["tokens"]
     except (BadRequestError, EngineError, OpenAIError):
         return None

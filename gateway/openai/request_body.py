@@ -4,111 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from gateway.bad_request import BadRequestError
-from gateway.freed_apart import FreedApart
-from gateway.helper import Helper, HelperFailedError
-from gateway.openai import json_text, mostly_text
 from gateway.openai.errors import SERVER, OpenAIError
-from gateway.openai.json_text import JsonTextError
+from gateway.openai.request_json import RequestBody, parse_body
 from gateway.serving.long_work import BODIES
 from gateway.serving.overload import OVERLOAD
 from gateway.web.client_connection import ClientDisconnectedError, while_connected
 from gateway.web.routing import HEADERS, headers_of
 
-_NULL = b"null"
-_MOST_LOOKED_AT = 256  # words in one body
-_GAP = 8  # bytes of white space around it; where there are more, it may be a value
-_BEFORE_VALUES, _BEHIND_VALUES = b":,[", b",}]"
-_LARGE = 262144  # bytes; parsing more than this in one go would hold up other requests' tokens, in whatever thread
-_MOST_TEXT = 2**21  # bytes of a body that is mostly text; they are parsed in a few milliseconds
-_parser = Helper(json_text.__name__, memory_bytes=2**30, seconds=10.0, largest=2**28)
-
-Body = bytes | list[bytes]
-"""A request's body; a large one in the pieces that it came in, because to join them would hold up others."""
-
-
-def as_body(pieces: list[bytes]) -> Body:
-    """The body that came in these pieces."""
-    return b"".join(pieces) if sum(map(len, pieces)) <= _LARGE else pieces
-
-
-def size_of(body: Body) -> int:
-    """Bytes of a body."""
-    return len(body) if isinstance(body, bytes) else sum(map(len, body))
-
-
-def may_hold_null(body: Body) -> bool:
-    """Whether a value of a body may be null: a small one is looked through, for the word where a value may stand."""
-    if not isinstance(body, bytes):
-        return True
-    behind = 0
-    for _ in range(_MOST_LOOKED_AT):
-        place = body.find(_NULL, behind)
-        if place < 0:
-            return False
-        behind = place + len(_NULL)
-        before, after = body[max(0, place - _GAP) : place].rstrip(), body[behind : behind + _GAP].lstrip()
-        if before[-1:] in _BEFORE_VALUES and after[:1] in _BEHIND_VALUES:  # both hold for nothing but white space, too
-            break
-    return True
-
-
-def parse_object(body: Body) -> dict[str, Any]:
-    """Parse a JSON object as ``json_text.parse`` does, a large one in another process unless it is mostly text.
-
-    The long arrays of a large one are freed by themselves.
-
-    Raises:
-        BadRequestError: it is none, or breaks a bound.
-    """
-    try:
-        if isinstance(body, bytes):
-            usual = len(body) > _SHORT and (len(body) <= _SMALL or mostly_text.is_light(body))
-            value = (mostly_text.parse(body) if usual else None) or json_text.parse(body)
-            return value if len(body) <= _LARGE_BODY else _freed_apart(value)
-        return _freed_apart(_parse_large(body))
-    except JsonTextError as error:
-        message = error.message
-        if error.code is None:
-            message = f"We could not parse the JSON body of your request: {message}."
-        raise BadRequestError(message, param=error.param, code=error.code) from None
-
-
-def _freed_apart(value: dict[str, Any]) -> dict[str, Any]:
-    """The body, with its long arrays freed apart, and those of objects inside of it; not what other arrays hold."""
-    containers = [value]
-    for container in containers:  # which grows meanwhile
-        for name, child in container.items():
-            if isinstance(child, list) and len(child) > _LONG_LIST:
-                container[name] = FreedApart(child)
-            elif isinstance(child, dict) and len(containers) < _MOST_OBJECTS:
-                containers.append(child)
-    return value
-
-
-def _parse_large(pieces: list[bytes]) -> dict[str, Any]:
-    if size_of(pieces) <= _MOST_TEXT and mostly_text.is_light(body := b"".join(pieces)):
-        return mostly_text.parse(body) or json_text.parse(body, light=True)
-    return _parse_apart(pieces)
-
-
-def _parse_apart(body: list[bytes]) -> dict[str, Any]:
-    try:
-        return json_text.object_of(_parser.ask(*body))
-    except HelperFailedError:
-        raise JsonTextError("it takes too much time or memory") from None
-
-
-_MOST_OBJECTS = 64  # in which long arrays are looked for
-_LONG_LIST = 256  # items, which are freed in a tenth of a millisecond
-_SHORT = 2048  # bytes, which the one parser has read before the other has counted what it found
-_SMALL = 8192  # bytes, in which there cannot be many parts
-_LARGE_BODY = 65536  # bytes; parsing more than this may hold up other requests' tokens
+_LARGE_BODY = 65536  # bytes; to check and translate more than this takes milliseconds
 _JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)
 _OWN_SITES = ("same-origin", "none")  # of Sec-Fetch-Site; another port of this machine is the same site
 _MOST_HELD = 128 * 2**20  # bytes of large bodies that are in memory at a time
@@ -157,7 +66,7 @@ class HeldBodies:
 _bodies = HeldBodies()
 
 
-async def read_request(request: Request, parse: Callable[[Body], Parsed]) -> Parsed:
+async def read_request(request: Request, parse: Callable[[RequestBody], Parsed]) -> Parsed:
     """Read the body and parse it; a large one off the event loop, and in its turn.
 
     Args:
@@ -191,19 +100,11 @@ async def read_request(request: Request, parse: Callable[[Body], Parsed]) -> Par
                     counted = _bodies.grow(counted, size)
         if not pieces:
             raise BadRequestError("The request body is empty; a JSON object is expected.")
-        if size <= _LARGE_BODY:
-            return parse(b"".join(pieces))
-        return await _parsed_in_turn(request, as_body(pieces), size, parse)
+        raw = b"".join(pieces)
+        return await in_turn(request, size, lambda: parse(parse_body(raw)))
     finally:
         if counted:
             _bodies.leave(counted)
-
-
-async def _parsed_in_turn(request: Request, body: Body, size: int, parse: Callable[[Body], Parsed]) -> Parsed:
-    """Parse a large body in its turn, unless that takes less than to hand it over."""
-    if isinstance(body, bytes) and mostly_text.is_short(body):
-        return parse(body)
-    return await in_turn(request, size, lambda: parse(body))
 
 
 async def in_turn(request: Request, size: int, work: Callable[[], Parsed]) -> Parsed:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.generation import Usage
-from gateway.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

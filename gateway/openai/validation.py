@@ -9,14 +9,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, Discriminator, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
-from pydantic_core import InitErrorDetails
+from pydantic import BaseModel, Discriminator, ValidationError
 
 from gateway.bad_request import BadRequestError
-from gateway.freed_apart import FreedApart, like
 
 BRANCH = "~"
-_MANY = 256  # fields
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -46,34 +43,6 @@ FUNCTION_OR_CUSTOM = Discriminator(
 """Tells what is of a custom tool from what is of a function; what is of another type is refused as a function."""
 
 
-_IDS = 16384  # which take half a millisecond
-
-
-def _some_at_a_time(ids: Any, check: ValidatorFunctionWrapHandler) -> Any:
-    if not isinstance(ids, list) or len(ids) <= _IDS:
-        return check(ids)
-    checked: list[int] = []
-    for start in range(0, len(ids), _IDS):
-        try:
-            checked += check(ids[start : start + _IDS])
-        except ValidationError as error:  # noqa: PERF203 - once for each group
-            raise _moved(error, start) from None
-    return checked
-
-
-def _moved(error: ValidationError, start: int) -> ValidationError:
-    """The same findings of items that stand so many places further on."""
-    findings: list[InitErrorDetails] = []
-    for each in error.errors(include_url=False):
-        place = int(each["loc"][0]) + start
-        findings.append({"type": each["type"], "loc": (place,), "input": each["input"], "ctx": each.get("ctx", {})})
-    return ValidationError.from_exception_data(error.title, findings)
-
-
-SOME_AT_A_TIME = WrapValidator(_some_at_a_time)
-"""Checks a long array of numbers in groups, so that others' work runs between."""
-
-
 def without_nulls(data: Mapping[str, Any]) -> dict[str, Any]:
     """Null means absent: in the request and in objects of its own; never inside a schema, where it is a value."""
     data = {key: value for key, value in data.items() if value is not None}
@@ -100,7 +69,7 @@ def pruned_inside(value: Any, key: str) -> Any:
 
 
 def validated(kind: type[Model], data: Mapping[str, Any]) -> Model:
-    """Validate the fields of a request; what lists are freed apart remain so.
+    """Validate the fields of a request.
 
     Args:
         kind: of the request.
@@ -109,23 +78,10 @@ def validated(kind: type[Model], data: Mapping[str, Any]) -> Model:
     Raises:
         BadRequestError: naming the field at fault.
     """
-    unknown: dict[str, Any] = {}
-    if len(data) > _MANY and kind.model_config.get("extra") == "allow":  # pydantic would hold up others for all of them
-        known = set(kind.model_fields)
-        unknown = {name: value for name, value in data.items() if name not in known}
-        data = {name: value for name, value in data.items() if name in known}
     try:
-        request = kind.model_validate(data)
+        return kind.model_validate(data)
     except ValidationError as error:
         raise error_of(error) from None
-    fields = vars(request)
-    for name, value in data.items():
-        if isinstance(value, FreedApart) and isinstance(fields.get(name), list):
-            fields[name] = like(value, fields[name])
-    if unknown and request.model_extra is not None:
-        request.model_extra.update(unknown)
-        request.model_fields_set.update(unknown)
-    return request
 
 
 # How pydantic names the branches of a union that has no discriminator, and classes of ours in its sentences.

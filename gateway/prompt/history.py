@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gateway.bad_request import BadRequestError
-from gateway.freed_apart import like
 from gateway.prompt.conversation import PARAGRAPH, Turn, joined, merged, turns_of
 
 
@@ -142,8 +141,8 @@ def history(
     for turn in _turns(messages, abilities, changed):
         conversation.add(turn)
     if abilities.system_in_calls or conversation.messages[-1]["role"] == "user":
-        return like(messages, conversation.messages)
-    return like(messages, _system_in_question(conversation.messages))
+        return conversation.messages
+    return _system_in_question(conversation.messages)
 
 
 def _turns(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbilities, changed: list[str]) -> list[Turn]:

@@ -10,7 +10,6 @@ from typing import Protocol
 from gateway.generation import EngineError, Predicted, Usage
 from gateway.relay.interface import Forward
 from gateway.serving.generation import Generation, Ready, cancel_all
-from gateway.serving.long_work import SMALL_STEPS
 
 MANY = 64
 """Generations of one answer whose objects the garbage collector would look at for milliseconds."""
@@ -96,8 +95,6 @@ class GenerationGroup:
         self._started = 0
 
     async def __aenter__(self) -> GenerationGroup:
-        if len(self.generations) > MANY:
-            SMALL_STEPS.begin()
         for generation in self.generations:
             generation.notify(self._changed.set)
         self._start_next()
@@ -116,8 +113,6 @@ class GenerationGroup:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if len(self.generations) > MANY:
-            SMALL_STEPS.end()
         await cancel_all(self.generations[: self._started])
 
     async def wait_for_response(self, timeout: float | None = None) -> bool:

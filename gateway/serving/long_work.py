@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -66,7 +65,6 @@ class LongWork:
         waiting = _Work(asyncio.get_running_loop())
         waiting.begin(self._threads, work, self._done)
         self.count += 1
-        SMALL_STEPS.begin()
         self._works.add(waiting)
         timer = waiting.loop.call_later(patience_s, waiting.expire, patience_s)
         try:
@@ -93,61 +91,8 @@ class LongWork:
 
     def _leave(self, work: _Work, future: Future[Any]) -> None:
         self.count -= 1
-        SMALL_STEPS.end()
         self._works.discard(work)
         work.finish(future)
-
-
-class SmallSteps:
-    """A context in which the garbage collector looks at few objects at a time, as long as anybody is in it.
-
-    It stops all threads for a millisecond for 10,000 objects, or for 100,000 items of lists, and a body may come to
-    200,000 and 300,000. What is freed meanwhile is deducted from its count of new ones, so there are many more than its
-    threshold by the time that it looks. It looks at each twice, and at all that there are once in 100 million new ones:
-    where a large body is at work, that takes 60 milliseconds. At other times few are left of those that are made, and
-    it looks seldom.
-    """
-
-    _THRESHOLDS = 500, 0, 100_000
-    _MOST_STEPS = 1000  # that count little towards a look at all: a million objects
-
-    def __init__(self) -> None:
-        self._works = 0
-        self._usual: tuple[int, int, int] = gc.get_threshold()
-        self._left = self._usual  # what holds since it was left
-
-    def set_usual(self, young: int, middle: int, old: int) -> None:
-        """Set the thresholds that hold while nobody is in it."""
-        self._usual = young, middle, old
-        if not self._works:
-            gc.set_threshold(young, middle, old)
-
-    def begin(self) -> None:
-        """Enter it."""
-        if not self._works:
-            if (now := gc.get_threshold()) != self._left:
-                self._usual = now
-            gc.set_threshold(*self._THRESHOLDS)
-        self._works += 1
-
-    def end(self) -> None:
-        """Leave it."""
-        self._works -= 1
-        if not self._works:
-            young, middle, old = self._usual
-            # A second look at a thousand objects counts as much as a usual one at two million: without more patience, a
-            # look at all that there are would follow at once, and hold up everybody for tens of milliseconds.
-            self._left = young, middle, old + min(gc.get_count()[2], self._MOST_STEPS)
-            gc.set_threshold(*self._left)
-
-    def __enter__(self) -> None:
-        self.begin()
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-
-SMALL_STEPS = SmallSteps()
 
 
 class _Work:

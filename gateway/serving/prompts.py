@@ -7,7 +7,7 @@ import hashlib
 import operator
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 from gateway.bad_request import BadRequestError
@@ -17,7 +17,6 @@ from gateway.generation import Prompt, PromptTooLongError, context_exceeded
 from gateway.json_levels import inside, texts, whole_numbers
 from gateway.prompt import RequestTemplate, history
 from gateway.prompt.text_road import TokenBreaker, path_of
-from gateway.records import dataclass
 from gateway.serving.loading import ModelParts
 from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, TEMPLATES, LeftError, LongWork
 from gateway.tokens.segments import Recall

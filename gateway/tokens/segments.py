@@ -18,7 +18,6 @@ from typing import Final, Protocol
 import tokenizers
 
 from gateway.tokens.any_of import any_of
-from gateway.tokens.checksums import update
 from gateway.tokens.token_cache import TokenCache
 from gateway.tokens.token_ids import ID_BYTES, pack
 
@@ -61,7 +60,7 @@ class Recall:
         if self._begun is None:
             self._begun = self._cache.hasher(*self._scope)
         hasher = self._begun.copy()
-        update(hasher, f"{len(kind)} {kind}{text}".encode("utf-8", "surrogatepass"))
+        hasher.update(f"{len(kind)} {kind}{text}".encode("utf-8", "surrogatepass"))
         return hasher.digest()
 
     def find(self, key: bytes) -> bytes | None:

@@ -16,10 +16,9 @@ import os
 import secrets
 import struct
 import threading
+import zlib
 from collections.abc import Iterable
 from typing import Final
-
-from gateway.tokens.checksums import checksum, update
 
 KEY_BYTES: Final = 16
 _PAGE: Final = 4096  # the head of the ring, and the secret of the keys
@@ -69,7 +68,7 @@ class TokenCache:
         """Begin keys of one kind: those of other parts differ from them, and without the secret nobody makes them."""
         found = hashlib.blake2b(digest_size=KEY_BYTES, key=self._secret)
         for part in parts:
-            update(found, _HEAD.pack(len(part)) + part)
+            found.update(_HEAD.pack(len(part)) + part)
         return found
 
     def get(self, key: bytes) -> bytes | None:
@@ -104,7 +103,7 @@ class TokenCache:
         start = head if length <= rest else head + rest  # entries do not go on at the beginning of the ring
         _HEAD.pack_into(self._memory, 0, start + length)
         at = self._ring + start % self._size
-        entry = _ENTRY.pack(key, len(packed), checksum(packed))
+        entry = _ENTRY.pack(key, len(packed), zlib.crc32(packed))
         self._memory[at : at + length] = entry + packed
         _PLACE.pack_into(self._memory, self._place(key) or self._oldest(key), key, start)
 
@@ -133,7 +132,7 @@ class TokenCache:
         if owner != key:
             return None
         packed = self._memory[at + _ENTRY.size : at + _ENTRY.size + length]
-        return packed if len(packed) == length and checksum(packed) == expected else None
+        return packed if len(packed) == length and zlib.crc32(packed) == expected else None
 
     def _take(self) -> bool:
         """Take the place of the only process that writes, if it is to be had."""

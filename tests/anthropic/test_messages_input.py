@@ -15,7 +15,6 @@ from gateway.anthropic.messages.protocol import InputMessage
 from gateway.anthropic.messages.serving import folded
 from gateway.anthropic.messages.tools import own_call_id, told_call_id
 from gateway.anthropic.messages.translate import Conversation
-from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from tests.anthropic.messages_harness import USER, error_of, post, prompt_of, whole
 from tests.app.harness import Gateway, gateway
@@ -515,7 +514,7 @@ def test_many_system_turns_are_one_text_in_their_order(count: int) -> None:
     assert [message["role"] for message in messages] == ["system", "user"]
     assert messages[0]["content"] == "\n\n".join(words)
     turns = [*USER, *systems, {"role": "assistant", "content": "So."}, *systems]
-    late = chat_request({"model": MODEL, "messages": in_groups(turns)}).messages
+    late = chat_request({"model": MODEL, "messages": turns}).messages
     made, places = folded(late)
     assert [message.role for message in made] == ["user", "assistant", "user"]
     texts = [[part.text for part in message.content] for message in (made[0], made[2])]

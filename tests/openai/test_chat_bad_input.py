@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from gateway.bad_request import BadRequestError
 from gateway.config.model_settings import SamplingDefaults
-from gateway.openai.chat.protocol import parse_chat_request
+from gateway.openai.chat.protocol import ChatCompletionRequest, parse_chat_request
 from gateway.openai.errors import OpenAIError, from_refusal
+from gateway.openai.request_json import parse_body
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
 from tests.rings import examples
@@ -32,9 +33,13 @@ def custom(name: str, form: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"type": "custom", "custom": {"name": name, **({"format": form} if form else {})}}
 
 
+def parsed(body: bytes) -> ChatCompletionRequest:
+    return parse_chat_request(parse_body(body).fields)
+
+
 def refused(body: bytes | dict[str, Any]) -> OpenAIError:
     with pytest.raises(BadRequestError) as caught:
-        parse_chat_request(body if isinstance(body, bytes) else json.dumps(body).encode())
+        parsed(body if isinstance(body, bytes) else json.dumps(body).encode())
     answer = from_refusal(caught.value)
     assert answer.status == 400
     assert answer.type == "invalid_request_error"
@@ -53,12 +58,13 @@ def refused(body: bytes | dict[str, Any]) -> OpenAIError:
         (with_field(b'"metadata": ' + b"[" * 100 + b"]" * 100), "nested"),
         (with_field(b'"temperature": 1, "temperature": 2'), "'temperature' is given twice"),
         (b'{"model": "m", "messages": [{"role": "user", "role": "system", "content": "x"}]}', "'role' is given twice"),
-        (with_field(b'"x": NaN'), "NaN"),
-        (with_field(b'"x": -Infinity'), "-Infinity"),
+        (with_field(b'"x": NaN'), "expected value"),
+        (with_field(b'"x": -Infinity'), "invalid number"),
         (with_field(b'"x": 1e999'), "too large"),
-        (with_field(b'"x": ' + b"9" * 5000), "too large"),
-        (b'{"model": "\xff"}', "UTF-8"),
-        (b'{"model": "\xed\xa0\x80"}', "UTF-8"),
+        (codecs.BOM_UTF8 + json.dumps(GOOD).encode(), "byte order mark"),
+        (with_field(b'"x": ' + b"9" * 5000), "out of range"),
+        (b'{"model": "\xff"}', "invalid unicode"),
+        (b'{"model": "\xed\xa0\x80"}', "invalid unicode"),
         (b'{"model": "a\x00b"}', "parse"),
         (json.dumps(GOOD).encode()[:-1], "parse"),
         (json.dumps(GOOD).encode() + b"{}", "parse"),
@@ -72,9 +78,7 @@ def test_a_body_that_is_not_sound_json(body: bytes, says: str) -> None:
 @pytest.mark.parametrize(
     ("body", "param"),
     [
-        (b'{"model": "m", "messages": [{"role": "user", "content": "a\\u0000b"}]}', "messages[0].content"),
-        (b'{"model": "m", "messages": [{"role": "user", "content": "a\\ud800b"}]}', "messages[0].content"),
-        (b'{"model": "m", "messages": [{"role": "user", "content": "\\udc00\\ud800"}]}', "messages[0].content"),
+        (b'{"model": "m", "messages": [{"role": "a\\u0000b", "content": "a"}]}', "messages[0].role"),
         (with_field(b'"stop": ["\\uD83D"]'), "stop[0]"),
         (with_field(b'"metadata": {"a\\u0000": 1}'), "metadata"),
     ],
@@ -84,7 +88,7 @@ def test_text_that_is_no_text(body: bytes, param: str) -> None:
 
 
 def test_a_surrogate_pair_is_a_character() -> None:
-    request = parse_chat_request(b'{"model": "m", "messages": [{"role": "user", "content": "\\ud83d\\ude00"}]}')
+    request = parsed(b'{"model": "m", "messages": [{"role": "user", "content": "\\ud83d\\ude00"}]}')
     assert request.messages[0].content == "\U0001f600"
 
 
@@ -494,20 +498,6 @@ async def test_compressed_bodies(folder: Path, coding: str, status: int) -> None
             )
 
 
-async def test_a_byte_order_mark_is_passed_over(folder: Path) -> None:
-    headers = {"content-type": "application/json"}
-    mark = codecs.BOM_UTF8
-    async with gateway(folder) as running:
-        body = json.dumps(GOOD).encode()
-        answer = await running.client.post("/v1/chat/completions", content=mark + body, headers=headers)
-        assert answer.status_code == 200
-        answer = await running.client.post("/v1/chat/completions", content=mark + b"{}", headers=headers)
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")
-        for content in (mark, mark + mark + body, codecs.BOM_UTF16 + body):
-            answer = await running.client.post("/v1/chat/completions", content=content, headers=headers)
-            assert answer.status_code == 400
-
-
 async def test_an_empty_body(folder: Path) -> None:
     async with gateway(folder) as running:
         assert (await running.client.post("/v1/chat/completions")).status_code == 400
@@ -566,7 +556,7 @@ messages = st.lists(
 def test_any_json_is_a_request_or_a_400(fields: dict[str, Any], conversation: Any) -> None:
     body = json.dumps({"model": MODEL, "messages": conversation} | fields).encode()
     with contextlib.suppress(BadRequestError):
-        request = parse_chat_request(body)
+        request = parsed(body)
         request.prompt()
         request.options(SamplingDefaults())
         request.given()

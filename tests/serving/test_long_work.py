@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 
 import pytest
 
 from gateway.generation import EngineError, ErrorKind
-from gateway.serving.long_work import LongWork, SmallSteps
+from gateway.serving.long_work import LongWork
 from tests.waiting import until
 
 
@@ -92,43 +91,3 @@ async def test_who_waits_too_long_goes_on_with_an_error_and_who_has_begun_does_n
     held.go.set()
     assert await first == "a"
     assert held.begun == ["a"]
-
-
-async def test_the_collector_looks_at_few_objects_at_a_time_meanwhile() -> None:
-    usual = gc.get_threshold()
-    held, one, other = Held(), LongWork("test", 1), LongWork("test", 1)
-    works = [asyncio.create_task(lane.run(held.work("a"))) for lane in (one, one, other)]
-    await until(lambda: len(held.begun) == 2)
-    meanwhile = gc.get_threshold()
-    assert 0 < meanwhile[0] * (1 + meanwhile[1]) <= 10_000
-    held.go.set()
-    await asyncio.gather(*works)
-    await until(lambda: gc.get_threshold()[:2] == usual[:2])
-
-
-def test_what_is_set_meanwhile_holds_afterwards() -> None:
-    usual, steps = gc.get_threshold(), SmallSteps()
-    try:
-        with steps:
-            steps.set_usual(90_000, 20, 50)
-            assert gc.get_threshold()[0] < 90_000
-        assert gc.get_threshold()[:2] == (90_000, 20)
-    finally:
-        gc.set_threshold(*usual)
-
-
-def test_no_look_at_all_objects_follows_the_small_steps_at_once() -> None:
-    usual, steps = gc.get_threshold(), SmallSteps()
-    steps.set_usual(100_000, 20, 50)
-    try:
-        for _ in range(5):
-            with steps:
-                kept = [[number] for number in range(100_000)]
-            assert gc.get_count()[2] < gc.get_threshold()[2]  # else the next young object brings it
-        del kept
-        gc.collect()
-        with steps:
-            pass
-        assert gc.get_threshold() == (100_000, 20, 50)
-    finally:
-        gc.set_threshold(*usual)

@@ -10,9 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
 from starlette.types import Scope
 
-from gateway.openai.chat.messages import in_groups
-from gateway.openai.json_text import MOST_MESSAGES
-from gateway.openai.request_body import Body, parse_object
+from gateway.openai.request_json import MOST_MESSAGES
 from gateway.openai.validation import BRANCH, pruned, text_or_list, validated
 
 _KINDS = frozenset({"text", "tool_use", "tool_result", "thinking"})
@@ -207,30 +205,28 @@ class MessagesRequest(CountTokensRequest):
 _Request = TypeVar("_Request", bound=CountTokensRequest)
 
 
-def parse_messages_request(body: Body) -> MessagesRequest:
+def parse_messages_request(fields: dict[str, Any]) -> MessagesRequest:
     """Parse and validate a body of ``/v1/messages``.
 
     Raises:
         BadRequestError: naming the parameter at fault.
     """
-    return _validated(MessagesRequest, body)
+    return _validated(MessagesRequest, fields)
 
 
-def parse_count_request(body: Body) -> CountTokensRequest:
+def parse_count_request(fields: dict[str, Any]) -> CountTokensRequest:
     """Parse and validate a body of ``/v1/messages/count_tokens``; what limits or shapes an answer is not looked at.
 
     Raises:
         BadRequestError: naming the parameter at fault.
     """
-    return _validated(CountTokensRequest, body)
+    return _validated(CountTokensRequest, fields)
 
 
-def _validated(kind: type[_Request], body: Body) -> _Request:
-    data = pruned(parse_object(body))
+def _validated(kind: type[_Request], fields: dict[str, Any]) -> _Request:
+    data = pruned(fields)
     for key in ("thinking", "output_config", "metadata"):
         data |= {key: pruned(data[key])} if key in data else {}
-    if "messages" in data:
-        data["messages"] = in_groups(data["messages"], MESSAGES)
     return validated(kind, data)
 
 

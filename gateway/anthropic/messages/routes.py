@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import orjson
 from fastapi import APIRouter
@@ -20,7 +21,6 @@ from gateway.anthropic.messages.translate import Turn, parse_counted, parse_turn
 from gateway.config import TimeoutSettings
 from gateway.openai.chat.serving import ChatPlan
 from gateway.openai.endpoint import Endpoint, begin, serve
-from gateway.openai.request_body import Body
 from gateway.openai.router import DEVIATIONS, IGNORED, api_router, body_of
 from gateway.openai.translation import translated_plan
 from gateway.serving import prompts
@@ -74,10 +74,12 @@ def messages_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metr
     return router
 
 
-def _of(request: Request, parse: Callable[[Body, Sequence[str]], Turn]) -> Endpoint[Turn, ChatPlan, MessagesAnswer]:
+def _of(
+    request: Request, parse: Callable[[dict[str, Any], Sequence[str]], Turn]
+) -> Endpoint[Turn, ChatPlan, MessagesAnswer]:
     """The endpoint for a request, whose betas stand in a header and not in the body."""
     betas = unserved_betas(request.scope)
-    return Endpoint(lambda body: parse(body, betas), check_turn, translated_plan, prepare, MessagesEvents)
+    return Endpoint(lambda fields: parse(fields, betas), check_turn, translated_plan, prepare, MessagesEvents)
 
 
 def _count(turn: Turn, plan: ChatPlan, model: ServedModel, left: threading.Event | None) -> int:

@@ -10,7 +10,7 @@ import binascii
 import zlib
 from typing import Any
 
-from gateway.openai.json_text import MOST_CHARACTERS
+from gateway.openai.request_json import MOST_CHARACTERS
 
 _MARK = "gateway-1."
 

@@ -23,12 +23,9 @@ from gateway.anthropic.messages.protocol import (
 from gateway.anthropic.messages.signatures import reasoning_of
 from gateway.anthropic.messages.tools import Toolbox, own_call_id
 from gateway.bad_request import BadRequestError
-from gateway.freed_apart import like
-from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.generation_fields import MOST_TOKENS
-from gateway.openai.json_text import MOST_CHARACTERS
-from gateway.openai.request_body import Body
+from gateway.openai.request_json import MOST_CHARACTERS
 from gateway.openai.translation import EXTENSIONS, TranslatedRequest, Translation, function_name
 from gateway.openai.validation import without_nulls
 from gateway.prompt.conversation import OpenCalls
@@ -67,24 +64,24 @@ class Turn(TranslatedRequest):
     tools: Toolbox
 
 
-def parse_turn(body: Body, betas: Sequence[str]) -> Turn:
+def parse_turn(fields: dict[str, Any], betas: Sequence[str]) -> Turn:
     """Parse and translate a request body.
 
     Args:
-        body: of the request.
+        fields: of the request.
         betas: that it is served without.
 
     Raises:
         BadRequestError: naming the client's parameter at fault.
     """
-    request = parse_messages_request(body)
+    request = parse_messages_request(fields)
     data, left_out = _answer_fields(request)
     return _turn(request, data, [*left_out, *betas])
 
 
-def parse_counted(body: Body, betas: Sequence[str]) -> Turn:
+def parse_counted(fields: dict[str, Any], betas: Sequence[str]) -> Turn:
     """Parse and translate a request body of which only the prompt matters; see ``parse_turn``."""
-    return _turn(parse_count_request(body), {}, betas)
+    return _turn(parse_count_request(fields), {}, betas)
 
 
 def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[str]) -> Turn:
@@ -92,11 +89,11 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[
     tools = Toolbox()
     tools.add(request.tools)
     data |= tools.choice(request.tool_choice)
-    conversation = Conversation(like(request.messages, []))
+    conversation = Conversation([])
     _open(conversation, request)
     for index, message in enumerate(request.messages):
         conversation.add(message, f"messages[{index}]")
-    data |= {"model": request.model, "messages": in_groups(conversation.close())}
+    data |= {"model": request.model, "messages": conversation.close()}
     if request.messages[-1].role == "assistant":
         conversation.check_prefill(f"messages[{len(request.messages) - 1}]")
         data["continue_final_message"] = True

@@ -8,7 +8,7 @@ import operator
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -22,7 +22,6 @@ from gateway.openai.endpoint import DONE, Answer, best, error_event, prompt_logp
 from gateway.openai.errors import Names, OpenAIError
 from gateway.openai.guidance import ANY_TEXT, Structure
 from gateway.openai.usage import ReasonedUsage, at_beginning, usage_object
-from gateway.records import dataclass
 from gateway.relay.interface import Drain, Forward, Write
 from gateway.relay.text_events import Passed, one_line, parsed_events, text_events
 from gateway.serving.generation import Generation, Ready

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
 
 from gateway.bad_request import BadRequestError
-from gateway.freed_apart import like
 from gateway.openai.custom_tools import arguments_of
-from gateway.openai.json_text import MOST_CALLS, MOST_MESSAGES
+from gateway.openai.request_json import MOST_CALLS, MOST_MESSAGES
 from gateway.openai.validation import BRANCH, FUNCTION_OR_CUSTOM, branch_by, text_or_list
 from gateway.prompt.conversation import OpenCalls
 
@@ -187,24 +186,6 @@ Messages = Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES
 _messages: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
 
-def in_groups(values: Any, adapter: TypeAdapter[Any] = _messages) -> Any:
-    """Check many messages some at a time, so that others' work runs between; from a wrong one on they stay raw.
-
-    Args:
-        values: as they came, whatever they are.
-        adapter: of an array of them.
-    """
-    if not isinstance(values, list) or len(values) <= _GROUP:
-        return values
-    checked: list[Any] = []
-    for start in range(0, len(values), _GROUP):
-        try:
-            checked += adapter.validate_python(values[start : start + _GROUP])
-        except ValidationError:  # noqa: PERF203 - once for each group
-            break
-    return like(values, checked + values[len(checked) :])
-
-
 def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The messages as ``serving`` takes them: the old form of calls and results in the new one.
 
@@ -225,7 +206,7 @@ def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:
         if isinstance(message, FunctionMessage):
             found |= {"role": "tool", "tool_call_id": functions.bind(message.name) or ""}
         result.append(found)
-    return like(messages, result)
+    return result
 
 
 def for_template(message: Message) -> dict[str, Any]:

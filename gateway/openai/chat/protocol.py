@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from gateway.bad_request import BadRequestError
-from gateway.freed_apart import like
 from gateway.generation import Capability
 from gateway.openai.chat.messages import (
     AssistantMessage,
@@ -20,7 +19,6 @@ from gateway.openai.chat.messages import (
     check_history,
     conversation,
     for_template,
-    in_groups,
 )
 from gateway.openai.chat.tools import (
     MOST_TOOLS,
@@ -54,7 +52,6 @@ from gateway.openai.parameters.row import (
     Extension,
     Parameter,
 )
-from gateway.openai.request_body import Body, may_hold_null, parse_object
 from gateway.openai.validation import pruned, pruned_inside, validated, without_nulls
 from gateway.serving.prompts import ChatPrompt
 
@@ -391,16 +388,13 @@ def _extras_of_custom(path: str, tool: CustomDefinition) -> dict[str, Any]:
     return found
 
 
-def parse_chat_request(body: Body) -> ChatCompletionRequest:
+def parse_chat_request(fields: dict[str, Any]) -> ChatCompletionRequest:
     """Parse and validate a request body.
 
     Raises:
         BadRequestError: naming the parameter at fault.
     """
-    data = parse_object(body)
-    if may_hold_null(body):
-        data = _without_nulls(data)
-    data |= {"messages": in_groups(data["messages"])} if "messages" in data else {}
+    data = _without_nulls(fields)
     if isinstance(tools := data.get("tools"), list) and len(tools) > MOST_TOOLS:
         message = f"Invalid value for 'tools': it may have at most {MOST_TOOLS} items."
         raise BadRequestError(message, "tools", "array_above_max_length")
@@ -429,7 +423,7 @@ def _without_nulls(data: dict[str, Any]) -> dict[str, Any]:
     if isinstance(data.get("functions"), list):
         data["functions"] = [pruned(function) for function in data["functions"]]
     if isinstance(data.get("messages"), list):
-        data["messages"] = like(data["messages"], [pruned(message) for message in data["messages"]])
+        data["messages"] = [pruned(message) for message in data["messages"]]
         for message in data["messages"]:
             if not isinstance(message, dict):
                 continue

@@ -7,6 +7,7 @@ import functools
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.bad_request import BadRequestError
@@ -34,7 +35,6 @@ from gateway.openai.parameters.check import (
 from gateway.openai.schemas import deviations, guided_schema
 from gateway.openai.schemas.checked import checker
 from gateway.openai.schemas.keywords import unsupported
-from gateway.records import dataclass
 from gateway.serving.budgeted_engine import ThoughtBudget
 from gateway.serving.generation import Generation
 from gateway.serving.prompts import ChatPrompt

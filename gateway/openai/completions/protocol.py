@@ -10,10 +10,9 @@ from pydantic import Discriminator, Field, Tag
 from gateway.bad_request import BadRequestError
 from gateway.generation import Capability
 from gateway.openai.generation_fields import LIMIT, MOST_TOKENS, GenerationFields, check_shared
-from gateway.openai.json_text import MOST_PROMPTS
 from gateway.openai.parameters.row import BY_GATEWAY, Extension, Parameter
-from gateway.openai.request_body import Body, may_hold_null, parse_object
-from gateway.openai.validation import BRANCH, SOME_AT_A_TIME, validated, without_nulls
+from gateway.openai.request_json import MOST_PROMPTS
+from gateway.openai.validation import BRANCH, validated, without_nulls
 from gateway.serving.prompts import IdsPrompt, PromptSource, TextPrompt
 
 _MOST_SEQUENCES = 2048  # prompts times candidates: each is a request to the engine
@@ -33,7 +32,7 @@ def _form(value: Any) -> str | None:
     return None
 
 
-_Ids = Annotated[list[Annotated[int, Field(ge=0, le=MOST_TOKENS)]], Field(min_length=1, fail_fast=True), SOME_AT_A_TIME]
+_Ids = Annotated[list[Annotated[int, Field(ge=0, le=MOST_TOKENS)]], Field(min_length=1, fail_fast=True)]
 PromptField = Annotated[
     Annotated[str, Tag(BRANCH + "text")]
     | Annotated[list[str], Field(min_length=1, max_length=MOST_PROMPTS, fail_fast=True), Tag(BRANCH + "texts")]
@@ -131,14 +130,13 @@ def _sources(prompt: str | list[str] | list[int] | list[list[int]], *, add_speci
     return [TextPrompt(one, add_special_tokens) if isinstance(one, str) else IdsPrompt(one) for one in prompt]
 
 
-def parse_completion_request(body: Body) -> CompletionRequest:
+def parse_completion_request(fields: dict[str, Any]) -> CompletionRequest:
     """Parse and validate a request body.
 
     Raises:
         BadRequestError: naming the parameter at fault.
     """
-    data = parse_object(body)
-    request = validated(CompletionRequest, without_nulls(data) if may_hold_null(body) else data)
+    request = validated(CompletionRequest, without_nulls(fields))
     _check(request)
     return request
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.bad_request import BadRequestError
-from gateway.freed_apart import FreedApart
 from gateway.generation import Capability
 from gateway.openai.completions.answer import CompletionAnswer
 from gateway.openai.completions.choice import CompletionChoice, PreparedPrompt, Shown
@@ -28,8 +26,6 @@ from gateway.openai.parameters.check import (
     without,
 )
 from gateway.openai.parameters.table import find, served
-from gateway.serving.generation_group import MANY
-from gateway.serving.long_work import SMALL_STEPS
 from gateway.serving.served_model import ServedModel
 from gateway.web.access_log import RequestRecord
 
@@ -121,9 +117,7 @@ async def prepare(
         BadRequestError: when the engine cannot give what is asked.
         EngineError: when the model is not ready, or a prompt is too long.
     """
-    with SMALL_STEPS if len(request.sources) > MANY else contextlib.nullcontext():
-        choices = await _choices(request, plan, model, record)
-    return CompletionAnswer(request, FreedApart(choices) if len(choices) > MANY else choices, plan.names)
+    return CompletionAnswer(request, await _choices(request, plan, model, record), plan.names)
 
 
 async def _choices(

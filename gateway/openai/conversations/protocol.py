@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.chat.messages import in_groups
 from gateway.openai.conversations.contents import MOST_ITEMS
 from gateway.openai.kept_items import ItemLines
-from gateway.openai.request_body import Body, parse_object
-from gateway.openai.responses.input_items import ITEMS, InputItem, ReferenceItem
+from gateway.openai.responses.input_items import InputItem, ReferenceItem
 from gateway.openai.validation import validated
 
 _Items = Annotated[list[InputItem], Field(max_length=MOST_ITEMS, fail_fast=True)]
@@ -51,19 +49,18 @@ class ItemsRequest(_Request):
 Asked = TypeVar("Asked", bound=_Request)
 
 
-def parse_conversation(kind: type[Asked], body: Body) -> tuple[Asked, ItemLines]:
+def parse_conversation(kind: type[Asked], fields: dict[str, Any]) -> tuple[Asked, ItemLines]:
     """Parse and validate a request body; returns it and its items as they are kept.
 
     Raises:
         BadRequestError: naming the parameter at fault.
     """
-    data = parse_object(body)
+    data = fields
     if kind is not ConversationUpdate:
         data = {key: value for key, value in data.items() if value is not None}
-    items = data.get("items", [])
-    asked = validated(kind, {**data, "items": in_groups(items, ITEMS)} if "items" in data else data)
+    asked = validated(kind, data)
     for index, item in enumerate(getattr(asked, "items", ())):
         if isinstance(item, ReferenceItem):
             message = f"A conversation holds items, no references: send the item itself as 'items[{index}]'."
             raise BadRequestError(message, f"items[{index}]", "invalid_value")
-    return asked, ItemLines.of(items if kind is not ConversationUpdate else ())
+    return asked, ItemLines.of(data.get("items", ()) if kind is not ConversationUpdate else ())

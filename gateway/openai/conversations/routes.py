@@ -12,15 +12,27 @@ from starlette.responses import Response
 from gateway.openai.conversations import contents
 from gateway.openai.conversations.contents import Conversation, ConversationDeleted
 from gateway.openai.conversations.protocol import (
+    Asked,
     ConversationRequest,
     ConversationUpdate,
     ItemsRequest,
     parse_conversation,
 )
 from gateway.openai.endpoint import name_header
-from gateway.openai.kept_items import INCLUDE, PAGING, ItemPage, included, list_of, page_of, paging_of, shown_line
+from gateway.openai.kept_items import (
+    INCLUDE,
+    PAGING,
+    ItemLines,
+    ItemPage,
+    included,
+    list_of,
+    page_of,
+    paging_of,
+    shown_line,
+)
 from gateway.openai.repeated import repeated
 from gateway.openai.request_body import read_request
+from gateway.openai.request_json import RequestBody
 from gateway.openai.router import IGNORED, answers, api_router, body_of, parameter
 from gateway.openai.state import State
 from gateway.web.routing import DirectRoute
@@ -96,10 +108,10 @@ def _add_items(router: APIRouter, state: State) -> None:
     async def create_conversation_items(request: Request) -> Response:
         """Add items to a conversation."""
         kept = state.of(request.scope)
-        asked, items = await read_request(request, functools.partial(parse_conversation, ItemsRequest))
+        asked, items, replaced = await read_request(request, functools.partial(_parsed, ItemsRequest))
         _, added = await contents.change(kept.needed(), kept.owner, _id(request), lambda found: found.items.add(items))
         include, left_out = included(request.query_params, kept.seal)
-        return _answer(await list_of(added, include, kept.seal), [*asked.ignored(), *left_out])
+        return _answer(await list_of(added, include, kept.seal), [*asked.ignored(), *left_out, *replaced])
 
 
 def _add_conversations(router: APIRouter, state: State) -> None:
@@ -107,9 +119,9 @@ def _add_conversations(router: APIRouter, state: State) -> None:
     async def create_conversation(request: Request) -> Response:
         """Begin a conversation."""
         kept = state.of(request.scope)
-        asked, items = await read_request(request, functools.partial(parse_conversation, ConversationRequest))
+        asked, items, replaced = await read_request(request, functools.partial(_parsed, ConversationRequest))
         made = await contents.create(kept.needed(), kept.owner, asked.metadata, items)
-        return _answer(made.shown(), asked.ignored())
+        return _answer(made.shown(), [*asked.ignored(), *replaced])
 
     @router.get("/v1/conversations/{conversation_id}", responses=_READ, openapi_extra={"parameters": [_ID]})
     async def retrieve_conversation(request: Request) -> Response:
@@ -125,12 +137,12 @@ def _add_conversations(router: APIRouter, state: State) -> None:
     async def update_conversation(request: Request) -> Response:
         """Replace the metadata of a conversation."""
         kept = state.of(request.scope)
-        asked, _ = await read_request(request, functools.partial(parse_conversation, ConversationUpdate))
+        asked, _, replaced = await read_request(request, functools.partial(_parsed, ConversationUpdate))
         metadata = asked.metadata or {}
         found, _ = await contents.change(
             kept.needed(), kept.owner, _id(request), lambda found: setattr(found, "metadata", metadata)
         )
-        return _answer(found.shown(), asked.ignored())
+        return _answer(found.shown(), [*asked.ignored(), *replaced])
 
     @router.delete("/v1/conversations/{conversation_id}", responses=_DELETED, openapi_extra={"parameters": [_ID]})
     async def delete_conversation(request: Request) -> Response:
@@ -138,6 +150,11 @@ def _add_conversations(router: APIRouter, state: State) -> None:
         kept, gone = state.of(request.scope), _id(request)
         await contents.delete(kept.needed(), kept.owner, gone)
         return _answer(ConversationDeleted(id=gone, object="conversation.deleted", deleted=True))
+
+
+def _parsed(kind: type[Asked], body: RequestBody) -> tuple[Asked, ItemLines, Sequence[str]]:
+    """The request, its items as they are stored, and paths of texts in which characters were replaced."""
+    return *parse_conversation(kind, body.fields), body.replaced
 
 
 def _id(request: Request) -> str:

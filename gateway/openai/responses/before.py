@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from gateway.bad_request import BadRequestError, printable
-from gateway.openai.chat.messages import in_groups
 from gateway.openai.conversations import contents
 from gateway.openai.conversations.contents import Contents
-from gateway.openai.json_text import MOST_MESSAGES
+from gateway.openai.request_json import MOST_MESSAGES
 from gateway.openai.responses.input_items import ITEMS, InputItem, InputTextPart, MessageItem, ReferenceItem
 from gateway.openai.responses.protocol import ResponsesRequest
 from gateway.openai.responses.stored import Shelf, StoredResponse, references, referred
@@ -62,7 +61,7 @@ class Before:
         if len(found) > MOST_MESSAGES:
             message = f"The conversation before this request has {len(found)} items; {MOST_MESSAGES} are possible."
             raise BadRequestError(message, self.path, "array_above_max_length")
-        return ITEMS.validate_python(in_groups(found, ITEMS))
+        return ITEMS.validate_python(found)
 
     def resolved(self, items: Sequence[InputItem], earlier: Sequence[InputItem]) -> list[InputItem]:
         """The items of a request, with those that it refers to in the place of their references.

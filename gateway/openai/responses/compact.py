@@ -13,10 +13,9 @@ from gateway.openai.endpoint import whole
 from gateway.openai.errors import SERVER, OpenAIError
 from gateway.openai.kept_items import as_stored
 from gateway.openai.repeated import repeated
-from gateway.openai.request_body import Body, parse_object
 from gateway.openai.responses.answer import ResponsesAnswer
 from gateway.openai.responses.input_items import ConfigurationUpdateItem, MessageItem, UpdatedText
-from gateway.openai.responses.protocol import Input, ResponsesRequest, checked_items
+from gateway.openai.responses.protocol import Input, ResponsesRequest
 from gateway.openai.responses.translate import Turn
 from gateway.openai.validation import validated
 from gateway.sealing import Seal
@@ -54,14 +53,13 @@ class _SummaryRequest(ResponsesRequest):
         return list(self.others)
 
 
-def parse_compact_request(body: Body) -> ResponsesRequest:
+def parse_compact_request(fields: dict[str, Any]) -> ResponsesRequest:
     """Parse a request body into the request for the summary.
 
     Raises:
         BadRequestError: naming the parameter at fault.
     """
-    data = checked_items({key: value for key, value in parse_object(body).items() if value is not None})
-    asked = validated(CompactRequest, data)
+    asked = validated(CompactRequest, {key: value for key, value in fields.items() if value is not None})
     if not asked.input and asked.previous_response_id is None:
         message = "Missing required parameter: 'input' or 'previous_response_id'."
         raise BadRequestError(message, "input", "missing_required_parameter")

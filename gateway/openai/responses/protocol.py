@@ -8,12 +8,10 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.chat.messages import in_groups
 from gateway.openai.generation_fields import MOST_TOKENS
-from gateway.openai.json_text import MOST_MESSAGES
 from gateway.openai.repeated import repeated
-from gateway.openai.request_body import Body, parse_object
-from gateway.openai.responses.input_items import ITEMS, InputItem
+from gateway.openai.request_json import MOST_MESSAGES
+from gateway.openai.responses.input_items import InputItem
 from gateway.openai.translation import EXTENSIONS
 from gateway.openai.validation import BRANCH, pruned, text_or_list, validated
 
@@ -125,22 +123,17 @@ class ResponsesRequest(BaseModel):
         return [name for name in self.model_extra or () if name not in EXTENSIONS]
 
 
-def checked_items(data: dict[str, Any]) -> dict[str, Any]:
-    """A request whose items were checked some at a time; see ``in_groups``."""
-    return {**data, "input": in_groups(data["input"], ITEMS)} if "input" in data else data
-
-
-def parse_responses_request(body: Body) -> ResponsesRequest:
+def parse_responses_request(fields: dict[str, Any]) -> ResponsesRequest:
     """Parse and validate a request body.
 
     Raises:
         BadRequestError: naming the parameter at fault.
     """
-    data = {key: value for key, value in parse_object(body).items() if value is not None}
+    data = {key: value for key, value in fields.items() if value is not None}
     _check_state(data)
     for key in ("text", "reasoning", "stream_options"):
         data |= {key: pruned(data[key])} if key in data else {}
-    return validated(ResponsesRequest, checked_items(data))
+    return validated(ResponsesRequest, data)
 
 
 _REFUSED = {

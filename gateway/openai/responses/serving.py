@@ -14,7 +14,8 @@ from gateway.openai.chat.serving import ChatPlan, check_chat, prepare_generation
 from gateway.openai.conversations.contents import check_room
 from gateway.openai.endpoint import Begun, Endpoint, checked
 from gateway.openai.parameters.check import Ignored
-from gateway.openai.request_body import Body, in_turn, read_request, size_of
+from gateway.openai.request_body import in_turn, read_request
+from gateway.openai.request_json import RequestBody
 from gateway.openai.responses.answer import ResponsesAnswer, ResponsesEvents
 from gateway.openai.responses.before import NOTHING, Before, before, needs_store
 from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
@@ -93,7 +94,7 @@ async def begin_turn(
     registry: Registry,
     metrics: Metrics,
     state: State,
-    parse: Callable[[Body], ResponsesRequest] = parse_responses_request,
+    parse: Callable[[dict[str, Any]], ResponsesRequest] = parse_responses_request,
 ) -> Begun[Turn, ChatPlan]:
     """Read, parse and check a request; what stands in the store is read only where the request names it.
 
@@ -102,7 +103,7 @@ async def begin_turn(
         registry: of served models.
         metrics: where ignored parameters are counted.
         state: what is kept.
-        parse: makes the request of a body; raises ``BadRequestError``.
+        parse: makes the request of a JSON object; raises ``BadRequestError``.
 
     Raises:
         BadRequestError: naming the parameter at fault.
@@ -114,22 +115,25 @@ async def begin_turn(
     def check(asked: ResponsesRequest, earlier: Before) -> Begun[Turn, ChatPlan]:
         return checked(RESPONSES, translated(asked, earlier, kept), record, registry, metrics)
 
-    def take(body: Body) -> Begun[Turn, ChatPlan] | tuple[ResponsesRequest, int]:
-        asked = parse(body)
+    def take(body: RequestBody) -> Begun[Turn, ChatPlan] | tuple[ResponsesRequest, RequestBody]:
+        asked = parse(body.fields)
         _check_state(asked, keeps=kept.store is not None)
         if needs_store(asked):
-            return asked, size_of(body)
-        return check(asked, NOTHING).with_copy(registry.copies, request, body)
+            return asked, body
+        begun = check(asked, NOTHING)
+        return begun.with_replaced(body.replaced).with_copy(registry.copies, request, body.raw)
 
     taken = await read_request(request, take)
     if isinstance(taken, Begun):
         return taken
-    asked, size = taken
+    asked, body = taken
+    size = len(body.raw)
     earlier = await before(kept, asked)
     if earlier.conversation is not None:
         count = 1 if isinstance(asked.input, str) else len(asked.input)
         check_room(len(earlier.conversation.items.ids) + count, earlier.conversation.size + size, "conversation")
-    return await in_turn(request, size + earlier.size, lambda: check(asked, earlier))
+    begun = await in_turn(request, size + earlier.size, lambda: check(asked, earlier))
+    return begun.with_replaced(body.replaced)
 
 
 _NEED_STORE: Final = {

@@ -10,13 +10,10 @@ from typing import Any
 import orjson
 
 from gateway.bad_request import BadRequestError, printable
-from gateway.freed_apart import like
-from gateway.openai.chat.messages import in_groups
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.conversations.contents import ConversationEnd
-from gateway.openai.json_text import MOST_CALLS
 from gateway.openai.kept_items import LOGPROBS, SEALED, ItemLines
-from gateway.openai.request_body import Body
+from gateway.openai.request_json import MOST_CALLS
 from gateway.openai.responses.before import NOTHING, Before
 from gateway.openai.responses.input_items import (
     CompactionItem,
@@ -90,13 +87,13 @@ class Turn(TranslatedRequest):
     conversed: Sequence[InputItem] = ()
 
 
-def parse_turn(body: Body) -> Turn:
+def parse_turn(fields: dict[str, Any]) -> Turn:
     """Parse and translate a request body, with nothing before it, whose response is not kept.
 
     Raises:
         BadRequestError: naming the client's parameter at fault.
     """
-    return translated(parse_responses_request(body))
+    return translated(parse_responses_request(fields))
 
 
 def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept | None = None) -> Turn:
@@ -113,7 +110,7 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
     tools = Toolbox()
     tools.add(request.tools, "tools")
     seal = kept.seal if kept is not None else None
-    conversation = _Conversation(tools, seal, like(request.input, []))
+    conversation = _Conversation(tools, seal, [])
     if request.instructions is not None:
         conversation.say("system", request.instructions, "instructions")
     earlier = before.items()
@@ -135,7 +132,7 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
     store = kept.store if kept is not None else None
     left_out += ["input.duplicate"] * _sends_again(request, given)
     left_out += ["store"] * (request.store is True and store is None)
-    data |= {"messages": in_groups(conversation.close())}
+    data |= {"messages": conversation.close()}
     if tools.functions:
         data |= {"tools": tools.functions, "parallel_tool_calls": request.parallel_tool_calls}
     choice = chosen(request.tool_choice, tools)
@@ -147,7 +144,7 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
     named = [*left_out, *conversation.left_out, *hosted, *tools.left_out]
     turn = Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools, as_sent(request))
     turn.seal = seal if SEALED in request.include else None
-    turn.conversed = like(request.input, [*earlier, *given])
+    turn.conversed = [*earlier, *given]
     if kept is not None and store is not None and request.store is not False:
         turn.shelf, turn.items = Shelf(store, kept.owner), _kept_items(request, given)
         if before.conversation is not None:
@@ -184,8 +181,7 @@ def _kept_items(request: ResponsesRequest, given: Sequence[InputItem]) -> ItemLi
     """The items of a request's own input as they are kept; references say nothing that is not there already."""
     if isinstance(request.input, str):
         return ItemLines.of([{"role": "user", "content": request.input}])
-    kept = ItemLines.of(item.model_dump(exclude_unset=True) for item in given if not isinstance(item, ReferenceItem))
-    return ItemLines(like(request.input, kept.ids), like(request.input, kept.lines))
+    return ItemLines.of(item.model_dump(exclude_unset=True) for item in given if not isinstance(item, ReferenceItem))
 
 
 def _fields(request: ResponsesRequest, seal: Seal | None) -> tuple[dict[str, Any], list[str]]:

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.bad_request import BadRequestError
-from gateway.openai.chat.messages import Messages, check_continuation, check_history, conversation, in_groups
-from gateway.openai.request_body import Body, parse_object
-from gateway.openai.validation import SOME_AT_A_TIME, validated
+from gateway.openai.chat.messages import Messages, check_continuation, check_history, conversation
+from gateway.openai.validation import validated
 from gateway.serving.prompts import ChatPrompt, TextPrompt
 
 _LARGEST_ID = 2**31 - 1
@@ -59,21 +58,20 @@ class TokenizeRequest(_Request):
 class DetokenizeRequest(_Request):
     """Token ids to be turned into text."""
 
-    tokens: Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST_ID)]], Field(fail_fast=True), SOME_AT_A_TIME]
+    tokens: Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST_ID)]], Field(fail_fast=True)]
 
 
-def parse_tokenize_request(body: Body) -> TokenizeRequest:
+def parse_tokenize_request(fields: dict[str, Any]) -> TokenizeRequest:
     """Parse and validate a request body of ``/tokenize``.
 
     Raises:
         BadRequestError: naming the field at fault.
     """
-    data = {key: value for key, value in parse_object(body).items() if value is not None}
+    data = {key: value for key, value in fields.items() if value is not None}
     if ("prompt" in data) == ("messages" in data):
         raise BadRequestError(_ONE_OF, param="prompt", code="invalid_value")
     if data.get("continue_final_message") and "add_generation_prompt" not in data:
         data["add_generation_prompt"] = False
-    data |= {"messages": in_groups(data["messages"])} if "messages" in data else {}
     request = validated(TokenizeRequest, data)
     if request.continue_final_message and request.add_generation_prompt:
         message = "'continue_final_message' and 'add_generation_prompt' exclude each other."
@@ -84,11 +82,11 @@ def parse_tokenize_request(body: Body) -> TokenizeRequest:
     return request
 
 
-def parse_detokenize_request(body: Body) -> DetokenizeRequest:
+def parse_detokenize_request(fields: dict[str, Any]) -> DetokenizeRequest:
     """Parse and validate a request body of ``/detokenize``.
 
     Raises:
         BadRequestError: naming the field at fault.
     """
-    data = {key: value for key, value in parse_object(body).items() if value is not None}
+    data = {key: value for key, value in fields.items() if value is not None}
     return validated(DetokenizeRequest, data)

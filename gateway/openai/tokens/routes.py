@@ -16,7 +16,8 @@ from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.routes import CHAT
 from gateway.openai.endpoint import begin as begin_request
 from gateway.openai.endpoint import name_header, prepared
-from gateway.openai.request_body import Body, read_request
+from gateway.openai.request_body import read_request
+from gateway.openai.request_json import RequestBody
 from gateway.openai.router import DEVIATIONS, IGNORED, answers, api_router, body_of, parameter
 from gateway.openai.tokens.answer import detokenize, model_or_only, render, tokenize, tokenizer_info
 from gateway.openai.tokens.objects import Detokenized, RenderedChat, Tokenized, TokenizerInfo
@@ -57,19 +58,21 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     """
     router = api_router("tokens")
 
-    def begin(request: Request, asked: TokenizeRequest | DetokenizeRequest) -> tuple[ServedModel, dict[str, str]]:
+    def begin(
+        request: Request, asked: TokenizeRequest | DetokenizeRequest, body: RequestBody
+    ) -> tuple[ServedModel, dict[str, str]]:
         model = model_or_only(registry, asked.model)
         record_of(request.scope).model = model.name
         metrics.count_ignored(model.name, asked.ignored())
-        return model, name_header("x-ignored-parameters", asked.ignored())
+        return model, name_header("x-ignored-parameters", [*asked.ignored(), *body.replaced])
 
     @router.post("/tokenize", responses=_TOKENIZE, openapi_extra=body_of(TokenizeRequest, _TEXTS))
     async def create_tokens(request: Request) -> Response:
         """Turn text or a conversation into token ids."""
 
-        def take(body: Body) -> tuple[TokenizeRequest, ChatPrompt | TextPrompt, ServedModel, dict[str, str]]:
-            asked = parse_tokenize_request(body)
-            return (asked, asked.source(), *begin(request, asked))
+        def take(body: RequestBody) -> tuple[TokenizeRequest, ChatPrompt | TextPrompt, ServedModel, dict[str, str]]:
+            asked = parse_tokenize_request(body.fields)
+            return (asked, asked.source(), *begin(request, asked, body))
 
         asked, source, model, headers = await read_request(request, take)
         write = functools.partial(tokenize, asked, source, model)
@@ -79,9 +82,9 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     async def create_text(request: Request) -> Response:
         """Turn token ids into text."""
 
-        def take(body: Body) -> tuple[DetokenizeRequest, ServedModel, dict[str, str]]:
-            asked = parse_detokenize_request(body)
-            return (asked, *begin(request, asked))
+        def take(body: RequestBody) -> tuple[DetokenizeRequest, ServedModel, dict[str, str]]:
+            asked = parse_detokenize_request(body.fields)
+            return (asked, *begin(request, asked, body))
 
         asked, model, headers = await read_request(request, take)
         work = prompts.long_work(IdsPrompt(asked.tokens))

@@ -1,0 +1,255 @@
+"""Parses the JSON object of a request within bounds, and replaces characters that UTF-8 or models cannot take."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jiter
+
+from gateway.bad_request import BadRequestError
+
+MOST_MESSAGES = 4096
+MOST_PARTS = 16384  # of content, in all messages
+MOST_PARTS_OF_ONE = 2048  # of one message
+MOST_CALLS = 1024  # of one message
+MOST_PROMPTS = 2048  # strings, or arrays of ids
+MOST_CHARACTERS = 2**23  # of one string
+MOST_LEVELS = 64  # of nesting
+MOST_CONTAINERS = 65536  # objects and arrays, and keys
+MOST_ITEMS = 327680  # of arrays
+_MOST_MARKS = 2**22  # braces, brackets, colons and commas, in strings too; so many values take a tenth of a second
+_MOST_SURROGATES = 65536  # escapes, or groups of them, in a body that has a lone one
+_LEAST_LIMITED = 2048  # bytes; a smaller body has no array that is too long
+_CONTAINERS = frozenset((dict, list))
+_BOM = b"\xef\xbb\xbf"
+_NUL = b"\\u0000"
+_REPLACEMENT = "\ufffd"
+_SURROGATES = re.compile(
+    rb"(?P<pairs>(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})+)|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+_ESCAPE = len(_NUL)
+_DUPLICATE = re.compile(r'Detected duplicate key "(.*)" at line', re.DOTALL)
+_SHOWN = frozenset(
+    ("messages", "input", "prompt", "system", "instructions", "items", "tools", "functions", "documents", "suffix")
+)  # fields with texts that a model is shown
+_NAMES = frozenset(("name", "role", "type", "id"))  # in them, and what ends with _id
+_NOUNS = {"messages": "messages", "input": "items"}
+
+
+class RequestBody(NamedTuple):
+    """The body of a request.
+
+    Attributes:
+        raw: the bytes that came.
+        fields: the JSON object.
+        replaced: paths of texts in which U+FFFD stands for NUL characters and lone surrogates.
+    """
+
+    raw: bytes
+    fields: dict[str, Any]
+    replaced: list[str]
+
+
+def parse_body(raw: bytes) -> RequestBody:
+    """Parse a JSON object.
+
+    Raises:
+        BadRequestError: it is not a JSON object, has a key twice, or breaks one of the bounds above; a key, name or id
+            has a NUL character or a lone surrogate.
+    """
+    if len(raw) > _MOST_MARKS and sum(map(raw.count, (b"{", b"[", b":", b","))) > _MOST_MARKS:
+        raise _unreadable(f"it has more than {_MOST_MARKS} values and keys")
+    try:
+        value = _parse(raw)
+    except ValueError as error:
+        repaired = _without_lone_surrogates(raw)
+        if repaired is None:
+            raise _syntax_error(raw, str(error)) from None
+        try:
+            raw, value = repaired, _parse(repaired)
+        except ValueError as further:
+            raise _syntax_error(raw, str(further)) from None
+    if not isinstance(value, dict):
+        raise _unreadable("it must be a JSON object")
+    _check_values(value)
+    if len(raw) > _LEAST_LIMITED:
+        _check_lengths(value)
+    if len(raw) > MOST_CHARACTERS:
+        _check_texts(value)
+    replaced: list[str] = []
+    if _NUL in raw:
+        value = _without_nul(value, "", "", replaced)
+    return RequestBody(raw, value, replaced)
+
+
+def _parse(raw: bytes) -> Any:
+    return jiter.from_json(raw, allow_inf_nan=False, catch_duplicate_keys=True, cache_mode="keys")
+
+
+def _unreadable(reason: str, param: str | None = None) -> BadRequestError:
+    return BadRequestError(f"We could not parse the JSON body of your request: {reason}.", param=param)
+
+
+def _syntax_error(raw: bytes, reason: str) -> BadRequestError:
+    if raw.startswith(_BOM):
+        return _unreadable("it begins with a byte order mark")
+    if reason.startswith("recursion limit"):
+        return _too_deep()
+    if duplicate := _DUPLICATE.match(reason):
+        key = _printable(duplicate[1])[:64]
+        return _unreadable(f"the key {key!r} is given twice", key)
+    return _unreadable(reason)
+
+
+def _too_deep() -> BadRequestError:
+    return _unreadable(f"it is nested deeper than {MOST_LEVELS} levels")
+
+
+def _without_lone_surrogates(raw: bytes) -> bytes | None:
+    """The body with NUL escapes for escapes of lone surrogates; None where it has none of these.
+
+    Raises:
+        BadRequestError: it has too many to look at each.
+    """
+    pieces: list[bytes] = []
+    end = at = 0
+    for _ in range(_MOST_SURROGATES):
+        found = _SURROGATES.search(raw, at)
+        if found is None:
+            return b"".join((*pieces, raw[end:])) if pieces else None
+        first = start = found.start()
+        while raw[first - 1 : first] == b"\\":
+            first -= 1
+        at = start + _ESCAPE  # of an escaped backslash and "ud800"
+        if (start - first) % 2 == 0:
+            at = found.end()
+            if not found["pairs"]:
+                pieces += raw[end:start], _NUL
+                end = at
+    raise _unreadable("it has too many escapes of surrogates beside a lone one")
+
+
+def _check_values(value: dict[str, Any]) -> None:
+    """Reject too many levels, objects, arrays, keys or items, and numbers that are infinite as a double."""
+    level: list[Any] = [value]
+    containers = items = 0
+    for _ in range(MOST_LEVELS):
+        inner: list[Any] = []
+        for each in level:
+            if type(each) is dict:
+                containers += len(each)
+                inner += each.values()
+            else:
+                items += len(each)
+                inner += each
+        containers += len(level)
+        if containers > MOST_CONTAINERS:
+            raise _unreadable(f"it has more than {MOST_CONTAINERS} objects, arrays and keys")
+        if items > MOST_ITEMS:
+            raise _unreadable(f"its arrays have more than {MOST_ITEMS} items")
+        kinds = set(map(type, inner))
+        if float in kinds and (math.inf in inner or -math.inf in inner):
+            raise _unreadable("a number in it is too large")
+        if kinds.isdisjoint(_CONTAINERS):
+            return
+        level = [each for each in inner if type(each) in _CONTAINERS]
+    raise _too_deep()
+
+
+def _check_lengths(value: dict[str, Any]) -> None:
+    """Reject arrays that are too long."""
+    prompt = value.get("prompt")
+    if isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list)):
+        _check_length(prompt, MOST_PROMPTS, "prompt")
+    for name in ("messages", "input"):
+        _check_conversation(value.get(name), name)
+    prediction = value.get("prediction")
+    if isinstance(prediction, dict):
+        _check_length(prediction.get("content"), MOST_PARTS_OF_ONE, "prediction.content")
+
+
+def _check_conversation(messages: Any, path: str) -> None:
+    """Reject too many messages or items, calls and content parts."""
+    _check_length(messages, MOST_MESSAGES, path)
+    parts = 0
+    for index, message in enumerate(messages if isinstance(messages, list) else ()):
+        if isinstance(message, dict):
+            _check_length(message.get("tool_calls"), MOST_CALLS, f"{path}[{index}].tool_calls")
+            for name in ("content", "output"):
+                parts += _check_length(message.get(name), MOST_PARTS_OF_ONE, f"{path}[{index}].{name}")
+    if parts > MOST_PARTS:
+        message = (
+            f"The {_NOUNS[path]} of one request may have {MOST_PARTS} content parts in all, but these have {parts}."
+        )
+        raise BadRequestError(message, path, "array_above_max_length")
+
+
+def _check_length(value: Any, most: int, path: str) -> int:
+    if not isinstance(value, list):
+        return 0
+    if len(value) > most:
+        message = f"Invalid value for '{path}': it may have at most {most} items."
+        raise BadRequestError(message, path, "array_above_max_length")
+    return len(value)
+
+
+def _check_texts(value: dict[str, Any]) -> None:
+    """Reject a text that is too long."""
+    for path, text in _texts(value):
+        if len(text) > MOST_CHARACTERS:
+            message = f"A text may have at most {MOST_CHARACTERS} characters, but this one has {len(text)}."
+            raise BadRequestError(message, _printable(path), "string_above_max_length")
+
+
+def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """All strings with their paths, keys among them."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            yield path, key
+            yield from _texts(child, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _texts(child, f"{path}[{index}]")
+
+
+def _without_nul(value: Any, path: str, key: str, replaced: list[str]) -> Any:
+    """A value with U+FFFD in place of NUL characters.
+
+    Args:
+        value: to read.
+        path: of the value.
+        key: under which it stands in the nearest object.
+        replaced: takes the paths of changed texts.
+
+    Raises:
+        BadRequestError: a key, name or id has one, or a field that the model is not shown.
+    """
+    if isinstance(value, str) and "\0" in value:
+        if re.split(r"[.[]", path, maxsplit=1)[0] not in _SHOWN or key in _NAMES or key.endswith("_id"):
+            raise _nul(path)
+        replaced.append(path)
+        return value.replace("\0", _REPLACEMENT)
+    if isinstance(value, dict):
+        if any("\0" in name for name in value):
+            raise _nul(path)
+        return {
+            name: _without_nul(child, f"{path}.{name}" if path else name, name, replaced)
+            for name, child in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_nul(child, f"{path}[{index}]", key, replaced) for index, child in enumerate(value)]
+    return value
+
+
+def _nul(path: str) -> BadRequestError:
+    message = "NUL characters and lone surrogates are possible in texts that the model is shown, not here."
+    return BadRequestError(message, _printable(path), "invalid_value")
+
+
+def _printable(path: str) -> str:
+    return path[:256].encode("ascii", "backslashreplace").decode()

@@ -1,0 +1,199 @@
+"""Bodies of requests: read as JSON says, within bounds, without characters that no model takes."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gateway.bad_request import BadRequestError
+from gateway.openai.request_json import parse_body
+from tests.app.harness import USER, gateway
+from tests.app.scripted import MODEL
+
+LARGE = 300_000  # bytes
+PADDING = "x" * LARGE
+_ESCAPED = st.sampled_from(['\\"', "\\\\", "\\/", "\\n", "\\u0022", "\\u00e9", "\\u005c", "\\ud83d\\ude00", "\\ud83d"])
+_PLAIN = st.sampled_from(["a", "b", ":", ",", "{", "]", " ", "é", "漢", "😀", "ud800", "'"])
+_STRING = st.lists(st.one_of(_PLAIN, _PLAIN, _ESCAPED), max_size=5).map(lambda parts: f'"{"".join(parts)}"')
+_NUMBER = st.sampled_from(["0", "7", "-1.5", "1e2", "9223372036854775808", "123456789012345678901234", "0.1", "2e-7"])
+_OTHER = st.sampled_from(["true", "false", "null"])
+_VALUE = st.recursive(
+    st.one_of(_STRING, _STRING, _NUMBER, _OTHER),
+    lambda values: st.one_of(
+        st.lists(values, max_size=4).map(lambda items: f"[{', '.join(items)}]"),
+        st.lists(st.tuples(_STRING, values), max_size=4).map(
+            lambda fields: "{" + ",".join(f"{key} : {value}" for key, value in fields) + "}"
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError
+    return dict(pairs)
+
+
+def _expected(value: Any) -> Any:
+    """A value with U+FFFD for lone surrogates; raises where a key has one."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if _lone(value) else value
+    if isinstance(value, dict):
+        if any(map(_lone, value)):
+            raise ValueError
+        return {key: _expected(child) for key, child in value.items()}
+    return [_expected(child) for child in value] if isinstance(value, list) else value
+
+
+def _lone(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def refusal(body: bytes) -> BadRequestError:
+    with pytest.raises(BadRequestError) as caught:
+        parse_body(body)
+    return caught.value
+
+
+@given(_VALUE)
+@example(r'"\\ud800\ude00"')
+@example(r'"\\\ud800\\\\ude00"')
+@example(r'["\ud83d\ude00\ud83d", "\ud83d\ud83d\ude00"]')
+@example(r'{"\ud800": 1}')
+def test_it_is_what_json_says_with_each_lone_surrogate_replaced(text: str) -> None:
+    body = b'{"input": %s}' % text.encode()
+    try:
+        expected = _expected(json.loads(body, object_pairs_hook=_unique))
+    except ValueError:
+        assert refusal(body)
+        return
+    found = parse_body(body)
+    assert repr(found.fields) == repr(expected)
+    assert bool(found.replaced) == (expected != json.loads(body))
+
+
+@pytest.mark.parametrize("padding", ["", PADDING])
+@pytest.mark.parametrize(
+    ("text", "says", "param"),
+    [
+        ('{"a":1,"p":%s,"a":2}', "the key 'a' is given twice", "a"),
+        ('{"p":%s,"a":NaN}', "expected value", None),
+        ('{"p":%s,"a":1e999}', "a number in it is too large", None),
+        ('{"p":%s,"a":[{"b":-1e999}]}', "a number in it is too large", None),
+        ('{"p":%s,"a":' + "1" * 5000 + "}", "number out of range", None),
+        ('{"p":%s,', "EOF while parsing", None),
+        ("[%s]", "it must be a JSON object", None),
+        ('{"p":%s,"a":' + "[" * 64 + "]" * 64 + "}", "nested deeper than 64 levels", None),
+        ('{"p":%s,"a":' + "[" * 300 + "]" * 300 + "}", "nested deeper than 64 levels", None),
+        ('\ufeff{"p":%s}', "it begins with a byte order mark", None),
+        ('{"p":%s} x', "trailing characters", None),
+    ],
+)
+def test_what_is_wrong_is_said(padding: str, text: str, says: str, param: str | None) -> None:
+    error = refusal((text % json.dumps(padding)).encode())
+    assert says in error.message
+    assert (error.param, error.code) == (param, None)
+
+
+def test_no_text_is_what_is_not_utf_8() -> None:
+    assert "invalid unicode code point" in refusal(b'{"a":"\xff"}').message
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"a": [1] * 327_681}, "its arrays have more than 327680 items"),
+        ({"a": [[]] * 65_536}, "it has more than 65536 objects, arrays and keys"),
+        ({f"f{index}": 1 for index in range(65_536)}, "it has more than 65536 objects, arrays and keys"),
+        ({"a": [[[1] * 1000] * 1000] * 5}, "it has more than 4194304 values and keys"),
+    ],
+    ids=["items", "arrays", "keys", "all"],
+)
+def test_too_many_parts_are_rejected_by_what_there_is_too_much_of(body: dict[str, Any], says: str) -> None:
+    assert says in refusal(json.dumps(body).encode()).message
+
+
+def test_json_and_source_code_in_texts_are_no_parts() -> None:
+    """Six megabytes of a coding agent's history."""
+    source = "def f(x: dict[str, int]) -> list[int]:\n    return [x[key] for key in {**x, 'a': 1}]\n"
+    tool = json.dumps({"results": [{"path": f"a/{n}.py", "lines": [n, {"text": source}]} for n in range(300)]})
+    turn = [{"role": "user", "content": source * 20}, {"role": "tool", "tool_call_id": "c", "content": tool}]
+    body = json.dumps({"messages": turn * (6_000_000 // len(json.dumps(turn)))}).encode()
+    assert body.count(b"{") + body.count(b":") > 2 * 65_536
+    assert parse_body(body).fields == json.loads(body)
+
+
+@pytest.mark.parametrize("padding", ["", PADDING])
+def test_what_is_between_quotes_is_text(padding: str) -> None:
+    chance = random.Random(1)
+    for size in (10, 1_000, 400_000):
+        text = "".join(chance.choices('\\",:[]{}a é😀\n', k=size))
+        value = {"a": text, "b": [padding, {text[:100]: [1, 2]}]}
+        for ascii_only in (True, False):
+            assert parse_body(json.dumps(value, ensure_ascii=ascii_only).encode()).fields == value
+
+
+@pytest.mark.parametrize("lone", ["\\u0000", "\\ud800", "\\uDFFF"])
+@pytest.mark.parametrize(
+    ("field", "param"),
+    [
+        ('"model": "a%s"', "model"),
+        ('"messages": [{"role": "tool", "tool_call_id": "%s"}]', "messages[0].tool_call_id"),
+        ('"tools": [{"function": {"name": "%s"}}]', "tools[0].function.name"),
+        ('"metadata": {"a%s": 1}', "metadata"),
+    ],
+)
+def test_a_name_id_or_key_with_a_character_that_is_replaced_is_rejected(lone: str, field: str, param: str) -> None:
+    error = refusal(("{" + field % lone + "}").encode())
+    assert (error.param, error.code) == (param, "invalid_value")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "named"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a\0b"}]}, "messages[0].content"),
+        ("/v1/completions", {"prompt": "b\0"}, "prompt"),
+        ("/v1/responses", {"input": "a\0", "store": False}, "input"),
+        ("/v1/messages", {"max_tokens": 1, "messages": [{"role": "user", "content": "\0"}]}, "messages[0].content"),
+        ("/tokenize", {"prompt": "a\0"}, "prompt"),
+    ],
+)
+async def test_replaced_characters_of_texts_are_named(
+    folder: Path, path: str, body: dict[str, Any], named: str
+) -> None:
+    async with gateway(folder) as running:
+        for escape in ("\\u0000", "\\udc00"):
+            text = json.dumps({"model": MODEL, **body}).replace("\\u0000", escape)
+            headers = {"Content-Type": "application/json"}
+            answer = await running.client.post(path, content=text.encode(), headers=headers)
+            assert answer.status_code == 200, answer.text
+            assert named in answer.headers["x-ignored-parameters"].split(", ")
+            other = await running.client.post(path, json=json.loads(text.replace(escape, "\\ufffd")))
+            assert other.status_code == 200
+            if path != "/tokenize":
+                asked, as_replaced = running.engine.requests[-2:]
+                assert asked.prompt.ids == as_replaced.prompt.ids
+
+
+async def test_it_is_stored_as_it_is_shown(folder: Path) -> None:
+    async with gateway(folder) as running:
+        content = b'{"items": [{"role": "user", "content": "a\\udc00"}]}'
+        headers = {"Content-Type": "application/json"}
+        made = await running.client.post("/v1/conversations", content=content, headers=headers)
+        assert made.headers["x-ignored-parameters"] == "items[0].content"
+        listed = (await running.client.get(f"/v1/conversations/{made.json()['id']}/items")).json()["data"]
+        assert listed[0]["content"][0]["text"] == "a\ufffd"
+
+
+async def test_more_messages_than_4096_are_rejected(folder: Path) -> None:
+    async with gateway(folder) as running:
+        answer = await running.chat(messages=USER * 4097)
+        error = answer.json()["error"]
+        assert (error["param"], error["code"]) == ("messages", "array_above_max_length")
