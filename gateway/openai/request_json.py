@@ -21,14 +21,15 @@ MOST_LEVELS = 64  # of nesting
 MOST_CONTAINERS = 65536  # objects and arrays, and keys
 MOST_ITEMS = 327680  # of arrays
 _MOST_MARKS = 2**22  # braces, brackets, colons and commas, in strings too; so many values take a tenth of a second
-_MOST_SURROGATES = 65536  # escapes, or groups of them, in a body that has a lone one
+_MOST_SURROGATES = 8192  # groups of escapes in a body that has a lone one
 _LEAST_LIMITED = 2048  # bytes; a smaller body has no array that is too long
 _CONTAINERS = frozenset((dict, list))
 _BOM = b"\xef\xbb\xbf"
 _NUL = b"\\u0000"
 _REPLACEMENT = "\ufffd"
 _SURROGATES = re.compile(
-    rb"(?P<pairs>(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})+)|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+    rb"(?P<pairs>(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})+)"
+    rb"|(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})+|\\u[dD][89abAB][0-9a-fA-F]{2}"
 )
 _ESCAPE = len(_NUL)
 _DUPLICATE = re.compile(r'Detected duplicate key "(.*)" at line', re.DOTALL)
@@ -127,7 +128,7 @@ def _without_lone_surrogates(raw: bytes) -> bytes | None:
         if (start - first) % 2 == 0:
             at = found.end()
             if not found["pairs"]:
-                pieces += raw[end:start], _NUL
+                pieces += raw[end:start], _NUL * ((at - start) // _ESCAPE)
                 end = at
     raise _unreadable("it has too many escapes of surrogates beside a lone one")
 

@@ -66,7 +66,8 @@ def refusal(body: bytes) -> BadRequestError:
 @example(r'"\\ud800\ude00"')
 @example(r'"\\\ud800\\\\ude00"')
 @example(r'["\ud83d\ude00\ud83d", "\ud83d\ud83d\ude00"]')
-@example(r'{"\ud800": 1}')
+@example(r"""{"\ud800": 1}""")
+@example(r"""["\udc80\udc81\ud83d\ude00\udcff"]""")
 def test_it_is_what_json_says_with_each_lone_surrogate_replaced(text: str) -> None:
     body = b'{"input": %s}' % text.encode()
     try:
