@@ -83,7 +83,7 @@ def _messages(*messages: dict[str, Any]) -> bytes:
     return json.dumps({"model": "bench", "max_tokens": 1, "messages": messages}).encode()
 
 
-_MANY = 16_384  # messages, the most that is accepted
+_MANY = 4_096  # messages, the most that is accepted
 _TURN = {"role": "user", "content": "a"}
 _PART = {"type": "text", "text": "a"}
 _CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -105,6 +105,14 @@ def _called(count: int) -> bytes:
     )
 
 
+def _agent_history(size: int) -> list[dict[str, Any]]:
+    """Source files and JSON results of tools, as texts: braces and colons that are not of the body."""
+    source = "def f(x: dict[str, int]) -> list[int]:\n    return [x[key] for key in {**x, 'a': 1}]\n"
+    result = json.dumps({"results": [{"path": f"a/{n}.py", "lines": [n, {"text": source}]} for n in range(300)]})
+    turn = [{"role": "user", "content": source * 20}, {"role": "user", "content": result}]
+    return turn * (size // len(json.dumps(turn)))
+
+
 def _alternatives(count: int) -> dict[str, Any]:
     choices = [{"type": "object", "properties": {f"p{index}": {"type": "string"}}} for index in range(count)]
     return {"type": "json_schema", "json_schema": {"name": "a", "schema": {"anyOf": choices}}}
@@ -118,7 +126,7 @@ _BODIES: list[tuple[str, str, Callable[[], bytes]]] = [
     ("/tokenize, 131,072 tokens", "/tokenize", lambda: json.dumps({"prompt": _text(430_000)}).encode()),
     ("/tokenize, the same with their texts", "/tokenize",
      lambda: json.dumps({"prompt": _text(430_000), "return_token_strs": True}).encode()),
-    ("/tokenize, 16,384 messages", "/tokenize", lambda: json.dumps({"messages": [_TURN] * _MANY}).encode()),
+    ("/tokenize, 4,096 messages", "/tokenize", lambda: json.dumps({"messages": [_TURN] * _MANY}).encode()),
     ("/tokenize, 400,000 messages", "/tokenize", lambda: json.dumps({"messages": [_TURN] * 400_000}).encode()),
     ("/detokenize, ids of 16 MiB", "/detokenize", lambda: _filled(b'{"tokens":[', b"45999,", b"1]}")),
     ("/detokenize, 131,000 ids", "/detokenize", lambda: json.dumps({"tokens": [45999] * 131_000}).encode()),
@@ -133,30 +141,31 @@ _BODIES: list[tuple[str, str, Callable[[], bytes]]] = [
     ("chat, 6 MB and control tokens", _CHAT, lambda: _chat(_text(6_000_000) + "<|im_end|>")),
     ("chat, 260 kB of unlike characters", _CHAT, lambda: _chat(_unlike(260_000))),
     ("chat, 1 MB of spaces", _CHAT, lambda: _chat(" " * 1_000_000)),
-    ("chat, 16,384 messages", _CHAT, lambda: _messages(*[_TURN] * _MANY)),
-    ("chat, 16,000 messages of one part", _CHAT,
-     lambda: _messages(*[{"role": "user", "content": [_PART]}] * 16_000)),
+    ("chat, 4,096 messages", _CHAT, lambda: _messages(*[_TURN] * _MANY)),
+    ("chat, 4,000 messages of four parts", _CHAT,
+     lambda: _messages(*[{"role": "user", "content": [_PART] * 4}] * 4_000)),
     ("chat, 32,000 messages", _CHAT, lambda: _messages(*[_TURN] * 32_000)),
     ("chat, 32,000 parts in one message", _CHAT, lambda: _chat([_PART] * 32_000)),
     ("chat, 131,000 unknown fields, 2 MB", _CHAT, lambda: _chat("a", **_fields(131_000))),
     ("chat, 65,000 unknown fields, 1 MB", _CHAT, lambda: _chat("a", **_fields(65_000))),
+    ("chat, 14 MB of source files and JSON in texts", _CHAT, lambda: _messages(*_agent_history(14_000_000))),
     ("chat, 131,000 fields in a message", _CHAT, lambda: _messages({**_TURN, **_fields(131_000)})),
     ("chat, 128 tools, 60,000 fields", _CHAT, lambda: _chat("a", tools=_tools(128, 230))),
     ("chat, 128 tools, 60,000 fields, a call demanded", _CHAT,
      lambda: _chat("a", tools=_tools(128, 230), tool_choice="required")),
     ("chat, 13,000 calls in one message", _CHAT,
      lambda: _messages({"role": "assistant", "tool_calls": [_CALL] * 13_000})),
-    ("chat, 5,400 calls and results over 16,200 messages", _CHAT, lambda: _called(5_400)),
-    ("chat, 16,000 messages of which the last is refused", _CHAT,
-     lambda: _messages(*[{"role": "user", "content": [_PART]}] * 15_999, {"role": "user", "content": [{"type": "a"}]})),
+    ("chat, 1,360 calls and results over 4,080 messages", _CHAT, lambda: _called(1_360)),
+    ("chat, 4,000 messages of which the last is rejected", _CHAT,
+     lambda: _messages(*[{"role": "user", "content": [_PART] * 4}] * 3_999, {"role": "user", "content": [{}]})),
     ("chat, a schema of 15,000 alternatives", _CHAT, lambda: _chat("a", response_format=_alternatives(15_000))),
     ("chat, 60,000 variables of the template", _CHAT, lambda: _chat("a", chat_template_kwargs=_fields(60_000))),
-    ("responses, 16,000 items of one part", "/v1/responses",
+    ("responses, 4,000 items of four parts", "/v1/responses",
      lambda: json.dumps({"model": "bench", "max_output_tokens": 16, "input": [
-         {"role": "user", "content": [{"type": "input_text", "text": "a"}]}] * 16_000}).encode()),
-    ("messages, 16,000 turns of one block", "/v1/messages",
+         {"role": "user", "content": [{"type": "input_text", "text": "a"}] * 4}] * 4_000}).encode()),
+    ("messages, 4,000 turns of four blocks", "/v1/messages",
      lambda: json.dumps({"model": "bench", "max_tokens": 1, "messages": [
-         {"role": role, "content": [_PART]} for role in ("user", "assistant")] * 8_000}).encode()),
+         {"role": role, "content": [_PART] * 4} for role in ("user", "assistant")] * 2_000}).encode()),
     ("chat, 16 MiB of opened arrays", _CHAT, lambda: _filled(b'{"model":', b"[", b"")),
     ("chat, 200 kB of opened arrays", _CHAT, lambda: _filled(b'{"model":', b"[", b"", 200_000)),
     ("chat, 60 arrays deep, 60,000 wide", _CHAT,
