@@ -11,13 +11,15 @@ from starlette.requests import Request
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.errors import SERVER, OpenAIError
-from gateway.openai.request_json import RequestBody, parse_body
+from gateway.openai.request_json import RequestBody, parse_body, parts_of
 from gateway.serving.long_work import BODIES
 from gateway.serving.overload import OVERLOAD
 from gateway.web.client_connection import ClientDisconnectedError, while_connected
 from gateway.web.routing import HEADERS, headers_of
 
 _LARGE_BODY = 65536  # bytes; to check and translate more than this takes milliseconds
+_LARGE_TEXT = 262144  # bytes, of a body that is mostly text
+_FEW_PARTS = 8192  # objects, keys and items, in strings too
 _JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)
 _OWN_SITES = ("same-origin", "none")  # of Sec-Fetch-Site; another port of this machine is the same site
 _MOST_HELD = 128 * 2**20  # bytes of large bodies that are in memory at a time
@@ -101,6 +103,8 @@ async def read_request(request: Request, parse: Callable[[RequestBody], Parsed])
         if not pieces:
             raise BadRequestError("The request body is empty; a JSON object is expected.")
         raw = b"".join(pieces)
+        if size <= _LARGE_BODY or (size <= _LARGE_TEXT and parts_of(raw) <= _FEW_PARTS):
+            return parse(parse_body(raw))
         return await in_turn(request, size, lambda: parse(parse_body(raw)))
     finally:
         if counted:
