@@ -40,7 +40,7 @@ class Copies:
         self.held = 0
         self._numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
-    def begin(self, model: ModelSettings, path: str, body: bytes | list[bytes], request_id: str) -> Copy | None:
+    def begin(self, model: ModelSettings, path: str, body: bytes, request_id: str) -> Copy | None:
         """Begin a copy, if one is wanted of this request.
 
         Args:
@@ -52,11 +52,11 @@ class Copies:
         mirror, path = model.mirror, path.rstrip("/")
         if mirror is None or path not in MIRRORED or not is_chosen(next(self._numbers[model.name]), mirror.share):
             return None
-        size = len(body) if isinstance(body, bytes) else sum(map(len, body))
+        size = len(body)
         if size > LONGEST_REQUEST or self.held + size > _MOST_HELD:
             self.link.drop(model.name, "too_large" if size > LONGEST_REQUEST else "no_memory")
             return None
-        return Copy(self, model.name, path, body, size, request_id)
+        return Copy(self, model.name, path, body, request_id)
 
 
 class Copy:
@@ -67,7 +67,6 @@ class Copy:
         model: that answers.
         path: of the endpoint.
         body: of the request.
-        size: of that, in bytes.
         request_id: names it in the access log.
     """
 
@@ -85,14 +84,12 @@ class Copy:
         "_streamed",
     )
 
-    def __init__(
-        self, copies: Copies, model: str, path: str, body: bytes | list[bytes], size: int, request_id: str
-    ) -> None:
+    def __init__(self, copies: Copies, model: str, path: str, body: bytes, request_id: str) -> None:
         self._copies, self._model, self._path, self._body, self._request_id = copies, model, path, body, request_id
         self._answer = bytearray()
         self._room = 0  # until more is asked for
-        self._held = size
-        copies.held += size
+        self._held = len(body)
+        copies.held += self._held
         self._first: float | None = None
         self._streamed = False
         self._began = time.perf_counter()
@@ -168,5 +165,4 @@ class Copy:
             "first_s": None if first is None else first - self._began,
             "whole_s": time.perf_counter() - self._began,
         }
-        request = (self._body,) if isinstance(self._body, bytes) else self._body
-        copies.link.send(self._model, said, request, self._answer)
+        copies.link.send(self._model, said, self._body, self._answer)

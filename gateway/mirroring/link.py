@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple
@@ -38,17 +38,17 @@ class Frame(NamedTuple):
     answer: bytes = b""
 
 
-def pack(said: Mapping[str, Any], request: Sequence[bytes] = (), answer: bytes | bytearray = b"") -> bytes:
+def pack(said: Mapping[str, Any], request: bytes = b"", answer: bytes | bytearray = b"") -> bytes:
     """The bytes of a message, copied once.
 
     Args:
         said: what it says.
-        request: the pieces of the body of a request.
+        request: the body of a request.
         answer: that of its answer.
     """
     head = orjson.dumps(said)
-    sizes = _SIZES.pack(len(head), sum(map(len, request)), len(answer))
-    return b"".join((sizes, head, *request, answer))
+    sizes = _SIZES.pack(len(head), len(request), len(answer))
+    return b"".join((sizes, head, request, answer))
 
 
 async def read_frame(reader: asyncio.StreamReader) -> Frame:
@@ -100,13 +100,13 @@ class Link:
         """Whether the other side is there."""
         return self._writer is not None and not self._writer.is_closing()
 
-    def send(self, model: str, said: Mapping[str, Any], request: Sequence[bytes], answer: bytearray) -> None:
+    def send(self, model: str, said: Mapping[str, Any], request: bytes, answer: bytearray) -> None:
         """Hand over a copy, or drop it.
 
         Args:
             model: whose request it is.
             said: what is known of it.
-            request: the pieces of its body.
+            request: its body.
             answer: the body of its answer.
         """
         writer = self._writer

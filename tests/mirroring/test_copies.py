@@ -62,7 +62,7 @@ async def linked(folder: Path, *, reads: bool = True) -> AsyncIterator[tuple[Cop
     await server.wait_closed()
 
 
-async def stream(copies: Copies, events: list[bytes], *, ending: bool = True, body: Any = b"{}") -> list[bytes]:
+async def stream(copies: Copies, events: list[bytes], *, ending: bool = True, body: bytes = b"{}") -> list[bytes]:
     """What a client gets of a stream of which a copy is made."""
     output = StreamOutput()
 
@@ -86,7 +86,7 @@ def test_a_share_is_kept_without_chance_and_in_step_with_no_pattern() -> None:
 
 async def test_request_and_answer_arrive_as_they_were(tmp_path: Path) -> None:
     async with linked(tmp_path) as (copies, other):
-        assert await stream(copies, [COMMENT, b"a", b"b"], body=[b"{", b"}"]) == [COMMENT, b"a", b"b"]
+        assert await stream(copies, [COMMENT, b"a", b"b"], body=b"{}") == [COMMENT, b"a", b"b"]
         await until(lambda: len(other.frames) == 2)
     frame = other.frames[1]
     assert (frame.request, frame.answer) == (b"{}", COMMENT + b"ab")
