@@ -1,0 +1,50 @@
+"""Words that a reader must decode stand in no docstring and no comment."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WORDS = re.compile(
+    r"\b(nobody|somebody|whoever|who asks|strangers?|ours|theirs|everybody|as ever|besides|seldom|likewise|at once|"
+    r"away|apart|ado|mend\w*|of the name)\b",
+    re.IGNORECASE,
+)
+ONE_WORD = re.compile(r"\b(refus\w+|told|sealed)\b", re.IGNORECASE)
+"""Rejected, reported and encrypted are the words for these."""
+CODE = re.compile(r"``?[^`]+``?|\"[^\"]*\"|'[^']*'")
+PACKAGES = ("gateway", "gateway_ops")
+
+
+def prose(source: str) -> Iterator[tuple[int, str]]:
+    """Lines of docstrings and comments with their numbers; names of code and quotations are left out."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], CODE.sub("", token.string)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            for number, line in enumerate(node.value.value.splitlines()):
+                yield node.lineno + number, CODE.sub("", line)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_listed_word_is_in_docstrings_and_comments(package: str) -> None:
+    found = [
+        f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
+        for file in sorted((ROOT / package).rglob("*.py"))
+        for number, line in prose(file.read_text())
+        if WORDS.search(line) or ONE_WORD.search(line)
+    ]
+    assert found == []
+
+
+def test_the_words_are_found() -> None:
+    source = '"""Nobody is told."""\n\nX = 1  # Seldom.\nY = "at once"\n'
+    assert [number for number, line in prose(source) if WORDS.search(line) and line] == [3, 1]
