@@ -134,7 +134,7 @@ class Share(Protocol):
         poll_s: seconds between its health checks of Triton.
         counts: what all of them know of endpoints.
         buckets: of the limits of keys, which all of them share.
-        token_cache: of all of them; None: nothing is kept.
+        token_cache: of all of them; None: nothing is stored.
         mirror_socket: where copies of requests are taken; None: nowhere.
     """
 
@@ -397,7 +397,7 @@ def _triton_backend(settings: Settings, share: Share | None, accesses: Accesses)
 
 
 def _add_middleware(app: FastAPI, settings: Settings, guard: Guard) -> None:
-    """Add what may refuse a request, from the innermost to the outermost."""
+    """Add the middleware that may reject a request, from the innermost to the outermost."""
     app.add_middleware(
         BodyLimitMiddleware,
         limit=settings.limits.max_body_bytes,
@@ -533,7 +533,7 @@ def _contexts(settings: ServerTlsSettings) -> Reloading[ssl.SSLContext]:
 
 
 def unread_answer(status: int, message: str, scope: Scope) -> Response:
-    """The answer to a request that the application has not seen; see ``gateway.web.http_protocol.Refuse``."""
+    """Make the response to a request that the application has not seen; see ``gateway.web.http_protocol.Refuse``."""
     error = OpenAIError(status, message)
     if status >= 500:
         error = OpenAIError(status, message, type=SERVER, code="service_unavailable")
@@ -577,7 +577,7 @@ def _listen(host: str, port: int) -> list[socket.socket]:
 
 
 def _spare_the_collector() -> None:
-    """Keep what lives as long as the process out of garbage collection, and collect more seldom.
+    """Keep what lives as long as the process out of garbage collection, and collect less often.
 
     Else each request's share of full collections, which walk over all modules, schemas and tokenizers, costs as much
     as the relaying of dozens of tokens (benchmarks/notes.md).

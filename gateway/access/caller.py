@@ -1,4 +1,4 @@
-"""The one who asks: named by a key or a token, with the models and limits that it has."""
+"""The caller of a request: named by a key or a token, with its models and limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_LIMITS: Final = KeyLimits()
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request.
+    """The sender of a request.
 
     Attributes:
         id: unique among all callers, such as ``key:alice`` or ``jwt:alice``; empty for those without a name.

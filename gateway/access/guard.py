@@ -1,4 +1,4 @@
-"""All that decides who may ask and how much: made of the settings, open while the application runs."""
+"""The checks of callers and of their limits, made of the settings and open while the application runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Keys:
 
 
 class Guard:
-    """Knows who may ask, and keeps to their limits.
+    """Knows the callers, and keeps to their limits.
 
     Args:
         settings: of the gateway.
@@ -55,7 +55,7 @@ class Guard:
         buckets: that the processes of this gateway share; None where there is one process.
 
     Attributes:
-        identity: of those who ask.
+        identity: of the callers.
 
     Raises:
         ConfigError: the keys cannot be used, or a package is missing.

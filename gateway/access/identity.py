@@ -33,11 +33,11 @@ class Refused:
 
 
 class Identity:
-    """Finds out who sends requests.
+    """Finds the sender of a request.
 
     Args:
         keys: that are accepted; may be replaced at any time.
-        tokens: checks what is no key; None where tokens are not taken.
+        tokens: checks what is not a key; None where tokens are not taken.
     """
 
     def __init__(self, keys: KeyRing, tokens: TokenChecker | None = None) -> None:
@@ -45,7 +45,7 @@ class Identity:
         self.tokens = tokens
 
     def look(self, given: Sequence[bytes]) -> Key | Refused | None:
-        """Whose a request is, as far as that is known at once; None where a token must be checked.
+        """Find the key of a request, or why it is rejected; None where a token must be checked.
 
         Args:
             given: keys of the request, of which some clients send two; an empty one where its scheme is not known.
@@ -65,7 +65,7 @@ class Identity:
         return None if self.tokens is not None else Refused(WRONG)
 
     async def check(self, given: Sequence[bytes]) -> Key | Refused:
-        """Whose a request is whose keys are not known."""
+        """Find the key of a request with unknown keys, or why it is rejected."""
         if self.tokens is None:
             return Refused(WRONG)
         found: Key | Refused = Refused(WRONG)

@@ -1,4 +1,4 @@
-"""The public keys of an identity provider (JWKS, RFC 7517): fetched, kept while it is away, and fetched again."""
+"""The public keys of an identity provider (JWKS, RFC 7517), stored while the provider is unreachable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIMEOUT_S: Final = 5.0
 _AT_ONCE: Final = 1 << 16
 _ASYMMETRIC: Final = frozenset({"RSA", "EC", "OKP"})
 AGAIN_S: Final = 10.0
-"""Seconds between two looks for a key that is not known: strangers must not have us ask the provider at will."""
+"""Seconds between two look-ups of unknown keys, so that callers cannot make the gateway query the provider at will."""
 
 
 class JwksSource:
@@ -156,7 +156,7 @@ def parse_keys(text: bytes) -> dict[str | None, jwt.PyJWK]:
     """The keys of a document that check signatures; others, such as secrets, are left out.
 
     Raises:
-        ValueError: it is no such document, or has too many keys.
+        ValueError: it is not such a document, or has too many keys.
     """
     found = orjson.loads(text)
     entries = found.get("keys") if isinstance(found, dict) else None

@@ -22,7 +22,7 @@ class Key:
 
     Attributes:
         caller: its holder.
-        owner: of what the holder has the gateway keep.
+        owner: of what the gateway stores for the holder.
         digest: SHA-256 of the key.
         expires: Unix time at which it ends; None: never.
     """
@@ -36,9 +36,9 @@ class Key:
 class KeyRing:
     """All keys that are accepted now.
 
-    A key is 32 random bytes, which nobody finds by trying: SHA-256 is as good for it as a slow hash, which would only
-    let strangers spend our time. The search takes as long for any key: one digest, one look into a table whose order
-    nobody outside knows, one comparison in constant time.
+    A key is 32 random bytes, out of reach of trying: SHA-256 is as good for it as a slow hash, which would only let
+    unknown clients spend the gateway's time. The search takes as long for any key: one digest, one look into a table
+    whose order is not known outside, one comparison in constant time.
 
     Args:
         plain: keys without names.
@@ -82,7 +82,7 @@ def _of_settings(key: KeySettings) -> Key:
 
 
 def owner_of_name(identity: str) -> bytes:
-    """The owner of what a caller with a name has the gateway keep: the same for all its keys, also later ones."""
+    """Return the owner of what the gateway stores for a named caller, the same for all its keys, also later ones."""
     return hashlib.sha256(f"caller:{identity}".encode()).digest()
 
 

@@ -1,4 +1,4 @@
-"""The state of a caller's limits, and the refusal where they do not allow more."""
+"""The state of a caller's limits, and the error where they do not allow more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_REQUESTS, _OF_TOKENS = (
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How much of its limits a caller has left; None where there is no such limit."""
+    """How much of its limits a caller has left; None without such a limit."""
 
     requests: Level | None = None
     tokens: Level | None = None
@@ -72,17 +72,17 @@ class LimitedError(Exception):
 
 
 def too_many_requests(who: Caller, level: Level) -> LimitedError:
-    """The refusal of one request more than a minute's."""
+    """Return the error of one request more than a minute's."""
     wait = level.wait_s(1)
     message = f"The rate limit of {level.limit} requests a minute{_of(who)} is reached; try again in {duration(wait)}."
     return LimitedError(message, "requests_per_minute", wait, Standing(requests=level))
 
 
 def too_many_tokens(who: Caller, level: Level, cost: int) -> LimitedError:
-    """The refusal of tokens that are not left, or that no minute has.
+    """Return the error of tokens that are not left, or that no minute has.
 
     Args:
-        who: asks for them.
+        who: the caller.
         level: of the caller, which may be of a part of its limit.
         cost: so many.
     """
@@ -102,7 +102,7 @@ def too_many_tokens(who: Caller, level: Level, cost: int) -> LimitedError:
 
 
 def too_many_in_flight(who: Caller, limit: int) -> LimitedError:
-    """The refusal of one request more than may be served at a time."""
+    """Return the error of one request more than may be served at a time."""
     message = f"The limit of {limit} requests at a time{_of(who)} is reached; try again when one of them has ended."
     return LimitedError(message, "in_flight", 1.0)
 

@@ -112,7 +112,7 @@ class Permit:
         self._holders += 1
 
     def release(self) -> None:
-        """Give it up; when nobody holds it any more, what was reserved is settled by what was used."""
+        """Give it up, and at the last holder's release settle what was reserved by what was used."""
         self._holders -= 1
         if self._holders == 0 and self._limited:
             self._limiter.settle(self._who, self._lease, self._reserved, self._used)

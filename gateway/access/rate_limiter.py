@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _RENEW_S: Final = 8.0
-_LOOK_S: Final = 1.0  # between looks for a Redis that is away
+_LOOK_S: Final = 1.0  # between looks for an unreachable Redis
 _CLOSE_S: Final = 2.0
 _MOST_UNSETTLED: Final = 10_000
 Result = TypeVar("Result")
@@ -140,7 +140,7 @@ class RateLimiter:
                 self._unsettled.pop(lease, None)
 
     async def _asked(self, ask: Callable[[], Awaitable[Result]]) -> tuple[Result] | None:
-        """What Redis says; None where it is away."""
+        """Return what Redis says; None where it is unreachable."""
         from redis.exceptions import RedisError  # noqa: PLC0415 - an extra
 
         try:
@@ -159,7 +159,7 @@ class RateLimiter:
         return (found,)
 
     async def _renew(self, redis: RedisLimits) -> None:
-        """Renew leases, and look for a Redis that is away."""
+        """Renew leases, and look for an unreachable Redis."""
         loop = asyncio.get_running_loop()
         renewed = loop.time()
         while True:

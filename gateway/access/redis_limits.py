@@ -97,9 +97,10 @@ _SHA: Final = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest() 
 
 
 class RedisLimits:
-    """Buckets and leases of callers in Redis. Its calls raise ``RedisError`` or ``OSError`` where Redis is away.
+    """Buckets and leases of callers in Redis.
 
-    What is asked while others wait for an answer goes together: many requests at a time cost few round trips.
+    Calls raise ``RedisError`` or ``OSError`` where Redis is unreachable. What is requested while others wait for an
+    answer goes together: many requests at a time cost few round trips.
     """
 
     def __init__(self, url: str) -> None:
@@ -243,7 +244,7 @@ async def _response(connection: AbstractConnection) -> Any:
 
 
 def _give(answer: asyncio.Future[Any], found: Any) -> None:
-    """Hand an answer over, unless whoever asked is gone."""
+    """Hand an answer over, unless its caller is gone."""
     if answer.done():
         return
     if isinstance(found, Exception):

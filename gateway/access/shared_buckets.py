@@ -21,7 +21,7 @@ from gateway.access.caller import Caller
 from gateway.access.limits import Standing, too_many_in_flight, too_many_requests, too_many_tokens
 from gateway.config import KeyLimits
 
-_SLOTS: Final = 4096  # callers that are counted apart at a time
+_SLOTS: Final = 4096  # callers that are counted separately at a time
 _PROBES: Final = 16
 _HEAD: Final = 5  # key, then level and time of the last change of requests and of tokens
 _REQUESTS: Final = 1
@@ -121,7 +121,7 @@ class SharedBuckets:
                 self._put(base + _TOKENS, level, min(float(level.limit), level.left + unused))
 
     def count(self, who: Caller, requests: int) -> None:
-        """Count requests in flight more, or fewer, that somebody else has admitted."""
+        """Change the count of requests in flight by a number that was admitted or ended elsewhere."""
         with self._slot(who.id) as base:
             place = base + _HEAD + self._row
             self._counts[place] = max(0, self._counts[place] + requests)

@@ -16,7 +16,7 @@ from gateway.config.section import RedisUrl, Seconds, Section, at_home, split_co
 HASH_FORM: Final = re.compile(r"sha256:[0-9a-f]{64}")
 NAME_FORM: Final = r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}"
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""Signatures whose key to check them is no secret; one of the others would let whoever knows it sign."""
+"""Signatures whose checking key is public; a symmetric key would let each holder sign."""
 
 
 class KeyLimits(Section):

@@ -18,7 +18,7 @@ Policy = Literal["strict", "warn", "ignore"]
 TextStreaming = Literal["refuse", "whole", "lossy"]
 
 MOST_DRAFT_TOKENS = 256
-"""That a draft model may guess at a time: more are seldom right, and the answer waits for them."""
+"""Tokens that a draft model may guess at a time: more are rarely right, and the answer waits for them."""
 
 _SHIPPED = Path(__file__).parents[1] / "chat_templates"  # in a checkout a link to the folder of that name
 

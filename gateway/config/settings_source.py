@@ -57,12 +57,12 @@ class SettingsSource:
         return settings
 
     def stamp(self) -> Stamp | None:
-        """Time, size and identity of the file, which change when it does; None while there is no regular file."""
+        """Time, size and identity of the file, which change when it does; None without a regular file."""
         return stamp_of(self.path)
 
 
 def stamp_of(path: Path | None) -> Stamp | None:
-    """Time, size and identity of a file, which change when it does; None while there is no regular file."""
+    """Time, size and identity of a file, which change when it does; None without a regular file."""
     try:
         found = path.stat() if path and path.is_file() else None
     except OSError:
@@ -167,13 +167,13 @@ def apply_environment(data: dict[str, Any], env: Mapping[str, str]) -> dict[str,
         Which variable each dotted key path came from.
 
     Raises:
-        ConfigError: when the variables describe a model without a name, or a section of the file is no mapping.
+        ConfigError: when the variables describe a model without a name, or a section of the file is not a mapping.
     """
     sources: dict[str, str] = {}
     model: dict[str, Any] = {}
     for variable, keys in VARIABLES.items():
         value = env.get(variable, "").strip()
-        # Kubernetes sets GATEWAY_PORT=tcp://... where a Service is named "gateway"; that is not ours.
+        # Kubernetes sets GATEWAY_PORT=tcp://... where a Service is named "gateway"; that is not the gateway's own.
         if not value or (variable == "GATEWAY_PORT" and value.startswith("tcp://")):
             continue
         section, rest = (model, keys[1:]) if keys[0] == "model" else (data, keys)

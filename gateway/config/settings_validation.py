@@ -211,7 +211,7 @@ def _problem(error: Any, document: Document, sources: Mapping[str, str], root: t
     if error["type"] == "split":  # found over all settings
         keys = ("splits", error["ctx"]["name"])
         return Problem(f"{dotted(keys)}: {error['ctx']['problem']}.", "", document.line(keys))
-    if error["type"] == "mirror":  # likewise
+    if error["type"] == "mirror":  # found over all settings, too
         keys = ("models", error["ctx"]["index"], "mirror", error["ctx"]["key"])
         return Problem(f"{dotted(keys)}: {error['ctx']['problem']}.", "", document.line(keys))
     if error["type"] == "url_missing":

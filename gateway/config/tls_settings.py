@@ -75,7 +75,7 @@ def _split_pairs(value: object) -> object:
 
 
 def _carried(value: dict[str, SecretStr]) -> dict[str, SecretStr]:
-    """Refuse names and values that gRPC does not carry."""
+    """Reject names and values that gRPC does not carry."""
     for name, given in value.items():
         if not _METADATA_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of metadata: it may hold a-z, 0-9, _, - and . only")

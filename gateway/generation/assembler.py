@@ -246,7 +246,7 @@ class SequenceAssembler:
         return self.feed_token if self._take_text is None else self.feed_searched
 
     def feed_scored(self, token: ScoredToken) -> Piece | None:
-        """Take a token that came alone with its log-prob, as ``feed`` would, where both show at once.
+        """Take a token that came alone with its log-prob, as ``feed`` would, where both show immediately.
 
         Returns:
             None where there is more to do with it: then nothing was taken, and ``feed`` is to be called.
@@ -345,7 +345,7 @@ class SequenceAssembler:
         return self._stops.take if isinstance(self._stops, StopMatcher) and params.stop else None
 
     def _check(self, ids: Sequence[int]) -> None:
-        """Refuse ids that no sound engine sends: they would be taken for an answer, or never end."""
+        """Reject ids that a sound engine does not send, since they would pass for an answer or never end."""
         if self._completion + len(ids) > self._most:
             asked = f"The engine sent more than the {self._most} tokens it was asked for."
             raise MalformedOutputError(f"{len(ids)} tokens after {self._completion}", asked)

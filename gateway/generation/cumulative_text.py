@@ -7,7 +7,7 @@ import re
 from gateway.generation.engine import MalformedOutputError
 
 # A decoder may write the end of a text otherwise once it knows what follows: an unfinished character, and the spaces
-# that Hugging Face's clean-up of English takes away before " .", " n't", " 've" and the like.
+# that Hugging Face's clean-up of English removes before " .", " n't", " 've" and the like.
 _UNSETTLED = re.compile("(?: (?:n'?|'[vr]?)?)?\ufffd*\\Z")
 _REPLACED = re.compile("\ufffd*")
 

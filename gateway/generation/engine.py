@@ -43,7 +43,7 @@ class EngineChunk:
         logprobs: natural-log probability of each id of this chunk, same length as ids; None when not asked for.
         top_logprobs: for each id of this chunk its alternatives as (token id, log-prob), best first.
         finish_reason: why the answer ended, where the engine says so: on the last chunk with ids or after it.
-        failure: why the engine gave the answer up, in place of a finish reason. Chunks before it are no whole answer.
+        failure: why the engine gave the answer up, instead of a finish reason. Chunks before it are not a whole answer.
         prompt_tokens: prompt length as the engine counted it, where it says so.
         output_tokens: tokens in this chunk as the engine counted them, where it says so (text-only dialects).
         final: True on the last chunk of the request.
@@ -202,7 +202,7 @@ class ErrorKind(Enum):
     """Kinds of failures of engines, in terms that decide the HTTP answer (wire contract 2.10)."""
 
     CONTEXT_LENGTH = "context_length_exceeded"  # 400
-    INVALID_REQUEST = "invalid_request"  # 400, the engine refuses a part of the request
+    INVALID_REQUEST = "invalid_request"  # 400, the engine rejects a part of the request
     QUEUE_FULL = "queue_full"  # 429 with Retry-After
     UNAVAILABLE = "unavailable"  # 503 with Retry-After: down, loading, shutting down
     UNSERVABLE = "model_not_supported"  # 400, never to be tried again: what is deployed must change first
@@ -212,7 +212,7 @@ class ErrorKind(Enum):
 
 
 class EngineError(Exception):
-    """A failure of an engine, safe to show: ``message`` is ours, never the backend's text.
+    """A failure of an engine, with the gateway's own ``message`` and never the backend's text.
 
     Attributes:
         kind: decides the HTTP status.
@@ -220,7 +220,7 @@ class EngineError(Exception):
         detail: the backend's own text, for the log only.
         param: the request parameter at fault, by its name in chat completions; ``prompt`` and ``guide`` for
             parameters of other names. None where no parameter is at fault, or the kind tells it.
-        code: OpenAI's error code of a request that is refused, None where it has none.
+        code: OpenAI's error code of a rejected request, None where it has none.
         retry_after_s: seconds after which another try makes sense, where it does and more is known than that.
     """
 
@@ -281,8 +281,8 @@ class MalformedOutputError(EngineError):
 
 
 class AdapterNotHeldError(EngineError):
-    """A refusal for want of the adapter of a request that came without its weights; with them it would be served."""
+    """The engine lacks the adapter of a request that came without its weights, and would serve it with them."""
 
 
 class AdapterRefusedError(EngineError):
-    """A refusal of the adapter that a request came with: a mistake of the deployment, not of the client."""
+    """The engine rejected the adapter that a request came with: a mistake of the deployment, not of the client."""

@@ -1,4 +1,4 @@
-"""The 99th percentile of the gaps between an engine's responses, of which only the long ones are told."""
+"""The 99th percentile of the gaps between an engine's responses, from reports of the long ones only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LongGaps:
     """Estimates the percentile in fixed memory, right within an eighth, over the latest few thousand responses.
 
     Args:
-        floor_s: seconds; shorter gaps are not to be told, so that they cost nothing.
+        floor_s: seconds; shorter gaps are not to be reported, so that they cost nothing.
         responses: that there have been before.
     """
 

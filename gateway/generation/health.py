@@ -92,7 +92,7 @@ class HealthNotes(Protocol):
         ...
 
     def others(self) -> Sequence[Note]:
-        """What each of the others has told."""
+        """Return the notes of the other processes."""
         ...
 
 
@@ -125,7 +125,7 @@ class Watched(Protocol):
         ...
 
     def lost(self) -> None:
-        """Its engine has been away for so long, and it silent, that nothing more will come."""
+        """End the request: its engine is long unreachable, and no response will come."""
         ...
 
     def heard(self) -> float | None:
@@ -136,7 +136,7 @@ class Watched(Protocol):
 class EngineHealth:
     """What is known of one engine: whether it is there, and whether it gives tokens.
 
-    Requests are told when they begin and end. Responses are not told at all: a look asks the requests, so that a token
+    The beginning and the end of requests are reported. Responses are not: a look asks the requests, so that a token
     costs nothing here. Three things make a probe due, which asks for one token: silence of requests (no response on any
     for ``limit_s`` although one has had its first; or several in a row that were given up for want of a response), a
     failure of the engine before any token, and a quiet time.
@@ -153,7 +153,7 @@ class EngineHealth:
     Attributes:
         ready: whether requests may be sent.
         belief: what its tokens tell.
-        pause_s: the shortest gap between responses of a request that ``paused`` is to be told.
+        pause_s: the shortest gap between responses of a request that is to be reported to ``paused``.
         responses: tells how many responses there have been after a first one.
         awaits_first: whether a request that waits ``limit_s`` for its first response raises suspicion, too, when
             nothing is heard meanwhile. A long prefill does so: only where others can serve in the meantime.
@@ -189,7 +189,7 @@ class EngineHealth:
         self._begin()
 
     def end_silent(self) -> None:
-        """End requests that are silent although the engine is long away; a server that leaves finishes its own."""
+        """End silent requests of an engine that is long unreachable; a server that leaves finishes its own."""
         if self.one_piece or not self._rules.silence_s:
             return
         now, limit = self._clock(), self.limit_s
@@ -259,7 +259,7 @@ class EngineHealth:
         self._running[request] = self._clock()
 
     def paused(self, gap_s: float) -> None:
-        """A response came that long after the one before it on its request; one within ``pause_s`` need not be told."""
+        """Note a gap between two responses of a request; gaps within ``pause_s`` need not be reported."""
         if gap_s > self.pause_s:
             self._gaps.add(gap_s)
 

@@ -64,7 +64,7 @@ class LoraAdapter:
     Attributes:
         task_id: by which the engine keeps it, unsigned 64-bit.
         weights: float16, a row for each module of each layer; None where the engine is thought to have them.
-        config: int32 with three columns, module, layer and rank, for each row of the weights; None likewise.
+        config: int32 with three columns, module, layer and rank, for each row of the weights; None as ``weights``.
         name: of an adapter that the engine loads by itself from ``path``; empty elsewhere.
         path: its folder on the engine's machine.
         source: the format of that folder: ``hf`` or ``nemo``.

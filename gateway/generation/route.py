@@ -45,7 +45,7 @@ class Aim:
 
 
 class RouteNotes(Protocol):
-    """What is told of the request on a route that is one of several."""
+    """Takes note of a request on a route that is one of several."""
 
     def began(self) -> None:
         """The request is sent."""
@@ -67,7 +67,7 @@ class Route(Protocol):
         engine: that it goes to.
         health: of that engine.
         address: of its endpoint, for the log.
-        lose: called when its engine was found dead before any response; None: nobody wants to know.
+        lose: called when its engine was found dead before any response; None: nothing is called.
     """
 
     engine: Engine
@@ -77,7 +77,7 @@ class Route(Protocol):
 
     @property
     def notes(self) -> RouteNotes | None:
-        """Told how the request goes; None: nobody wants to know."""
+        """Takes note of how the request goes; None: no notes are taken."""
         ...
 
     async def elsewhere(self, error: EngineError) -> Route | None:
@@ -140,5 +140,5 @@ class OnlyRoute:
         self.lose: Callable[[EngineError], None] | None = None
 
     async def elsewhere(self, error: EngineError) -> Route | None:  # noqa: ARG002 - of the protocol
-        """There is no other."""
+        """Return None, since no other engine exists."""
         return None

@@ -39,7 +39,7 @@ class SamplingParams:
         repetition_penalty: multiplicative, above 0, 1.0 is off. The engine counts prompt tokens too.
         n: generations to start, from 1.
         max_tokens: tokens at most; None is the rest of the context.
-        max_tokens_name: the request parameter that ``max_tokens`` came from, for refusals.
+        max_tokens_name: the request parameter that ``max_tokens`` came from, for error messages.
         clamp_max_tokens: whether more than the context leaves is clamped, whatever the operator's policy.
         min_tokens: tokens before which no end id is drawn, 0 is off.
         stop: stop strings, matched on text in the gateway.
@@ -48,7 +48,7 @@ class SamplingParams:
         skip_special_tokens: whether special tokens leave no text.
         visible_ids: special tokens that leave their text in spite of ``skip_special_tokens``.
         ignore_eos: whether the model's end ids end nothing.
-        end_ids: ids that end an answer besides the model's own end ids.
+        end_ids: ids that end an answer in addition to the model's own end ids.
         logit_bias: the amount that is added to the logits of token ids; beyond any logit for "never" and "always".
         bad_words: texts that are never generated.
         beam_width: beams, 1 is none; the best beam is the answer.
@@ -58,13 +58,13 @@ class SamplingParams:
         prompt_logprobs: None: not wanted; k: the log-prob of each prompt token, with k alternatives.
         return_token_ids: whether the ids of the answer are wanted with its text.
         guide: the form that the answer is held to; None leaves it free.
-        thinking_token_budget: tokens that its reasoning may have; None is no bound.
+        thinking_token_budget: tokens that its reasoning may have; None: unlimited.
         prompt_table: name of the model's prompt table that goes before the prompt.
         num_draft_tokens: tokens that a draft model guesses at a time; 0 is none, None leaves it to the settings.
-        prediction: text that the answer is thought to begin with; None is no prediction.
+        prediction: text that the answer is thought to begin with; None: without a prediction.
         stream: whether the client is sent the answer as it grows.
         priority: among the requests of one caller that wait for their turn; the smaller goes first.
-        cache_salt: KV blocks are shared only with requests of the same salt; None is no salt.
+        cache_salt: KV blocks are shared only with requests of the same salt; None: without a salt.
     """
 
     temperature: float = 1.0

@@ -42,7 +42,7 @@ class Reader(Search, Protocol):
         ...
 
     def take_token(self, text: str) -> str | None:
-        """Take the text of a whole token, as ``count`` and ``push`` would, if it shows at once; returns it, or None."""
+        """Take the text of a whole token as ``count`` and ``push`` would, and return it; None if it is held back."""
         ...
 
 

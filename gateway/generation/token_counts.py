@@ -81,7 +81,7 @@ class TextCounter:
 
         Args:
             tokenizer: for the count when the engine does not count.
-            end_texts: texts that end the answer and are no part of it, as the id behind them is not.
+            end_texts: texts that end the answer and are not a part of it, as the id behind them is not.
         """
         self._tokenizer = tokenizer
         self._end_texts = end_texts
@@ -106,7 +106,7 @@ class TextCounter:
             self._told = True
 
     def so_far(self) -> Counted:
-        """Return the tokens of an answer that goes on; where nobody tells them, about as many as its text has.
+        """Return the tokens of an answer that goes on; without an engine's count, about as many as its text has.
 
         Its text is tokenized in stretches, each of them once: all of it anew for each event would take seconds.
         """

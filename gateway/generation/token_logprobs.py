@@ -17,7 +17,7 @@ LOWEST = -9999.0
 """The log-prob that OpenAI's API gives for a token that is as good as impossible; minus infinity has no JSON form."""
 
 REPLACEMENT = "\ufffd"
-"""The character that a text has in place of bytes that are no text."""
+"""The character that a text has in place of bytes that are not text."""
 
 
 @dataclass(slots=True)  # not frozen: making one costs twice as much then
@@ -25,7 +25,7 @@ class TokenLogprob:
     """One generated token with its natural-log probability.
 
     Attributes:
-        token: its text; ``bytes:`` and escapes where its bytes alone are no valid UTF-8.
+        token: its text; ``bytes:`` and escapes where its bytes alone are not valid UTF-8.
         bytes: the bytes that it adds to the text; empty for a skipped special token.
         logprob: natural logarithm, at least ``LOWEST``.
         top: alternatives as (token, bytes, logprob), best first.
@@ -47,7 +47,7 @@ class PromptTokenLogprob:
 
     Attributes:
         index: its id.
-        token: its text; ``bytes:`` and escapes where its bytes alone are no valid UTF-8.
+        token: its text; ``bytes:`` and escapes where its bytes alone are not valid UTF-8.
         bytes: the bytes that it adds to the text; empty for a skipped special token.
         logprob: natural logarithm; None for the first token, which nothing predicts.
         top: alternatives as (id, token, bytes, logprob), best first.

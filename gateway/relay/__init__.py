@@ -1,5 +1,5 @@
-"""The short way of a streamed token: from the engine's response to the client's socket, past the layers in between.
+"""The fast path of a streamed token, from the engine's response to the client's socket past the layers in between.
 
 ``docs/relay.md`` explains it. Nothing here knows HTTP requests, gRPC or the shape of an answer. With
-``server.relay: false`` each token takes the long way, and clients get the same bytes.
+``server.relay: false`` each token takes the slow path, and clients get the same bytes.
 """

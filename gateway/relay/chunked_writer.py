@@ -12,10 +12,10 @@ _CHUNK_HEADS = [b"%x\r\n" % size for size in range(_SIZES)]
 
 
 class FlowControl(Protocol):
-    """The room of a connection, as uvicorn keeps it.
+    """The state of a connection's write buffer, as uvicorn keeps it.
 
     Attributes:
-        write_paused: whether there is none.
+        write_paused: whether the buffer is full.
     """
 
     write_paused: bool

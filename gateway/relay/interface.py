@@ -61,9 +61,9 @@ class StreamOutput:
     """The client's end of one streamed answer, shared by the generator of its events and the response that sends them.
 
     Attributes:
-        write: writes events on one line each; None until the response has begun, and under another server than ours.
+        write: writes events on one line each; None until the response has begun, and under another server.
         ending: whether the events that the generator yields next are its last.
-        copy: takes what is written by ``write``; None where nobody wants it.
+        copy: takes what is written by ``write``; None where no copy is wanted.
     """
 
     write: Write | None = None

@@ -23,7 +23,7 @@ def one_line(data: bytes) -> bytes:
 
 
 def text_events(before: bytes, after: bytes, write: Write, other: Callable[[Piece], bytes] | None = None) -> Forward:
-    """Make a function that writes pieces at once: an event for each, all in one write.
+    """Make a function that writes pieces immediately, an event for each and all in one write.
 
     Args:
         before: what an event has before its text.
@@ -147,7 +147,7 @@ def numbered_text_events(
     show: Callable[[str], object],
     other: Callable[[Piece], bytes],
 ) -> Forward:
-    """Make a function that writes pieces at once, as ``text_events`` does, each event with a number of its own.
+    """Make a function that writes pieces as ``text_events`` does, each event with a number of its own.
 
     Args:
         before: what an event has before its text.

@@ -1,4 +1,4 @@
-"""Tokens of one generation on their short way to the client."""
+"""Tokens of one generation on their fast path to the client."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class TokenRelay:
         resumed: ``time.perf_counter()`` when the engine was last heard without tokens, or read again after a wait for
             the client; 0.0 before.
         shown: ``time.perf_counter()`` when the client was last sent text by the relay; 0.0 before.
-        pause_s: seconds; a longer silence of the engine before tokens is told.
-        paused: is told of it.
+        pause_s: seconds; a longer silence of the engine before tokens is reported.
+        paused: takes the report.
 
     Args:
         feed: makes text of a token, None where the token is not to be taken (``SequenceAssembler.feed_token``).

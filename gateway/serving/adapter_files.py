@@ -71,12 +71,12 @@ def read_size(folder: Path) -> ModelSize | None:
 
 
 def pair_misfit(size: ModelSize, layer: int, module: int, taken: int, given: int) -> str | None:
-    """Why a pair of matrices does not fit; None when it does.
+    """Say why a pair of matrices does not fit; None when it does.
 
     Args:
         size: of the model.
         layer: that the pair changes.
-        module: likewise, by TensorRT-LLM's number.
+        module: that the pair changes, by TensorRT-LLM's number.
         taken: columns of A.
         given: rows of B.
     """
@@ -88,12 +88,12 @@ def pair_misfit(size: ModelSize, layer: int, module: int, taken: int, given: int
 
 
 def row_misfit(size: ModelSize, layer: int, module: int, rank: int, values: NDArray[Any]) -> str | None:
-    """Why a row of packed weights does not fit, which holds A, B and padding with zeros; None when it does.
+    """Say why a row of packed weights (A, B and padding with zeros) does not fit; None when it does.
 
     Args:
         size: of the model.
         layer: that the row changes.
-        module: likewise, by TensorRT-LLM's number; of one that is not known here nothing is said.
+        module: that the row changes, by TensorRT-LLM's number; an unknown module is not checked.
         rank: of the row.
         values: of the row.
     """

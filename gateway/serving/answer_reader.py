@@ -33,7 +33,7 @@ class AnswerReader:
         end: characters of the model's text up to and including it.
         reasoning_tokens: tokens so far whose text, or a part of it, is reasoning; None where tokens are not known.
         passing: while texts pass by the parser, as what; None while it reads them.
-        passed: texts that passed by it and that nobody has taken; whoever shows them at once may clear it instead.
+        passed: texts that passed by the parser and were not taken yet; code that shows them immediately may clear it.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class AnswerReader:
         self.reasoning_tokens: int | None = None
         self._parser = parser
         self._stops = stops
-        # Texts that are nothing but content or reasoning are not fed to the parser. They are kept until somebody asks.
+        # Texts that are nothing but content or reasoning are not fed to the parser, but held back until asked for.
         self._may_pass = isinstance(parser, FamilyParser) and not stops and not one_call
         self.passing: Passing | None = None
         self.passed: list[str] = []
@@ -92,7 +92,7 @@ class AnswerReader:
 
     @property
     def thinking(self) -> bool:
-        """Whether the text that comes next is reasoning, as far as can be told."""
+        """Whether the next text is reasoning, as far as is known."""
         return isinstance(self._parser, FamilyParser) and self._parser.thinking
 
     @property

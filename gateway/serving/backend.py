@@ -37,10 +37,10 @@ class Backend(Protocol):
 
     @property
     def features(self) -> EngineFeatures:
-        """What was last discovered; of several engines what they have in common.
+        """Features as last discovered; of several engines what they have in common.
 
         Raises:
-            EngineError: UNAVAILABLE while it is away or loading, UNSERVABLE while it does not fit.
+            EngineError: UNAVAILABLE while the engine is unreachable or loading, UNSERVABLE while it does not fit.
         """
         ...
 
@@ -50,7 +50,7 @@ class Backend(Protocol):
         ...
 
     def route(self, aim: Aim) -> Route:
-        """Choose the engine that a request goes to; whoever takes the route follows and ends it.
+        """Choose the engine that a request goes to; the caller follows and ends the route.
 
         Raises:
             EngineError: as ``features``.
@@ -85,11 +85,11 @@ class Backend(Protocol):
         ...
 
     async def start(self) -> None:
-        """Begin to supervise; returns at once."""
+        """Begin to supervise, and return immediately."""
         ...
 
     def check(self) -> None:
-        """Look at once whether it is still ready: someone else saw a change."""
+        """Check the readiness immediately, since a change was seen elsewhere."""
         ...
 
     async def close(self) -> None:

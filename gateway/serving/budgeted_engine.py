@@ -1,7 +1,7 @@
-"""An engine that ends a thought whose budget is used up: the answer goes on behind the family's end of thoughts.
+"""Ends a thought whose budget is used up, and continues the answer behind the family's end of thoughts.
 
 The reasoning is read as it comes. Once it has used its tokens, the request is cancelled and another is sent whose
-prompt is the first one, what was generated, and the end of the thought, as token ids. Whoever takes the chunks sees one
+prompt is the first one, what was generated, and the end of the thought, as token ids. The reader of the chunks sees one
 answer. A thought that ends by itself costs nothing but the looking.
 """
 
@@ -38,11 +38,11 @@ class ThoughtBudget:
 
 
 class Thinker(Protocol):
-    """Whoever reads the answer, and knows whether it is in its reasoning."""
+    """Reads the answer, and knows whether its reasoning goes on."""
 
     @property
     def thinking(self) -> bool:
-        """Whether what comes next is reasoning, as far as can be told."""
+        """Whether the next text is reasoning, as far as is known."""
         ...
 
 
@@ -60,7 +60,7 @@ class BudgetedEngine:
         self._thought = 0  # tokens of reasoning so far
         self._generated: list[int] = []  # by the request that runs
         self._ends = 0  # of thoughts, so far
-        self._told = True  # whether the last one was told to whoever reads
+        self._told = True  # whether the last end has gone to the reader
 
     @property
     def features(self) -> EngineFeatures:

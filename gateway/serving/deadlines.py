@@ -18,7 +18,7 @@ class Waiter:
         relay: text that it shows in the meantime ends the silence, too.
 
     Attributes:
-        on_wake: called whenever the task is woken; None: nobody else wants to know.
+        on_wake: called whenever the task is woken; None: nothing is called.
     """
 
     __slots__ = ("_future", "_patience_s", "_relay", "_since", "_timer", "on_wake")
@@ -38,7 +38,7 @@ class Waiter:
             patience_s: seconds of silence after which to give up; None waits for ever.
 
         Returns:
-            A future to await at once: True when woken, False after the silence.
+            A future to await immediately: True when woken, False after the silence.
         """
         loop = asyncio.get_running_loop()
         future = self._future = loop.create_future()

@@ -171,16 +171,16 @@ def predictions_work(params: SamplingParams) -> LongWork | None:
 def tokenize_prediction(
     params: SamplingParams, parts: ModelParts, left: threading.Event | None = None
 ) -> tuple[int, ...]:
-    """The ids of the predicted text, in which nothing is a control token; none where nothing is predicted.
+    """Return the ids of the predicted text, none of them a control token; empty without a prediction.
 
     Args:
         params: with the text.
         parts: of the model.
-        left: set when nobody waits for them any more.
+        left: set when no client waits for the ids any more.
 
     Raises:
-        LeftError: nobody waits.
-        BadRequestError: it is longer than any answer.
+        LeftError: no client waits.
+        BadRequestError: the text is longer than any answer.
     """
     text = params.prediction
     if not text:

@@ -26,7 +26,7 @@ from gateway.telemetry.traces import EngineCall, current_trace
 
 _log = logging.getLogger(__name__)
 
-_MOST_READY = 1024  # pieces that may wait for a slow client before the engine is no longer read
+_MOST_READY = 1024  # pieces that may wait for a slow client before the engine is read no further
 _CLEANUP_S = 2.0  # an answer waits no longer than this for the engine to acknowledge a cancel
 
 Ready = list[tuple[int, list[Piece], bool]]
@@ -48,7 +48,7 @@ class Generation:
         complete: whether the engine has ended, and all of the answer is there.
         done: whether everything of it was returned by ``ready``.
         on_end: called with the usage at its end, if the engine has responded.
-        running: has it in it from its beginning to its end; None: nobody keeps it.
+        running: the set that holds it from its beginning to its end; None: no set.
         max_parallel: how many generations of one answer may run at a time.
     """
 
@@ -117,8 +117,8 @@ class Generation:
         """Send the request to the engine.
 
         Args:
-            queued: whether it had to wait for others of its answer. Its first token is due after this beginning then,
-                its end as ever after the request's arrival.
+            queued: whether it had to wait for others of its answer. Then its first token is due relative to this
+                beginning, its end still relative to the request's arrival.
         """
         elapsed = time.perf_counter() - self._arrived
         self._queued = queued
@@ -145,7 +145,7 @@ class Generation:
             await cancel_all((self,))
 
     def notify(self, ready: Callable[[], None]) -> None:
-        """Call ``ready`` whenever something is, besides waking the waiting task; for readers of several generations."""
+        """Also call ``ready`` whenever something is ready; for readers of several generations."""
         self._waiter.on_wake = ready
 
     def abort(self, error: EngineError) -> None:
@@ -305,7 +305,7 @@ class Generation:
             while (error := await self._follow(route)) is not None:
                 self._cancel_request = None
                 self._leave_route(error)
-                # One that was given up has told its engine to stop, and may still hear from it that it is dead.
+                # A generation that was given up is cancelled at its engine, and may still hear that the engine is dead.
                 other = None if self.responded or self._finished else await route.elsewhere(error)
                 if other is None:
                     raise error
@@ -499,7 +499,7 @@ class Generation:
             return
         if self.ttft_s is None:
             self.ttft_s = now - self._arrived
-            if not self._queued:  # its wait for others of its answer is no delay of the engine
+            if not self._queued:  # a wait for others of its answer is not a delay of the engine
                 self._metrics.ttft.observe(self.ttft_s)
         else:
             gap = now - self._relay.last

@@ -175,7 +175,7 @@ class GenerationGroup:
     def usage(self) -> Usage:
         """Token counts so far over all choices; each prompt counts once, however many choices share it.
 
-        ``cached_tokens`` are those of the first choice of each prompt, None where an engine told none; ``predicted``
+        ``cached_tokens`` are those of the first choice of each prompt, None where an engine reports none; ``predicted``
         counts what each choice took over of the same prediction.
         """
         usages = [each.assembler.usage for each in self.generations]

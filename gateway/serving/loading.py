@@ -119,7 +119,7 @@ def needs_discovery(settings: ModelSettings) -> bool:
 def load_parts(
     settings: ModelSettings, features: EngineFeatures | None, key: str, previous: ModelParts | None = None
 ) -> ModelParts:
-    """Load everything a model needs besides its engine. Reads files; call it off the event loop.
+    """Load, from files, everything that a model needs except its engine; call it off the event loop.
 
     Args:
         settings: of the model.

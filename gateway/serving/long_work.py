@@ -1,4 +1,4 @@
-"""Work that would hold up everybody's tokens on the event loop: in few threads, in the order of arrival."""
+"""Runs work that is too long for the event loop, in few threads and in the order of arrival."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATIENCE_S = 300.0
 
 
 class LeftError(Exception):
-    """The client left, and nobody wants the result any more."""
+    """The client left, and the result is not wanted any more."""
 
 
 class LongWork:
@@ -37,8 +37,8 @@ class LongWork:
 
         Args:
             name: of the threads.
-            threads: how many work at once.
-            most_waiting: how many may wait besides.
+            threads: how many work simultaneously.
+            most_waiting: how many works may wait for a thread.
         """
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._most = threads + most_waiting
@@ -50,12 +50,12 @@ class LongWork:
         """Run ``work`` in its turn; one that is given up before is never begun.
 
         Args:
-            work: is given an event, which is set when nobody waits for its result any more.
+            work: is given an event, which is set when no client waits for the result any more.
             patience_s: seconds in which its turn must come.
 
         Raises:
             EngineError: QUEUE_FULL when too many wait already, TIMEOUT when its turn does not come, UNAVAILABLE where
-                there is no memory for it (``Overload.room``), and that of ``close``.
+                memory is short (``Overload.room``), and that of ``close``.
         """
         await OVERLOAD.room()
         if self._closed is not None:
@@ -76,7 +76,7 @@ class LongWork:
             del waiting  # whose error knows this frame: neither would be freed
 
     def close(self, error: EngineError) -> None:
-        """Fail with ``error`` whoever waits for work that runs or waits, and whoever comes before ``reopen``."""
+        """Fail with ``error`` all work that runs, waits, or comes before ``reopen``."""
         self._closed = error
         for work in list(self._works):
             work.fail(error)
@@ -123,7 +123,7 @@ class _Work:
             self._future = None  # it knows this object: neither would be freed
 
     def fail(self, error: EngineError) -> None:
-        """Have who waits go on with an error."""
+        """Let waiting tasks go on with an error."""
         if not self.outcome.done():
             self.outcome.set_exception(error)
         self.leave()
@@ -150,7 +150,7 @@ PROMPTS = LongWork("long-prompt", 2)
 LARGE_PROMPTS = LongWork("large-prompt", 1)
 """The same of very long ones, one at a time: each takes some hundreds of bytes of memory for each token."""
 TEMPLATES = LongWork("own-template", 1)
-"""The same with a template of the request's own, in whose turn nobody else's long prompt has to wait."""
+"""The same with a template of the request's own, so that other long prompts need not wait for it."""
 BODIES = LongWork("large-body", 1)
 """Parsing and checking."""
 _ALL = PROMPTS, LARGE_PROMPTS, TEMPLATES, BODIES

@@ -1,6 +1,7 @@
-"""The bound on this process's memory: what is large waits at the soft limit, everything new is refused at the hard one.
+"""Bounds the memory of this process.
 
-Requests that run go on: they hold memory already, and their end is what frees it.
+Large work waits at the soft limit, and everything new is rejected at the hard limit. Requests that run go on: they hold
+memory already, and their end is what frees it.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _RANK: Final[dict[MemoryState, int]] = {"normal": 0, "soft": 1, "hard": 2}
 
 
 class Overload:
-    """What whoever is about to take memory for a request asks; one for the process, whose memory it is.
+    """Decides whether a request may take memory; one for the process.
 
     Attributes:
         state: by the last sample.
-        refused: requests that were refused since the last sample.
+        refused: requests that were rejected since the last sample.
     """
 
     def __init__(self) -> None:
@@ -53,10 +54,10 @@ class Overload:
             raise self._refusal()
 
     async def room(self) -> None:
-        """Let something large in: at once, or when memory is below the soft limit again.
+        """Let something large in, immediately or when memory is below the soft limit again.
 
         Raises:
-            EngineError: UNAVAILABLE beyond the hard limit, or when there is no room within ``wait_s``.
+            EngineError: UNAVAILABLE beyond the hard limit, or while memory stays above the soft limit for ``wait_s``.
         """
         self.check()
         if self.state == "normal":

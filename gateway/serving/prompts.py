@@ -89,7 +89,7 @@ class Truncation:
         tokens: that are kept at most; -1 is what the context leaves beside the answer.
         side: where the others are cut off. On the left a BOS that the tokenizer adds to a text stays.
         answer: tokens that the answer may have, at least 1.
-        answer_name: the request parameter that ``answer`` came from, for refusals.
+        answer_name: the request parameter that ``answer`` came from, for error messages.
     """
 
     tokens: int
@@ -202,16 +202,16 @@ def build(
         settings: of the model.
         frames: whether the server puts special tokens around a text; None where prompts travel as ids.
         most: tokens that it may have; None: as the model's context.
-        left: set when nobody waits for the prompt any more.
-        recall: where ids of its parts are looked up, and kept.
+        left: set when no client waits for the prompt any more.
+        recall: where ids of its parts are looked up, and stored.
         unknown: characters of it that are tokenized at most; None: all.
 
     Raises:
         UnknownTextError: more of it is unknown.
         PromptTooLongError: it is far too long.
-        LeftError: nobody waits.
+        LeftError: no client waits.
         BadRequestError: when the model cannot take it.
-        TemplateError: when the chat template refuses the messages.
+        TemplateError: when the chat template rejects the messages.
     """
     bound = Bound(parts, most, left, recall, unknown)
     bound.check_source(source)
@@ -294,7 +294,7 @@ class Bound:
         Args:
             parts: of the model.
             most: tokens; None: as the model's context.
-            left: set when nobody waits for the prompt any more.
+            left: set when no client waits for the prompt any more.
             recall: what is known of its parts.
             unknown: characters that may be tokenized; None: all.
         """
@@ -309,7 +309,7 @@ class Bound:
         self._of_context = most is None
 
     def check_source(self, source: PromptSource) -> None:
-        """Refuse what cannot fit by its size alone.
+        """Reject what cannot fit by its size alone.
 
         Raises:
             PromptTooLongError: it cannot fit.
@@ -324,7 +324,7 @@ class Bound:
                 self.check_characters(size)
 
     def check_count(self, count: int) -> None:
-        """Refuse more tokens than there may be.
+        """Reject more tokens than there may be.
 
         Raises:
             PromptTooLongError: it cannot fit.
@@ -333,24 +333,24 @@ class Bound:
             self._refuse(f"it has {count} tokens", count)
 
     def check_text(self, text: str) -> None:
-        """Refuse a text that has more tokens by far: by an eighth, counted in pieces.
+        """Reject a text with far more tokens than allowed: over an eighth more, counted in pieces.
 
-        No token is shorter than a byte, so one with no more bytes than there may be tokens is not counted.
+        No token is shorter than a byte, so a text with no more bytes than there may be tokens is not counted.
 
         Raises:
             PromptTooLongError: it cannot fit.
-            LeftError: nobody waits.
+            LeftError: no client waits.
         """
         self.check_characters(len(text))
         if len(text) > LONG and len(text.encode("utf-8", "surrogatepass")) > self._most:
             self.check(self._parts.tokenizer.count_beyond(text, self.most, self.stopped))
 
     def check(self, count: int) -> None:
-        """Refuse a prompt that has more tokens by far.
+        """Reject a prompt with far more tokens than allowed.
 
         Raises:
             PromptTooLongError: it cannot fit.
-            LeftError: nobody waits.
+            LeftError: no client waits.
         """
         if self._left is not None and self._left.is_set():
             raise LeftError
@@ -358,10 +358,10 @@ class Bound:
             self._refuse(f"it has more than {self.most} tokens", count)
 
     def begin(self, size: int) -> None:
-        """Refuse to tokenize more here.
+        """Count ``size`` characters that are to be tokenized here.
 
         Raises:
-            UnknownTextError: with ``size`` characters it is more.
+            UnknownTextError: more characters than may be tokenized here.
         """
         if self._unknown is not None:
             self._unknown -= size
@@ -369,11 +369,11 @@ class Bound:
                 raise UnknownTextError
 
     def stopped(self) -> bool:
-        """Whether nobody waits any more."""
+        """Whether the client has left."""
         return self._left is not None and self._left.is_set()
 
     def check_characters(self, size: int) -> None:
-        """Refuse more characters than the tokens may stand for.
+        """Reject more characters than the tokens may stand for.
 
         Raises:
             PromptTooLongError: it cannot fit.
@@ -420,7 +420,7 @@ def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, bound: Bound, *, fra
 
 
 def check_ids(ids: Sequence[int], parts: ModelParts, param: str) -> None:
-    """Refuse ids that are not in the model's vocabulary.
+    """Reject ids that are not in the model's vocabulary.
 
     Args:
         ids: to check.

@@ -56,7 +56,7 @@ class Registry:
     """The served models in the order of the settings.
 
     Attributes:
-        copies: of requests, for the mirrors of models; None: nobody takes them.
+        copies: of requests, for the mirrors of models; None: no copies are taken.
         running: a future of each request that runs, done at its end: models that it may use are not closed before.
     """
 
@@ -77,7 +77,7 @@ class Registry:
             metrics: the application's metrics.
             shares: what all worker processes know of callers; None: this process is alone.
             engine_limit: tells how many requests engines run at a time.
-            token_cache: of prompts; None: nothing is kept.
+            token_cache: of prompts; None: nothing is stored.
         """
         self.copies: Copies | None = None
         self.token_cache = token_cache
@@ -132,7 +132,7 @@ class Registry:
         return [*self._names.items(), *splits]
 
     def split(self, name: str) -> Mapping[str, float] | None:
-        """The weights of the models that share the requests for a name; None where it is no split."""
+        """Return the weights of the models that share the requests for a name; None where it is not a split."""
         return self._splits.get(name)
 
     def readiness(self) -> dict[str, Condition]:
@@ -150,10 +150,11 @@ class Registry:
     async def replace(
         self, models: tuple[ModelSettings, ...], splits: Mapping[str, Mapping[str, float]] | None = None
     ) -> Changes:
-        """Serve other models from now on; one whose settings and files are the same stays the same object.
+        """Serve other models from now on.
 
-        The new ones are started first, and waited for as long as a start may wait for Triton. Then all change at once.
-        What is no longer served is closed when the requests that run now have ended.
+        A model whose settings and files are the same stays the same object. New models are started first, and waited
+        for as long as a start may wait for Triton. Then all change together. Models that are not served any more are
+        closed when the requests that run now have ended.
 
         Args:
             models: settings of all models to serve.

@@ -56,7 +56,7 @@ from gateway.tokens.token_cache import TokenCache
 _log = logging.getLogger(__name__)
 Built = TypeVar("Built")
 EngineLimit = Callable[[Sequence[str], str], int | None]
-"""Tells how many requests an engine, by its name in Triton, runs at a time on some endpoints; None: nobody knows."""
+"""Returns how many requests an engine, by its name in Triton, runs at a time on some endpoints; None: unknown."""
 
 
 def unknown_limit(endpoints: Sequence[str], model: str) -> int | None:
@@ -77,7 +77,7 @@ class ServedModel:
         created: Unix time at which this gateway began to serve it.
         metrics: its counters.
         admission: lets its generations run, or wait for their turn.
-        token_cache: of prompts, to be set before it starts; None: nothing is kept.
+        token_cache: of prompts, to be set before it starts; None: nothing is stored.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class ServedModel:
 
     @property
     def features(self) -> EngineFeatures | None:
-        """What was discovered last, also while the engine is away; None before the first discovery."""
+        """Features as last discovered, also while the engine is unreachable; None before the first discovery."""
         return self._features
 
     @property
@@ -169,7 +169,7 @@ class ServedModel:
         """How each request parameter is served now.
 
         Raises:
-            EngineError: as the backend's ``engine`` while it is away, so that nobody knows.
+            EngineError: as the backend's ``engine`` while it is unreachable, and nothing is known.
         """
         _ = self.backend.features, self._parts or self.parts
         return self._capabilities
@@ -199,7 +199,7 @@ class ServedModel:
         return SamplingDefaults.model_validate(defaults.model_dump() | {"max_tokens": most})
 
     def refusal(self) -> str | None:
-        """What clients are told while requests cannot be served, without addresses; None when they can be."""
+        """Return the message for clients while requests cannot be served, without addresses; None when they can be."""
         try:
             self.known_capabilities()
         except EngineError as error:
@@ -249,10 +249,10 @@ class ServedModel:
         await self.backend.close()
 
     def recall(self, salt: str | None = None) -> Recall | None:
-        """What is known of prompts of whoever asks; None where nothing is kept.
+        """Return what is known of the caller's prompts; None where nothing is stored.
 
         Args:
-            salt: by which the caller keeps its requests apart (``cache_salt``).
+            salt: by which the caller separates its requests (``cache_salt``).
         """
         if self.token_cache is None:
             return None
@@ -278,7 +278,7 @@ class ServedModel:
             EngineError: as the backend's ``engine`` when the model is not ready, CONTEXT_LENGTH when the prompt is far
                 too long, QUEUE_FULL when too many long ones wait.
             BadRequestError: when the model cannot take the prompt.
-            TemplateError: when the chat template refuses the messages.
+            TemplateError: when the chat template rejects the messages.
         """
         parts, features = self._parts or self.parts, self.backend.features
         room = parts.max_seq_len - features.draft_room

@@ -146,7 +146,7 @@ class AccessLogMiddleware:
 
     def _write(self, scope: Scope, record: RequestRecord, status: int, trace: RequestTrace | None) -> None:
         if record.disconnected and status == 500:
-            status = 499  # the client left before anything was sent: nginx's number, and no failure of ours
+            status = 499  # the client left before anything was sent: nginx's number, not a failure of the gateway
         route = getattr(scope.get("route"), "path", None)
         endpoint = route or "unmatched"
         labels = (record.model or "", endpoint, str(status))

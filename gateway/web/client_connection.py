@@ -18,7 +18,7 @@ EXTENSION = "gateway.connection"
 class ClientConnection:
     """A connection that can join two writes to one, end after an answer, and tell that it was lost.
 
-    uvicorn writes the head of a response by itself, and its body after it. It goes on writing until it is told that the
+    uvicorn writes the head of a response by itself, and its body after it. It goes on writing until it hears that the
     connection is lost, which uvloop's transport takes for an error once a write has failed: those bytes are dropped.
 
     Attributes:
@@ -47,10 +47,10 @@ class ClientConnection:
         return getattr(self.transport, name)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Give information about the transport, by the shortest way.
+        """Give information about the transport with few system calls.
 
         uvicorn asks for a socket of Python's to ask that for both ends' addresses: system calls of each connection.
-        Ours is asked for only where a request has no Host, and ASGI lets servers leave it out.
+        The gateway's end is needed only where a request has no Host, and ASGI lets servers leave it out.
         """
         if name in {"socket", "sockname"}:
             return default
@@ -58,7 +58,7 @@ class ClientConnection:
         return info[:2] if name == "peername" and info else info  # of IPv6 there are four parts
 
     def join_next_writes(self) -> None:
-        """Send the next write together with the one after it, which must follow at once: a system call less."""
+        """Send the next write together with the one that follows immediately, which saves a system call."""
         self._joins = True
 
     def write(self, data: bytes) -> None:
@@ -89,7 +89,7 @@ class ClientConnection:
 
 
 def connection_of(scope: Scope) -> ClientConnection | None:
-    """The connection that a request came by; None under another server than ours."""
+    """Return the connection that a request came by; None under another server than the gateway's own."""
     return (scope.get("extensions") or {}).get(EXTENSION)
 
 
@@ -126,7 +126,7 @@ class UntilDisconnected:
     """A context whose task is cancelled when the client disconnects, which it then leaves by an error of its own.
 
     Args:
-        connection: of the client; None under another server than ours.
+        connection: of the client; None under another server than the gateway's own.
         receive: the ASGI channel of the request, whose body was read from it.
 
     Raises:
@@ -162,7 +162,7 @@ class UntilDisconnected:
             self._connection.on_lost.remove(self._leave)
         if not self._left or not isinstance(error, asyncio.CancelledError):
             return
-        uncancel = getattr(task, "uncancel", None)  # from Python 3.11 on: it counts those who cancel
+        uncancel = getattr(task, "uncancel", None)  # from Python 3.11 on: the count of cancellations
         if uncancel is None or not uncancel():
             raise ClientDisconnectedError from None
 
@@ -172,7 +172,7 @@ class UntilDisconnected:
             self._task.cancel()
 
     async def _watch(self) -> None:
-        """Leave when the channel says that the client is gone: under another server than ours."""
+        """Leave when the channel says that the client is gone, under another server than the gateway's own."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._leave()

@@ -26,7 +26,7 @@ from gateway.web.departure import Departure
 _log = logging.getLogger(__name__)
 
 HEAD_LIMIT = 2**16  # bytes of a request line and its headers, and of what surrounds a piece of a body
-_HEAD_ABORT = 2**18  # where a head is refused that has not even ended: parsing one costs the square of its length
+_HEAD_ABORT = 2**18  # where an unfinished head is rejected: parsing one costs the square of its length
 _PIPELINED = 64  # requests that wait for their turn on one connection; each takes some kilobytes
 MOST_TOLD = 64  # connections at a time beyond the bound that are answered; further ones are cut off
 _TELL_S = 1.0  # how long such a connection may stay silent before it is closed
@@ -54,7 +54,7 @@ class Bounds:
 
     Attributes:
         head_s: seconds from the first byte of a request, or from the connection, to the end of its headers.
-        body_s: seconds from the first byte of a request to its end, besides those that its size allows.
+        body_s: seconds from the first byte of a request to its end, in addition to those that its size allows.
         body_rate: bytes of a body that allow one second more.
         silence_s: seconds between two pieces of a body.
         unread_s: seconds in which a client must read some of an answer that it has let pile up; else it is cut off.
@@ -108,8 +108,8 @@ class _Overflow:
     """Connections of one server beyond the bound on them.
 
     Attributes:
-        told: those that will be answered with a refusal.
-        warned: when the log was told, by the loop's clock.
+        told: connections that will be answered with an error.
+        warned: when the log was last written to, by the loop's clock.
     """
 
     def __init__(self) -> None:
@@ -271,10 +271,10 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._refuse(self._status, self._message)
 
     def _check_head(self) -> None:
-        """Refuse a request by its headers, where its host or its end is ambiguous.
+        """Reject a request by its headers, where its host or its end is ambiguous.
 
         Raises:
-            ValueError: it is refused; this ends the parsing.
+            ValueError: the request is rejected; this ends the parsing.
         """
         if self.parser.should_upgrade():  # it takes the body for the other protocol's, and then for the next request
             self._stop_parsing(400, _OTHER_PROTOCOL)
@@ -288,7 +288,7 @@ class _BoundedProtocol(HttpToolsProtocol):
             codings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
             if codings != [b"chunked"]:
                 self._stop_parsing(400, "Unsupported 'Transfer-Encoding': only 'chunked' is accepted.")
-        if self._head > HEAD_LIMIT:  # seldom; then count exactly, for a body may have come with it
+        if self._head > HEAD_LIMIT:  # rarely; then count exactly, for a body may have come with it
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > HEAD_LIMIT:
                 self._stop_parsing(431, _LARGE_HEAD)
@@ -302,7 +302,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         raise ValueError(message)  # the parser's owner calls send_400_response
 
     def _refuse(self, status: int, message: str) -> None:
-        """Refuse the request that is being read. Those before it are answered first; then the connection ends."""
+        """Reject the request that is being read, and end the connection after the answers to earlier requests."""
         if self._refusal is not None:
             return
         self._refusal = self._answer(status, message, self._known())
@@ -333,7 +333,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         return b"\r\n".join([*lines, b"connection: close", b"", bytes(answer.body)])
 
     def _write_refusal(self) -> None:
-        """Write the refusal, and close the connection when its client has had the time to read it.
+        """Write the rejection, and close the connection when its client has had the time to read it.
 
         A client that is still sending would have the connection reset under it, and lose what it has not read.
         """
@@ -402,14 +402,14 @@ class _BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _deadline(self) -> tuple[float, str]:
-        """When the rest of the request is overdue, and what its client is told then."""
+        """Return when the rest of the request is overdue, and the message for its client."""
         bounds = self._bounds
         if self._in_head:
             return (
                 self._begun + bounds.head_s,
                 f"The request line and headers were not complete after {bounds.head_s:g} seconds.",
             )
-        allowed = self._body / bounds.body_rate if self._open else 0  # what follows an early answer is thrown away
+        allowed = self._body / bounds.body_rate if self._open else 0  # what follows an early answer is dropped
         return min(
             (
                 self._heard + bounds.silence_s,
@@ -439,7 +439,7 @@ def _hide_upgrade(data: bytes) -> bytes:
     """Hide the offer of another protocol, as Java's HTTP client makes (h2c) with each request.
 
     The parser takes such a request for one without a body, so the offer is renamed before the parser sees it; one that
-    comes in two pieces, or behind another request, is refused later. The new name is as long as the old one: where the
+    comes in two pieces, or behind another request, is rejected later. The new name is as long as the old one: where the
     end of the head comes in two pieces, what is renamed may be in the body, whose length must stay.
     """
     end = data.find(b"\r\n\r\n")

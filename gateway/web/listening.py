@@ -12,7 +12,7 @@ from typing import Any, Final
 _log = logging.getLogger(__name__)
 
 BACKLOG: Final = 2048
-_OTHER_FILES: Final = 512  # beside connections: to Tritons, files that are read, clients that are refused
+_OTHER_FILES: Final = 512  # beside connections: to Tritons, files that are read, clients that are rejected
 _AT_ONCE: Final = 8
 
 

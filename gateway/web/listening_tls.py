@@ -31,10 +31,10 @@ _REASONS: Final = {
 
 
 def listening_contexts(settings: ServerTlsSettings) -> Reloading[ssl.SSLContext]:
-    """Make the context of new connections, which is another one when the files have changed.
+    """Make the context of new connections, anew when the files have changed.
 
-    One that took further files would go on to trust authorities that are no longer in them, and to resume sessions
-    that these let in.
+    A context that took further files would go on to trust authorities that were removed from the files, and to
+    resume sessions that these authorities let in.
 
     Raises:
         CertificateError: the files cannot be used.
@@ -88,7 +88,7 @@ class TlsAcceptor:
         self._contexts = contexts
         self._http = http
         self._connections = connections
-        self._most = bounds.connections + MOST_TOLD  # of which uvicorn's protocol refuses some in words
+        self._most = bounds.connections + MOST_TOLD  # of which uvicorn's protocol rejects some in words
         self._handshake_s = min(_HANDSHAKE_S, bounds.head_s)
         self._handshakes: set[asyncio.Task[None]] = set()
         self._said = -math.inf

@@ -1,4 +1,4 @@
-"""Middleware that may refuse a request: for its host name, its key, the limits of its caller, the size of its body."""
+"""Middleware that may reject a request by its host name, its key, the limits of its caller or the size of its body."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class AuthMiddleware:
             identity: knows whose keys and tokens there are.
             refuse: makes the answer to a request without a valid key from one sentence.
             open_paths: that need none.
-            half_open_paths: that need none, and show more to whoever has one.
+            half_open_paths: that need no key, and show more with a key.
         """
         self._app = app
         self._identity = identity
@@ -155,9 +155,9 @@ class AuthMiddleware:
 
 
 def owner_of(scope: MutableMapping[str, Any]) -> str:
-    """Whose request this is, as 64 hexadecimal digits; empty where there are no keys.
+    """Return the owner of this request as 64 hexadecimal digits; empty without keys.
 
-    Of a key without a name it is the key's SHA-256, of other callers one that is made of their name.
+    Of a key without a name the owner is the key's SHA-256, of other callers a digest of their name.
     """
     owner: bytes = scope.get("state", {}).get("owner", b"")
     return owner.hex()
@@ -232,7 +232,7 @@ class RateLimitMiddleware:
 
 
 def _add(message: Message, standing: Standing) -> None:
-    """Add the headers of where a caller stands; a refusal by a limit has its own, which these replace."""
+    """Add the headers of where a caller stands, also over those that the error of a limit has."""
     if message["status"] < 400:
         message["headers"] = [*message["headers"], *standing.raw_headers()]
         return
@@ -246,7 +246,7 @@ class _TooLargeError(Exception):
 
 
 class BodyLimitMiddleware:
-    """Refuses bodies over the limit: by Content-Length before reading, else once too many bytes have come."""
+    """Rejects bodies over the limit, by Content-Length before reading or once too many bytes have come."""
 
     def __init__(self, app: ASGIApp, *, limit: int, refuse: Callable[[str], ASGIApp]) -> None:
         """Guard ``app``.

@@ -43,7 +43,7 @@ class Stages:
     """What happens at the beginning of a server, and at its end.
 
     Attributes:
-        lame_duck_s: seconds of service after SIGTERM, before connections are refused.
+        lame_duck_s: seconds of service after SIGTERM, before connections are rejected.
         shutdown_s: seconds that answers have to end after that.
         started: called when connections are taken.
         abort: ends all answers with an error.
@@ -64,7 +64,7 @@ def _protocols(config: uvicorn.Config, state: ServerState) -> Callable[[], async
 
 
 class InternalPort:
-    """A port beside the server's own, for those who look after it.
+    """A port beside the server's own, for operators.
 
     Args:
         config: of its application and protocol.
@@ -95,15 +95,16 @@ class InternalPort:
 
 
 class Server(uvicorn.Server):
-    """A server that ends in stages: it says that it leaves, refuses connections, ends what still runs with an error.
+    """A server that ends in stages.
 
-    Without SIGTERM's notice a client or a load balancer goes on to connect to a port that is closed. Each further
-    signal skips to the next stage. Ctrl-C begins with the second: nobody is told that waits for it.
+    It says that it leaves, rejects connections, and ends what still runs with an error. Without SIGTERM's notice a
+    client or a load balancer goes on to connect to a port that is closed. Each further signal skips to the next stage.
+    Ctrl-C begins with the second stage, without notice to clients.
 
     Args:
         config: of uvicorn.
         stages: what happens when.
-        departure: told as the end begins.
+        departure: begins as the end begins.
         tls: by which clients connect; None: without.
         internal: a second port.
     """
@@ -157,7 +158,7 @@ class Server(uvicorn.Server):
             loop.call_soon_threadsafe(self._tell_connections)
 
     async def on_tick(self, counter: int) -> bool:
-        """Look whether the time has come to refuse connections."""
+        """Look whether the time has come to reject connections."""
         if self._departure.begun and asyncio.get_running_loop().time() >= self._refuse_at:
             self.should_exit = True
         return await super().on_tick(counter)

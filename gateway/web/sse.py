@@ -28,7 +28,7 @@ class EventStream(EventSourceResponse):
     leaves comments to the generator, which knows what silence is, and cancels once.
 
     Where the request's record has an error at the end, the connection is closed: a client must not take a broken answer
-    for a whole one. A client of HTTP/1.0, which knows no answers of unknown length, gets all events at once.
+    for a whole one. A client of HTTP/1.0, which knows no answers of unknown length, gets all events together.
     """
 
     body_iterator: AsyncGenerator[bytes, None]
@@ -88,7 +88,7 @@ class EventStream(EventSourceResponse):
                 connection.close_soon()
 
     async def _begin(self, connection: ClientConnection | None, send: Send) -> None:
-        """Send the head, together with what follows it at once."""
+        """Send the head, together with what follows immediately."""
         self._begun = True
         if connection is not None:
             connection.join_next_writes()

@@ -18,7 +18,7 @@ _NEW_S: Final = 60.0  # a folder that is younger may not be held yet
 
 @contextlib.contextmanager
 def metrics_folder() -> Iterator[Path]:
-    """Make a folder in the temporary one, and remove it at the end, with those that nobody holds any more."""
+    """Remove abandoned folders, then make a folder in the temporary one, which is removed at the end."""
     _remove_abandoned(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
         handle = hold(Path(name))

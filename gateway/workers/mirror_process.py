@@ -189,7 +189,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         settings = source.load()
         set_up_logging(settings.server.log_level)
-        for name in (ACCESS_LOG.name, "gateway.app"):  # copies are no requests of clients, and no door is open here
+        for name in (ACCESS_LOG.name, "gateway.app"):  # copies are not requests of clients, and no port is open here
             logging.getLogger(name).setLevel(logging.ERROR)
         uvloop.run(_serve(settings, source, Path(socket)))
     except ConfigError as error:
@@ -202,7 +202,7 @@ async def _serve(settings: Settings, source: MirrorSource, socket: Path) -> None
     app = create_app(settings, source=source)
 
     async def take_copies() -> None:
-        await app.state.registry.wait_ready()  # else the first copies would count as refused by the second model
+        await app.state.registry.wait_ready()  # else the second model would reject the first copies
         await Receiver(InProcess(app).ask, lambda: source.latest[0]).serve(socket)
 
     async with app.router.lifespan_context(app):

@@ -214,7 +214,7 @@ class Supervisor:
         return keepers
 
     async def _drain(self, keepers: Sequence[asyncio.Task[None]], sockets: Sequence[Sequence[socket.socket]]) -> None:
-        # First: the workers take connections as long as they serve. Later ones are to be refused, and not to wait in a
+        # First: the workers take connections as long as they serve. Later ones are to be rejected, and not to wait in a
         # queue that no worker reads.
         for group in sockets:
             for each in group:

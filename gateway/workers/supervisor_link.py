@@ -18,8 +18,8 @@ from gateway.supervision import keep_running
 from gateway.tokens.token_cache import TokenCache
 
 _REPORT_S: Final = 0.1
-# One worker asks Triton for the health of its models; the others ask when that one saw a change, and now and then
-# besides, for the case that it hangs. Requests that fail and a lost connection make any of them ask at once.
+# One worker asks Triton for the health of its models. The others ask when that worker saw a change, and now and then
+# in case that worker hangs. After failed requests or a lost connection any worker asks immediately.
 _LEADER_POLL_S: Final = 2.0
 _FOLLOWER_POLL_S: Final = 60.0
 
@@ -35,7 +35,7 @@ class Link:
         poll_s: seconds between its health checks of Triton.
         counts: what all of them know of endpoints.
         buckets: of the limits of keys, which all of them share.
-        token_cache: of all of them; None: nothing is kept.
+        token_cache: of all of them; None: nothing is stored.
         mirror_socket: where copies of requests are taken; None: nowhere.
     """
 
@@ -59,7 +59,7 @@ class Link:
             internal_sockets: those of the internal port; none without one.
             counts: what all of them know of endpoints.
             buckets: of the limits of keys, which all of them share.
-            token_cache: of all of them; None: nothing is kept.
+            token_cache: of all of them; None: nothing is stored.
             mirror_socket: where copies of requests are taken; None: nowhere.
         """
         self.token_cache = token_cache

@@ -1,8 +1,9 @@
-"""Admission to a model: so many generations run, and the others wait for their turn, which callers have fairly.
+"""Admission to a model by fair queueing among callers.
 
-Start-time fair queueing (Goyal et al., 1996) over all worker processes. A generation costs its prompt's tokens and
-those that it may have, and what it did not use is given back at its end. Of the callers that wait the one goes next
-that was given least for its weight; one that comes after a pause begins where the others are, so that nobody saves up.
+Start-time fair queueing (Goyal et al., 1996) over all worker processes. A bounded number of generations run, the others
+wait for their turn. A generation costs its prompt's tokens and those that it may have, and what it did not use is given
+back at its end. The next turn goes to the waiting caller that was given least for its weight. A caller that comes after
+a pause begins where the others are, so that a pause saves nothing up.
 Of the requests of one caller the one with the smallest priority goes first, then the oldest.
 """
 
@@ -41,10 +42,10 @@ _LONGEST_RETRY_S: Final = 600
 
 
 class Demand(NamedTuple):
-    """What one generation wants of a model.
+    """The claim of one generation on a model.
 
     Attributes:
-        caller: who asks; empty: nobody that has a name.
+        caller: id of the caller; empty: a caller without a name.
         weight: of the caller's share.
         tokens: of the prompt, and of the answer at most.
         priority: the smaller goes first, among the requests of its caller.
@@ -78,12 +79,12 @@ class Ticket:
     Attributes:
         admission: of the model.
         demand: what it wants.
-        caller: key of who asks.
+        caller: key of the caller.
         line: of the caller.
         rank: among those of its caller.
         queued: when it began to wait, by the clock of the shares.
         waited_s: seconds that it waited; 0.0 until it runs.
-        cost: of what it wants, once it runs; None before, and where nothing limits the model: nobody's share counts.
+        cost: of the demand, once the generation runs; None before, and where nothing limits the model.
         running: whether it runs, or has run.
         gone: whether it no longer waits.
         turn: is done when its turn comes.
@@ -130,7 +131,7 @@ class Admission:
         engine_limit: how many the engines run at a time, as they tell; None where they do not, or never.
 
     Attributes:
-        refused: called with the reason whenever a request is refused: ``full`` or ``late``.
+        refused: called with the reason whenever a request is rejected: ``full`` or ``late``.
         own: the line of the model by itself, of this process.
         successor: of the same model with other settings, whose limit holds for those that still wait here.
     """
@@ -235,15 +236,15 @@ class Admission:
             self._turn_away(ticket, ticket.turn, f"The request has waited for {self._settings.max_wait_s:g} s")
 
     def _turn_away(self, ticket: Ticket, turn: asyncio.Future[None], why: str) -> None:
-        """Refuse one that waits: it is out at once, before its task runs, so that nobody gives it a turn."""
+        """Reject a waiting request, and withdraw it before its task runs, so that it gets no turn."""
         turn.set_exception(self._refusal(why))
         self._withdraw(ticket)
 
     def _make_room(self, ticket: Ticket, totals: Totals) -> None:
-        """Refuse a request where the queue is full: one of the caller that has most in it.
+        """Make room in a full queue by rejecting requests of the caller that has most in it.
 
         Raises:
-            EngineError: QUEUE_FULL, where that is the one who asks.
+            EngineError: QUEUE_FULL, where the new request is to be rejected.
         """
         waiting: dict[int, int] = {ticket.caller: 0}
         count, tokens = totals.waiting, ticket.demand.tokens
@@ -256,7 +257,7 @@ class Admission:
             greediest = max(self._queues, key=lambda caller: waiting[caller], default=ticket.caller)
             newest = max((each for each in self._queues.get(greediest, ()) if each.waits), default=None)
             if newest is None or newest.turn is None or waiting[greediest] <= waiting[ticket.caller] + 1:
-                # Perhaps it waits in another process, which cannot be told: the queue may become twice as long by that.
+                # The caller with most requests may have them in another process, out of reach: the queue may double.
                 if max(waiting.values()) > waiting[ticket.caller] + 1 and self._fits(count / 2, tokens / 2):
                     return
                 raise self._refusal("Too many requests wait for this model")
@@ -327,7 +328,7 @@ class Admission:
         """Let run what may, or wake the process whose request is next."""
         if self.limit is None and not self._waiting:
             return  # what still waits in other processes, since before the limit went, is seen by them
-        while self._shares.waiting(self.own):  # mostly nobody waits
+        while self._shares.waiting(self.own):  # rarely any
             self._shares.look()
             limit, virtual, running = self.limit, 0, 0
             served: dict[int, int] = {}

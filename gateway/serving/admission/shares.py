@@ -2,7 +2,7 @@
 
 A row for each process, which it alone writes, by aligned 8-byte stores: readers need no lock, and two processes that
 act at the same moment let one request too many run at worst. The supervisor clears the row of a worker that has died. A
-row has a line for each model and caller, and one for each model by itself (caller 0), which is written besides:
+row has a line for each model and caller, and a further line for each model by itself (caller 0):
 
 - ``SERVED``: tokens that the caller was given, divided by its weight; of a model by itself its virtual time.
 - ``WAITING``, ``TOKENS``: requests that wait, and their tokens.
@@ -24,11 +24,11 @@ _MODEL, CALLER, SERVED, WAITING, TOKENS, RANK, RUNNING, ENDED = range(8)
 _FIELDS: Final = 8
 _LINES: Final = 512
 _KEPT: Final = 64  # of them for models by themselves, and for those who have no line
-_USED, _LOOKED, _BEGUN = range(3)  # lines; milliseconds of the clock; how often a line began to be somebody's
+_USED, _LOOKED, _BEGUN = range(3)  # lines; milliseconds of the clock; how often a line was given to a caller
 _HEAD: Final = 8  # so that a line is one of the processor's cache: processes take them from each other
 _ROW: Final = _HEAD + _LINES * _FIELDS
 _HUNG_S: Final = 1.0  # a process that has not looked for so long is passed over
-_OTHERS: Final = 1  # the key of callers for whom there is no line left
+_OTHERS: Final = 1  # the key of callers without a line of their own
 
 Line = memoryview  # of ``_FIELDS`` integers
 
@@ -140,7 +140,7 @@ class Shares:
         return line
 
     def _reused(self, model: int, caller: int) -> Line | None:
-        """A line of somebody who has no requests now."""
+        """Reuse a line whose caller has no requests now."""
         for index in range(self._cells[self.row * _ROW + _USED]):
             line = self._at(self.row, index)
             if line[CALLER] not in {0, _OTHERS} and not line[WAITING] and not line[RUNNING]:
@@ -151,7 +151,7 @@ class Shares:
 
     @staticmethod
     def _begin(line: Line, model: int, caller: int) -> None:
-        line[_MODEL] = 0  # nobody reads it until it is whole
+        line[_MODEL] = 0  # readers skip the line until it is whole
         for field in range(CALLER, _FIELDS):
             line[field] = 0
         line[CALLER] = caller

@@ -30,8 +30,8 @@ class BreakerLimits:
 class Breaker:
     """Counts failures in a row.
 
-    Only what an endpoint is to blame for is a failure: it could not be reached, or gave no response in time. A request
-    that it refused, a full queue and a cancel say nothing against it.
+    Only what an endpoint is to blame for is a failure: it could not be reached, or gave no response in time. A rejected
+    request, a full queue and a cancel do not count.
 
     Args:
         limits: when it opens.

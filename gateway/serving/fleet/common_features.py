@@ -65,7 +65,7 @@ def _both(one: EngineFeatures, other: EngineFeatures) -> EngineFeatures:
 
 
 def _least(one: int | None, other: int | None) -> int | None:
-    """The smaller of two limits; None is no limit."""
+    """Return the smaller of two limits; None: unlimited."""
     given = [each for each in (one, other) if each is not None]
     return min(given, default=None)
 

@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 _RETRIED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.QUEUE_FULL, ErrorKind.CANCELLED)
 _GONE = (ErrorKind.UNAVAILABLE, ErrorKind.CANCELLED)  # of an endpoint that has ended, or is about to
 _LOOK_S = 0.02  # while a request waits for an endpoint
-_ASK_S = 0.15  # from one look at endpoints that are away to the next, while requests wait
-_GONE_S = 10.0  # an endpoint that has been away for longer has no say in what others may be
+_ASK_S = 0.15  # from one look at unavailable endpoints to the next, while requests wait
+_GONE_S = 10.0  # an endpoint unavailable for longer has no say in what others may be
 _FEWEST_RETRIES = 3  # that may be under way, however few requests run
 
 
@@ -96,7 +96,7 @@ class Fleet:
             self._run(keep_running("the lookup of endpoints", self._follow))
 
     def check(self) -> None:
-        """Look at once whether the endpoints are still ready."""
+        """Check immediately whether the endpoints are still ready."""
         for endpoint in self.members.values():
             endpoint.backend.check()
 
@@ -194,7 +194,7 @@ class Fleet:
             await asyncio.sleep(_LOOK_S)
 
     def _ask_again(self) -> None:
-        """Look now whether an endpoint that is away has come back, since a request waits for it."""
+        """Check whether an unavailable endpoint has come back, since a request waits."""
         now = time.monotonic()
         if now - self._asked >= _ASK_S:
             self._asked = now
@@ -227,7 +227,7 @@ class Fleet:
         return next(each for each in open_ if each.key == chosen.key)
 
     def _failure(self) -> EngineError:
-        """The failure of an endpoint that is away; of one that must be changed only where all must."""
+        """Return the failure of an unavailable endpoint, else of an unservable one."""
         failures = [failure for each in self.members.values() if (failure := each.failure()) is not None]
         passing = [failure for failure in failures if failure.kind is ErrorKind.UNAVAILABLE]
         none = EngineError(ErrorKind.UNAVAILABLE, "The model is not available at the moment.", self.status.reason)
@@ -250,7 +250,7 @@ class Fleet:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Remove endpoints that are no longer listed, once another one is ready."""
+        """Remove endpoints that have left the list, once another endpoint is ready."""
         if not any(each.ready and not each.leaving for each in self.members.values()):
             return
         for endpoint in [each for each in self.members.values() if each.leaving]:
@@ -286,7 +286,7 @@ class Fleet:
             others = {each: each.features for each in self.members.values() if each is not endpoint}
             known = {each: its for each, its in others.items() if its is not None}
             rivals = {each: problem for each, its in known.items() if (problem := conflict(its, features))}
-            # What has been away for a while will have changed as well when it is back, or never comes back.
+            # An endpoint that was unavailable for a while will have changed too when it is back, or never comes back.
             there = [problem for each, problem in rivals.items() if each.was_ready_within(_GONE_S)]
             endpoint.conflict = there[0] if there else ""
             if endpoint.conflict:
@@ -323,8 +323,8 @@ class Fleet:
     async def retry(self, aim: Aim, tried: Sequence[Endpoint], failed: ErrorKind) -> Endpoint | None:
         """Choose another endpoint once fewer retries are under way; None where there is none to try.
 
-        Where one has gone and the others are away, those are looked at at once, and waited for: whoever restarts them
-        one after the other may have seen one come back before this process has.
+        Where one endpoint has gone and the others are unavailable, the others are checked immediately, and waited for:
+        a rolling restart goes on once an endpoint is back, perhaps before this process has seen it.
         """
         until = -math.inf
         if failed in _GONE:
@@ -344,7 +344,7 @@ class Fleet:
         return [each for each in self.members.values() if each not in tried and not each.conflict]
 
     def retried(self) -> None:
-        """A retry is no longer under way: it has a response, or has ended."""
+        """Note that a retry has a response, or has ended."""
         self._retries -= 1
 
 

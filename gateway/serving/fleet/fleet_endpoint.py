@@ -36,7 +36,7 @@ class Endpoint:
         backend: its supervised engine.
         breaker: judges it by its requests.
         features: of its engine as last discovered; None before.
-        leaving: whether it is no longer listed: it serves until another one is ready.
+        leaving: whether it has left the list, and serves only until another endpoint is ready.
         conflict: why it cannot serve beside the others, in one sentence; empty when it can.
     """
 
@@ -108,7 +108,7 @@ class Endpoint:
         return self.breaker.takes and not (known.doubted and known.tried)
 
     def failure(self) -> EngineError | None:
-        """Why it is away; None where it is not."""
+        """Return the error of an unavailable endpoint; None where it is available."""
         try:
             _ = self.backend.features
         except EngineError as error:

@@ -43,10 +43,10 @@ class Known:
 
     Attributes:
         requests: in flight.
-        out: whether one of them has found that it fails.
+        out: whether a process has found that it fails.
         silent: whether it is out because it has fallen silent, or gave no token.
-        doubted: whether one has found so, and since it is no longer out nobody has found it well.
-        healed: whether one has found so, and since then somebody has found it well.
+        doubted: whether a process has found that it fails, and none has found it well since it was back.
+        healed: whether a process has found that it fails, and one has found it well since.
         tried: whether a request is on its way to find that out.
     """
 
@@ -103,9 +103,9 @@ class SharedCounts:
         self.shares.clear(row)
 
     def join(self, key: int) -> None:
-        """Begin to count an endpoint; where there is no place left it counts as one without requests.
+        """Begin to count an endpoint, as one without requests where no place is free.
 
-        One that has joined already, as the same address of a model that was reloaded, has one place for both.
+        An endpoint that has joined already, as the same address of a reloaded model, has one place for both.
         """
         self._joined[key] = self._joined.get(key, 0) + 1
         if key in self._places:
@@ -207,7 +207,7 @@ class SharedCounts:
         return found
 
     def knowers(self, block: int) -> int:
-        """Who knows a block of a prompt: the bits of ``endpoint_bit``; 0: nobody.
+        """Return the endpoints that know a block of a prompt, as bits of ``endpoint_bit``; 0: none.
 
         Args:
             block: its hash, of 63 bits.
@@ -246,7 +246,7 @@ class SharedHealth:
         self._counts.note(self._key, note)
 
     def others(self) -> list[Note]:
-        """What each of the others has told."""
+        """Return the notes of the other processes."""
         return self._counts.notes(self._key)
 
 
