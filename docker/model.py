@@ -1,7 +1,7 @@
 """Service `model`: makes the model that .env names ready in the volume /models, and ends.
 
 Into the volume:
-    hub/<id>            weights and tokenizer of a Hugging Face model, kept for the next start
+    hub/<id>            weights and tokenizer of a Hugging Face model, stored for the next start
     current             link to the folder that Triton serves: one of those, or /local, the folder that MODEL_DIR names
     served/             what the gateway needs to know: gateway.yaml and a copy of the tokenizer's files
 
@@ -152,10 +152,10 @@ def download(model: str, revision: str, volume: Path, folder: Path, token: str |
 
 
 def check_space(volume: Path, needed: int, model: str) -> None:
-    """Refuse a download that the disk cannot hold.
+    """Reject a download that the disk cannot hold.
 
     Raises:
-        ModelError: there is too little space.
+        ModelError: the disk has too little space.
     """
     free = shutil.disk_usage(volume).free
     if free < needed + _SPARE_BYTES:

@@ -1,6 +1,6 @@
 """Starts tritonserver in its container, after saying in plain words what would otherwise fail in obscure ones.
 
-Environment, besides what the models read (TRITON_ENGINE, MODEL_DIR): TRITON_HTTP_PORT, TRITON_GRPC_PORT,
+Environment, in addition to what the models read (TRITON_ENGINE, MODEL_DIR): TRITON_HTTP_PORT, TRITON_GRPC_PORT,
 TRITON_METRICS_PORT, TRITON_ADDRESS; EMBEDDED_MODEL names a model folder inside the image, which is then made known to
 the gateway here. Further arguments go to tritonserver as they are.
 """

@@ -17,7 +17,7 @@ from tools.request_trace import trace_request
 ROOT = Path(__file__).parents[1]
 # Citations of the wire contract in a form that tests/docs/test_wire_contract.py does not follow to its section.
 _CITATION = re.compile(r"contract[^\n]{0,12}sections?\s+\d", re.IGNORECASE)
-# Names that are no English words besides, so that each occurrence is the parameter.
+# Names that are not also English words, so that each occurrence is the parameter.
 _PARAMETERS = (
     "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty",
     "length_penalty", "logit_bias", "bad_words", "stop_token_ids", "include_stop_str_in_output", "min_tokens",

@@ -1,7 +1,7 @@
 """A trace of one streamed chat of three tokens: how many calls, functions and files of the gateway it passes.
 
-The engine follows a script, so that no Triton is needed and the room ``gateway/triton`` is left out. The request comes
-over a real socket, through the real HTTP protocol. Requests before it have warmed every cache.
+The engine follows a script, so that no Triton is needed and the package ``gateway/triton`` is left out. The request
+comes over a real socket, through the real HTTP protocol. Earlier requests have warmed every cache.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ async def _traced(folder: Path) -> Trace:
             await asyncio.to_thread(_ask, port)
         go = threading.Event()
         answer = asyncio.create_task(asyncio.to_thread(_ask, port, go))
-        await asyncio.sleep(0.2)  # the connection is there: what it costs is no part of the request
+        await asyncio.sleep(0.2)  # the connection exists: its cost is not part of the request
         sys.setprofile(trace.on_event)
         go.set()
         body = await answer

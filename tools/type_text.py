@@ -32,7 +32,7 @@ def _branches(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _object(objects: Sequence[Mapping[str, Any]]) -> str:
-    """Objects by the values of a field that tells them apart, else by their fields."""
+    """Describe objects by the values of a field in which they differ, else by their fields."""
     for name in objects[0]["properties"]:
         values = [each["properties"].get(name, {}).get("const") for each in objects]
         if None not in values:

@@ -15,7 +15,7 @@ from gateway_ops.bench.exchange import exchange
 from gateway_ops.bench.plan import Plan
 from gateway_ops.bench.tally import Tally
 
-_AFTER_FAILURE_S = 0.1  # a server that refuses at once must not be asked thousands of times a second
+_AFTER_FAILURE_S = 0.1  # a server that rejects immediately must not get thousands of requests a second
 
 
 class Load:
@@ -82,7 +82,7 @@ class Load:
         due = self._begun
         for gap in self._plan.gaps():
             due += gap
-            # Late ones are sent at once and measured from when they were due: a slow server must not slow the load.
+            # Late requests are sent immediately and measured from their due time: a slow server must not slow the load.
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             request = self._next(due)
             if request is None:

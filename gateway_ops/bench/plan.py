@@ -58,7 +58,7 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A load.
+    """Describes a load.
 
     Attributes:
         streams: requests that run at the same time, each followed by the next; None where requests arrive by ``rate``.
@@ -70,7 +70,7 @@ class Plan:
         timeout_s: seconds for one request.
         prompt: tokens of a prompt, about.
         answer: tokens of an answer, at most.
-        ignore_eos: whether answers go on to their limit; servers that do not know ``ignore_eos`` may refuse that.
+        ignore_eos: whether answers go on to their limit; servers that do not know ``ignore_eos`` may reject it.
         seed: the seed of prompts, lengths and arrivals.
     """
 

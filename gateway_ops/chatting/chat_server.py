@@ -26,7 +26,7 @@ class ChatServer:
         timeout_s: seconds for an answer, to its end.
 
     Raises:
-        ChatError: the URL or the key is none.
+        ChatError: the URL or the key is invalid.
     """
 
     def __init__(self, url: str, api_key: str | None, timeout_s: float) -> None:
@@ -34,7 +34,7 @@ class ChatServer:
             self.http = Http(url, api_key, timeout_s)
         except UnreachableError as error:
             raise ChatError(_sentence(str(error))) from None
-        self.tells_usage = True  # until it refuses to be asked for it
+        self.tells_usage = True  # until the server rejects a request for usage
 
     def models(self) -> list[dict[str, Any]]:
         """The models that it lists, each with an ``id``.
@@ -70,10 +70,10 @@ class ChatServer:
             raise ChatError(f"{self.http.base}{path} is no JSON.") from None
 
     def fetch(self, path: str) -> Answer:
-        """A whole answer with status 200.
+        """Fetch a whole response with status 200.
 
         Raises:
-            ChatError: there is none.
+            ChatError: the server gives another response or none.
         """
         try:
             answer = self.http.send(Request("GET", path))
@@ -108,15 +108,17 @@ class AskedAnswer:
         return self.reader.answer
 
     def pieces(self) -> Generator[Piece, None, None]:
-        """Send the request and read on until the answer is whole; whoever leaves early ends the connection.
+        """Send the request and yield its answer until the end.
+
+        Closing the generator early ends the connection.
 
         Raises:
-            ChatError: there is no whole answer.
+            ChatError: the answer is missing or incomplete.
         """
         try:
             if self._server.tells_usage:
                 yield from self._pieces(usage=True)
-            if not self._server.tells_usage:  # or has just refused to
+            if not self._server.tells_usage:  # or has just rejected the request for usage
                 yield from self._pieces(usage=False)
         except UnreachableError as error:
             raise ChatError(_sentence(str(error))) from None
@@ -153,7 +155,7 @@ def _broken_off(answer: Answer) -> str:
 
 
 def _refusal(answer: Answer) -> str:
-    """The sentence for an answer that is none."""
+    """The sentence that reports a failed response to the user."""
     if not answer.status:
         return _sentence(answer.trouble)
     try:

@@ -52,7 +52,7 @@ class Dialogue:
         self.messages.append({"role": "user", "content": _encodable(text)})
 
     def hear(self, answer: ChatAnswer) -> None:
-        """Add an answer; thoughts are no part of what a model is told again."""
+        """Add an answer without the thoughts, which a model does not get again."""
         message: dict[str, Any] = {"role": "assistant", "content": _encodable(answer.text)}
         if answer.calls:
             message["content"] = message["content"] or None

@@ -17,10 +17,10 @@ _AT_ONCE_S = 0.01
 
 
 class ChatError(Exception):
-    """No answer, or no whole one; the message is a sentence for the user, which may have words of the server.
+    """Says in a sentence for the user, which may quote the server, why an answer is missing or incomplete.
 
     Attributes:
-        status: of HTTP, where the server refused; else 0.
+        status: the HTTP status, where the server rejected the request; else 0.
     """
 
     def __init__(self, message: str, status: int = 0) -> None:
@@ -83,10 +83,10 @@ class ChatAnswer:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Tokens a second after the first; None where the server does not count, or the answer came at once.
+        """Tokens a second after the first token.
 
-        A held answer, such as a call of a tool, comes at once in several events, and the time between these is not
-        the model's.
+        None where the server does not count tokens, or the answer came all together. A held answer, such as a call of
+        a tool, comes in a burst of several events, and the time between these events is not the model's.
         """
         count = self.count("completion_tokens")
         if count is None or count < 2 or self.first is None or self.last - self.first < _AT_ONCE_S:
@@ -124,10 +124,10 @@ class AnswerReader:
                 yield from self._event(line[5:].strip())
 
     def whole(self, body: bytes) -> Iterator[Piece]:
-        """Take an answer that is no stream.
+        """Take an answer that is not streamed.
 
         Raises:
-            ChatError: it is none of the API.
+            ChatError: the answer does not have the API's form.
         """
         self.ended = True
         yield from self._take(_object(body), "message")

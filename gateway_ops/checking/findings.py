@@ -16,7 +16,7 @@ class Severity(str, Enum):
 
 
 AWAY = "The gateway starts without it and serves the model once it is there."
-"""The remedy of a Triton that is away: not an error of settings, and yet requests fail."""
+"""The remedy for an unreachable Triton, which is not an error of settings although requests fail."""
 
 
 @dataclass(frozen=True, slots=True)

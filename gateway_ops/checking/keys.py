@@ -1,4 +1,4 @@
-"""Mistakes in keys with names: expired ones, models that there are none of, files that everyone may read."""
+"""Mistakes in keys with names: expired keys, unknown models, files that every user may read."""
 
 from __future__ import annotations
 

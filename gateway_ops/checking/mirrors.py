@@ -1,4 +1,4 @@
-"""Findings on the mirrors of models: another tokenizer, a copy that would be copied, a report that nobody can read."""
+"""Findings on the mirrors of models: another tokenizer, a mirror of a mirror, an unreadable report."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Served = tuple[int, ModelSettings, EngineFeatures | None]
 
 
 def check_mirrors(served: Sequence[Served], server: ServerSettings) -> Iterator[tuple[Keys, Finding]]:
-    """Hold models against their mirrors; those that cannot be loaded are another check's matter.
+    """Compare models with their mirrors, except models that cannot be loaded, which another check reports.
 
     Args:
         served: all models, without mistakes in their settings.
-        server: tells where a report is read.
+        server: says where a report is read.
     """
     by_name = {model.name: (model, features) for _, model, features in served}
     for index, model, features in served:

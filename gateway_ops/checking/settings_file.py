@@ -266,8 +266,8 @@ def check_parts(settings: ModelSettings, features: EngineFeatures | None) -> Ite
     """Load tokenizer and template as the gateway does at its start, and compare them with the settings.
 
     Args:
-        settings: those of the model, without errors so far.
-        features: as discovered; None while Triton is away.
+        settings: the model's, without errors so far.
+        features: as discovered; None while Triton is unreachable.
 
     Yields:
         Key path within the model, and finding.

@@ -54,7 +54,7 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Load a server that speaks OpenAI's API; show throughput, times to tokens and errors. Exit 1 if nothing worked."""
     try:
-        import gateway_ops.bench.exchange  # noqa: F401, PLC0415 - aiohttp is no dependency of the gateway
+        import gateway_ops.bench.exchange  # noqa: F401, PLC0415 - the gateway does not need aiohttp
     except ImportError:
         raise fail(f"this command needs aiohttp: {pip_install('bench')}") from None
     from gateway.judging.answer_forms import FailedError  # noqa: PLC0415

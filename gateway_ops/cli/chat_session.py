@@ -163,7 +163,7 @@ class Session:
         """A message: a line, or the lines between two marks.
 
         Raises:
-            _EndOfInputError: there is none.
+            _EndOfInputError: the input ended before a message.
             KeyboardInterrupt: the user would rather not.
         """
         line = self._line(prompt)

@@ -82,7 +82,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Send the same requests to two models and show what differs. Exit 0: nothing; 1: something; 2: not compared."""
     try:
-        from gateway_ops.comparing.comparison import Plan  # noqa: PLC0415 - aiohttp is no dependency of the gateway
+        from gateway_ops.comparing.comparison import Plan  # noqa: PLC0415 - the gateway does not need aiohttp
     except ImportError:
         raise fail(f"this command needs aiohttp: {pip_install('bench')}", _UNCOMPARED) from None
     from gateway.judging.verdict import Rules  # noqa: PLC0415

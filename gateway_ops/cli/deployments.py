@@ -45,10 +45,10 @@ def load_deployments(file: Path, overrides: Sequence[str] = ()) -> tuple[Deploym
 def choose_deployments(
     file: Path, deployments: Sequence[DeploymentSettings], only: Sequence[str]
 ) -> tuple[DeploymentSettings, ...]:
-    """Pick deployments by name; all of them where none is named.
+    """Pick deployments by name, or all where ``only`` is empty.
 
     Raises:
-        typer.Exit: there is no deployment of a name.
+        typer.Exit: a name is not a deployment's.
     """
     unknown = set(only) - {deployment.name for deployment in deployments}
     if unknown:

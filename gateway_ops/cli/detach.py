@@ -22,19 +22,19 @@ def run_detached(arguments: Sequence[str], folder: RunFolder, progress: Progress
     Args:
         arguments: those of ``gateway up``, without ``--detach``.
         folder: the run folder of their port.
-        progress: is told what the background process says.
+        progress: gets the lines that the background process prints.
 
     Returns:
-        The state that it wrote.
+        The state that the background process wrote.
 
     Raises:
-        LocalStackError: it ended before it was ready; the message is its own.
-        KeyboardInterrupt: interrupted meanwhile; it is stopped.
+        LocalStackError: the background process ended before it was ready; the message is its own.
+        KeyboardInterrupt: interrupted meanwhile; the background process is stopped.
     """
-    with folder.claim():  # a clear refusal when one is up; the background process claims it for itself
+    with folder.claim():  # a clear error when a stack is up; the background process makes its own claim
         log_path = folder.log("up")
         with log_path.open("w", encoding="utf-8") as log:
-            child = subprocess.Popen(  # noqa: S603 - our own command, no shell
+            child = subprocess.Popen(  # noqa: S603 - the gateway's own command, no shell
                 [sys.executable, "-m", "gateway_ops.cli", "up", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -18,10 +18,10 @@ class Column:
     """A column of a table.
 
     Attributes:
-        title: its heading.
-        name: whether it holds names, which are elided where there is no room for all of them.
-        spare: what is left out first has the highest; 0 stays.
-        reserved: cells that it has at least, so that a change of its numbers does not change the table.
+        title: the heading.
+        name: whether the column holds names, which are elided where the table is too wide.
+        spare: the column with the highest number is left out first; a column with 0 stays.
+        reserved: cells that the column has at least, so that a change of its numbers does not change the table.
     """
 
     title: str
@@ -39,7 +39,7 @@ def fitted(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int
         width: of the terminal, in cells.
 
     Returns:
-        The table, and the titles of columns that had no room.
+        The table, and the titles of columns that did not fit.
     """
     widths = [
         max(column.reserved, cell_len(column.title), *(row[index].cell_len for row in rows), 0)
@@ -68,7 +68,7 @@ def fitted(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int
 
 
 def elided(text: str, width: int) -> str:
-    """A text without its middle where it is longer than that many cells: both ends tell names apart."""
+    """Shorten a text to ``width`` cells by its middle, since names differ at either end."""
     if cell_len(text) <= width:
         return text
     tail = (width - 1) // 2

@@ -67,7 +67,7 @@ def models(
 
 
 def _show_table(console: Console, known: list[str], cells: list[dict[str, str]]) -> None:
-    """Print what finds room in lines of the terminal, and below it in full why models are not ready."""
+    """Print the columns that fit into the terminal, and below in full why models are not ready."""
     reasons = [f"{cell['model']} is {cell['state']}" for cell in cells if cell["state"].startswith(_NOT_READY)]
     for cell in cells:
         cell["state"] = _NOT_READY if cell["state"].startswith(_NOT_READY) else cell["state"]

@@ -63,7 +63,7 @@ def top(
 
 
 def _watch(watched: WatchedGateway, console: Console, interval: float) -> None:
-    """Show one interval after the other; a gateway that is away is asked again."""
+    """Show one interval after the other, and try an unreachable gateway again."""
     from gateway_ops.chatting.harmless import one_line  # noqa: PLC0415
     from gateway_ops.chatting.streamed_answer import ChatError  # noqa: PLC0415
 

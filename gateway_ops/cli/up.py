@@ -103,7 +103,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option
             triton_repo = (repository or find_repository()).resolve()
             if triton_only:
                 models_of(triton_repo)  # a wrong folder is reported before anything starts
-            # A repository of one's own names its models itself, unless it reads MODEL_DIR.
+            # The user's own repository names its models itself, unless it reads MODEL_DIR.
             needs_model = not triton_only or repository is None or model is not None
             found = _find_model(model, progress) if needs_model else None
             if found_template is not None and found is not None:

@@ -1,4 +1,4 @@
-"""One request to one target: its answer, its refusal, or how it failed."""
+"""Sends one request to one target, with an answer, a rejection or a failure as the outcome."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ async def read_report(address: Address, timeout_s: float) -> dict[str, Any]:
         timeout_s: seconds for the answer.
 
     Raises:
-        TargetError: there is none.
+        TargetError: the gateway gives no report.
     """
     query = "" if address.model is None else "?" + urllib.parse.urlencode({"model": address.model})
     async with open_session(None) as session:

@@ -83,7 +83,7 @@ async def _learn(target: Target) -> Facts:
 
 
 async def _tokens(target: Target, what: Mapping[str, Any]) -> Any:
-    """The ids of a text, or of a conversation, there; vLLM and our gateway tell them."""
+    """The token ids of a text or a conversation, which vLLM and the gateway report."""
     url, body = f"{target.address.base}/tokenize", {"model": target.model, **what}
     said = await get_json(target.session, url, _TIMEOUT_S, body)
     return said.get("tokens") if said else None

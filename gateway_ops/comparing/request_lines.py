@@ -25,7 +25,7 @@ class LinesError(ValueError):
 
 
 class _LineError(ValueError):
-    """A line that is no request; the message says why."""
+    """Says why a line is not a request."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Lines:
             greedy: see the attribute.
 
         Raises:
-            LinesError: it cannot be read, has no requests, or has lines that are none.
+            LinesError: the file cannot be read, has no requests, or has lines that are not requests.
         """
         found = Lines(path, greedy)
         broken = []

@@ -40,7 +40,7 @@ class Address:
         """Read ``URL#model``, ``URL``, or the name of a model on ``default_url``.
 
         Raises:
-            TargetError: it is none of them.
+            TargetError: the text has none of these forms.
         """
         if "://" in text:
             url, _, model = text.partition("#")
@@ -98,7 +98,7 @@ class Target:
 
 
 def served_name(entry: Mapping[str, Any]) -> str | None:
-    """The name of the model behind an id, where our gateway tells it."""
+    """The name of the model behind an id, where the server is a gateway and reports it."""
     gateway = entry.get("gateway")
     name = gateway.get("model") if isinstance(gateway, dict) else None
     return name if isinstance(name, str) else None
@@ -128,7 +128,7 @@ async def find_target(address: Address, session: aiohttp.ClientSession, timeout_
 
 
 async def _listed(address: Address, session: aiohttp.ClientSession, timeout_s: float) -> dict[str, Any] | None:
-    """The entries of the list of models by id; None where there is no such list."""
+    """The entries of the list of models by id, or None without such a list."""
     try:
         with failures_by_kind():
             url = f"{address.base}/v1/models"
@@ -146,7 +146,7 @@ async def _listed(address: Address, session: aiohttp.ClientSession, timeout_s: f
 
 
 def _only(address: Address, listed: Mapping[str, Any]) -> str:
-    # Our gateway lists a model under its aliases, too.
+    # The gateway lists a model under its aliases, too.
     names = {served_name(entry) or name for name, entry in listed.items()}
     if len(names) != 1:
         what = f"lists {_names(names)}" if names else "lists no model"

@@ -52,7 +52,7 @@ class Request:
         return self.body.replace(_NUMBERS, " ".join(map(str, range(1, self.numbers + 1)))).encode()
 
     def changed(self, **fields: Any) -> Request:
-        """The same with other fields of its JSON body; None takes a field away."""
+        """Copy the request with other fields in its JSON body, where None removes a field."""
         body = {**json.loads(self.body), **fields}
         return json_request(self.path, {name: value for name, value in body.items() if value is not None}, self.numbers)
 
@@ -84,7 +84,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The body as text; bytes that are no UTF-8 are replaced."""
+        """The body as text, with replacements for bytes that are not UTF-8."""
         return self.body.decode(errors="replace")
 
 
@@ -97,7 +97,7 @@ class Http:
         timeout_s: seconds for an answer, to its end.
 
     Raises:
-        UnreachableError: the URL or the key is none.
+        UnreachableError: the URL or the key is invalid.
     """
 
     def __init__(self, url: str, api_key: str | None, timeout_s: float) -> None:
@@ -122,17 +122,17 @@ class Http:
         """Send a request and read its answer to the end, or to what is bounded.
 
         Raises:
-            UnreachableError: there is no connection.
+            UnreachableError: the connection fails.
         """
         with self.opened(request) as open_answer:
             return open_answer.read()
 
     @contextlib.contextmanager
     def opened(self, request: Request) -> Iterator[OpenAnswer]:
-        """Send a request; its answer is read by who asked, and the connection ends with the context.
+        """Send a request and yield the unread answer, whose connection ends with the context.
 
         Raises:
-            UnreachableError: there is no connection.
+            UnreachableError: the connection fails.
         """
         kind = http.client.HTTPSConnection if self._tls else http.client.HTTPConnection
         connection = kind(self._host, self._port, timeout=min(_CONNECT_S, self.timeout_s))
@@ -230,7 +230,7 @@ class OpenAnswer:
 
     @property
     def status(self) -> int:
-        """The status of HTTP; 0 where there is no answer."""
+        """The HTTP status, or 0 without a response."""
         return self._response.status if self._response is not None else 0
 
     @property

@@ -22,7 +22,7 @@ _RUNNING = (
 )
 _GAUGE = re.compile(rf"^(?:{'|'.join(_RUNNING)})(?:{{[^\n]*}})? (\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.MULTILINE)
 _METRICS = Request("GET", "/metrics")
-_MANY = 2000  # tokens of an answer that nobody waits for
+_MANY = 2000  # tokens of an answer whose end the client does not wait for
 _ENDED_S = 5.0
 _LOOK_S = 0.1
 _EVENTS = 4

@@ -95,7 +95,7 @@ def _echo(server: Server) -> None:
 
 
 def _octets(token: str) -> bytes:
-    r"""The bytes of a token; those that are no characters stand as ``bytes:\x88\xd2``."""
+    r"""The bytes of a token, where bytes that are not characters stand as ``bytes:\x88\xd2``."""
     parts = re.findall(r"\\x([0-9a-f]{2})", token) if token.startswith("bytes:") else []
     return bytes.fromhex("".join(parts)) if parts else token.encode()
 

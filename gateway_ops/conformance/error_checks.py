@@ -1,4 +1,4 @@
-"""Checks of refusals: their status, the parameter at fault, and the error object."""
+"""Checks of errors: their status, the parameter at fault, and the error object."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _JSON: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 
 def _refused(server: Server, request: Request, status: int, param: str | None = None) -> Answer:
-    """A refusal with a status, of the API's form, that names the parameter.
+    """An error response of the API's form with a status and the parameter's name.
 
     Raises:
-        UntrueError: it is another, or none.
+        UntrueError: the response is another one, or not an error.
     """
     answer = server.ask(request)
     if answer.late or answer.status in {429, 503}:

@@ -1,4 +1,4 @@
-"""Checks that a parameter has its effect, or is refused by its name: none is dropped."""
+"""Checks that a parameter has its effect or is rejected by its name, and is never dropped."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class _ErrorBody(_Part):
 
 
 class Whole:
-    """An answer that is no stream."""
+    """An answer that is not streamed."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -154,7 +154,7 @@ class Whole:
 
     @property
     def usage(self) -> Usage:
-        """Its usage; without one nothing can be told of counts."""
+        """The usage, without which counts cannot be judged."""
         if self.reply.usage is None:
             raise UnclearError("the answer has no usage")
         return self.reply.usage
@@ -215,13 +215,16 @@ class Stream:
 
 
 def without_bad_bytes(text: str | bytes) -> str:
-    """A text in which bytes that are no characters, which a model may write, count alike however they were decoded."""
+    """Decode a text, with one U+FFFD for each run of bytes that are not characters.
+
+    A model may write such bytes, and decoders differ in the number of U+FFFD for them.
+    """
     decoded = text if isinstance(text, str) else text.decode(errors="replace")
     return re.sub("\ufffd+", "\ufffd", decoded)
 
 
 def events(body: bytes) -> list[bytes]:
-    """The data of Server-Sent Events; what no empty line ended is none."""
+    """The data of Server-Sent Events, without an event that no empty line ends."""
     found = []
     lines: list[bytes] = []
     for line in body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
@@ -237,7 +240,7 @@ def read(model: type[Model], answer: Answer, data: bytes) -> Model:
     """Read JSON as a type.
 
     Raises:
-        UntrueError: it is none, or a field has another type.
+        UntrueError: the data are not JSON, or a field has another type.
     """
     try:
         return model.model_validate_json(data)
@@ -259,16 +262,16 @@ def error_of(answer: Answer) -> ErrorObject | None:
 
 
 def served(answer: Answer, *names: str) -> Answer:
-    """An answer that is one.
+    """Return an answer if its status is 200.
 
     Args:
         answer: of any status.
-        names: of the parameters that a server may honestly refuse.
+        names: of the parameters that a server may honestly reject.
 
     Raises:
-        NotOfferedError: it refuses one of them by its name.
+        NotOfferedError: the server rejects one of ``names`` by its name.
         UntrueError: the server failed.
-        UnclearError: it did not answer in time, or refused for another reason.
+        UnclearError: the server did not answer in time, or rejected the request for another reason.
     """
     if answer.late:
         raise UnclearError(answer.trouble)
@@ -287,7 +290,7 @@ def served(answer: Answer, *names: str) -> Answer:
 
 
 def is_named(answer: Answer, name: str) -> bool:
-    """Whether a refusal names a parameter, or the part of one that it may have."""
+    """Whether an error response names a parameter or a part of it."""
     error = error_of(answer)
     if error is not None and error.param is not None:
         own = error.param.replace("[", ".").split(".")[0]

@@ -59,7 +59,7 @@ class Server:
         Args:
             prompt: of the user, or a list of messages.
             limit: tokens of the answer.
-            fields: of the request; None takes one away.
+            fields: of the request; None removes a field.
         """
         messages = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
         return self._request(CHAT, {"model": self.model, "messages": messages}, {self.limit: limit, **fields})
@@ -79,7 +79,7 @@ class Server:
         return self._answers[request]
 
     def again(self, request: Request) -> Answer:
-        """A new answer to a request; one that is refused for the moment is asked for a few times.
+        """Send a request again, a few times where the server rejects it for the moment.
 
         Raises:
             UnclearError: the server or the time has ended.
@@ -118,18 +118,18 @@ class Server:
         return list(self._answers.values())
 
     def whole(self, request: Request, *names: str) -> Whole:
-        """The answer to a request without ``stream``; a server may refuse what is named.
+        """The answer to a request without ``stream``, where the server may reject the parameters in ``names``.
 
         Raises:
-            NotOfferedError, UnclearError, UntrueError: it is none; see `served`.
+            NotOfferedError, UnclearError, UntrueError: the request fails; see `served`.
         """
         return Whole(served(self.ask(request), *names))
 
     def stream(self, request: Request, *names: str) -> Stream:
-        """The answer to a request with ``stream`` added; a server may refuse what is named.
+        """The answer to a request with ``stream`` added, where the server may reject the parameters in ``names``.
 
         Raises:
-            NotOfferedError, UnclearError, UntrueError: it is none; see `served`.
+            NotOfferedError, UnclearError, UntrueError: the request fails; see `served`.
         """
         return Stream(served(self.ask(request.changed(stream=True)), "stream", *names))
 

@@ -62,7 +62,7 @@ class Outcome:
         group: its title.
         check: what was looked at.
         verdict: of it.
-        evidence: what was seen, or why nothing can be told; empty where the promise is held.
+        evidence: what was seen, or why the promise cannot be judged; empty where the promise is held.
         curl: lines of a shell that show the evidence.
     """
 
@@ -154,7 +154,7 @@ def _told(names: list[str] | None) -> str:
 
 
 def _settle(server: Server) -> None:
-    """Leave out of greedy requests what the server refuses by name, and see whether they are answered alike."""
+    """Leave out of greedy requests what the server rejects by name, and compare two of their answers."""
     for _ in range(4):
         request = server.chat()
         try:
@@ -194,7 +194,7 @@ def run(server: Server, tell: Callable[[str], None] = lambda _: None) -> Iterato
 
     Args:
         server: to look at.
-        tell: is told of each group as it begins.
+        tell: gets the title of each group as the group begins.
     """
     for group in GROUPS:
         tell(group.title)

@@ -19,7 +19,7 @@ class Verdict(str, Enum):
 
     UNTRUE = "untrue"  # an answer shows that the promise is not held
     UNCLEAR = "cannot tell"  # no answer shows either
-    NOT_OFFERED = "not offered"  # the server refuses it by name, which is honest
+    NOT_OFFERED = "not offered"  # the server rejects the parameter by name, which is honest
     TRUE = "true"
 
 
@@ -38,11 +38,11 @@ class UntrueError(Exception):
 
 
 class NotOfferedError(Exception):
-    """A refusal that names what is refused; the message is the server's."""
+    """Quotes the server where it rejects a parameter by name."""
 
 
 class UnclearError(Exception):
-    """A promise of which nothing can be told; the message says why."""
+    """Says why a promise cannot be judged."""
 
 
 Body = Callable[["Server"], None]

@@ -1,1 +1,1 @@
-"""Engines of TensorRT-LLM: what a deployment needs is planned, built step by step, and held against what is there."""
+"""Plans TensorRT-LLM engines for a deployment, builds each step by step, and verifies the result."""

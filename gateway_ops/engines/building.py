@@ -1,4 +1,4 @@
-"""The run of a plan: each step once, resumed where it was left, and nothing replaced that somebody else made."""
+"""Runs a plan: each step once, resumed where it was left, without replacing files that others made."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def _run(command: Command, base: Path) -> None:
     command.partial.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         try:
-            process = subprocess.Popen(  # noqa: S603 - words of our own, no shell
+            process = subprocess.Popen(  # noqa: S603 - the plan's own words, no shell
                 command.words,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -325,7 +325,7 @@ def _keep(command: Command, manifest: Manifest) -> None:
             result.rmdir()  # it is empty
         written.rename(result)
         return
-    # The manifest first: alone it means nothing, while a file without one would be somebody else's.
+    # The manifest first: alone it means nothing, while a file without a manifest counts as made by others.
     write_manifest(result, replace(manifest, outputs={result.name: outputs[made[0]]}), single=True)
     (written / made[0]).replace(result)
     shutil.rmtree(written)

@@ -43,7 +43,7 @@ class Command:
         return self.step.made is not None
 
     def lines(self) -> list[str]:
-        """What a shell would be told."""
+        """The lines for a shell."""
         if not self.words:
             return [f"# {self.step.by_hand}: {self.step.output}"]
         made = self.partial / self.step.made[0] if self.step.made is not None else self.partial

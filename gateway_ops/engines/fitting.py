@@ -13,7 +13,7 @@ from gateway_ops.engines.weights import Weights
 from gateway_ops.repository.contradictions import contradictions
 
 # The least compute capability by type: TensorRT-LLM's docs/source/features/quantization.md, "Hardware Support Matrix".
-# It begins with Ampere, so whether int4_awq runs on older GPUs it does not say: it is not advised there, nor refused.
+# The table begins with Ampere and does not cover int4_awq on older GPUs: there it is neither advised nor rejected.
 _NEEDS = {"fp8": (8, 9), "w4a8_awq": (8, 9), "nvfp4": (10, 0), "bfloat16": (8, 0)}
 _ADVISED = {"int4_awq": (8, 0), "fp8": (8, 9), "nvfp4": (10, 0)}
 _STEPS = (4096, 2048, 1024)

@@ -36,12 +36,12 @@ class Manifest:
         deployment: the deployment's name.
         key: the hash of everything that the result depends on (`step_key`).
         command: program and arguments, with the final paths.
-        trtllm: the installed version of TensorRT-LLM; empty where it was not asked.
-        gpu: name of the GPU that it was made on; empty for none.
-        capability: its compute capability.
+        trtllm: the installed version of TensorRT-LLM; empty where it was not read.
+        gpu: name of the GPU that the folder was made on; empty for none.
+        capability: the GPU's compute capability.
         seconds: that the command ran.
         outputs: the files, by their paths in the folder.
-        intact: whether its seal is right; it is no part of the file.
+        intact: whether the file's seal is right; not written to the file.
     """
 
     step: str
@@ -69,7 +69,7 @@ def read_manifest(result: Path, *, single: bool = False) -> Manifest | None:
     """Read the manifest of a folder or single file; None where it has none.
 
     Raises:
-        ManifestError: it is there, and is no manifest.
+        ManifestError: the file exists and is not a manifest.
     """
     path = manifest_path(result, single=single)
     try:
@@ -88,10 +88,10 @@ def read_manifest(result: Path, *, single: bool = False) -> Manifest | None:
 
 
 def write_manifest(result: Path, manifest: Manifest, *, single: bool = False) -> None:
-    """Write the manifest of a folder or single file, sealed.
+    """Write the manifest of a folder or single file, with its seal.
 
     Raises:
-        OSError: the disk did not take it.
+        OSError: the file cannot be written.
     """
     body = _body(manifest)
     text = json.dumps(body | {"seal": _seal(body)}, indent=1)

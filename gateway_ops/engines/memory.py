@@ -69,7 +69,7 @@ def shape_from(config: dict[str, Any]) -> Shape | None:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Bytes of one GPU, and what the cache has room for.
+    """Bytes of one GPU, and what fits into the cache.
 
     Attributes:
         weights: of the rank with the largest share.
@@ -78,8 +78,8 @@ class Estimate:
         context: of CUDA and its libraries; estimated.
         kv_token: of the cache for one token.
         longest: tokens of the longest sequence.
-        held: those of them that the cache keeps, by the windows of attention; the mean of the layers.
-        sequences: that may run at once.
+        held: tokens of the longest sequence that the cache holds, by the windows of attention; the mean of the layers.
+        sequences: that may run simultaneously.
         checkpoint: bytes on disk of the converted checkpoint, all ranks together; 0 where none is made.
         engine: bytes on disk of the engine, all ranks together; 0 where none is made.
         pool_bound: tokens that the cache has at most, whatever is free; None: no bound.

@@ -36,10 +36,10 @@ class Plan:
         estimate: the memory of each GPU; None where ``unknown`` says why.
         unknown: why nothing can be estimated.
         download: bytes of the source's weights, where they are known.
-        gpu: the GPU that it is held against, if any.
-        verdict: whether it fits there.
+        gpu: the GPU that the estimate is compared with, if any.
+        verdict: whether the deployment fits on ``gpu``.
         others: names of deployments on the same GPUs.
-        fixes: single changes that make it fit.
+        fixes: single changes that make the deployment fit.
         warning: why the GPU cannot run the weights' type.
         seconds: of each step that was run before, by its name.
     """

@@ -1,4 +1,4 @@
-"""A built engine held against its deployment and this machine, before Triton fails on the difference.
+"""Compares a built engine with its deployment and this machine, before Triton fails on the difference.
 
 What was built stands in ``config.json`` of the engine, which TensorRT-LLM writes (``builder.py``: ``version``,
 ``pretrained_config``, ``build_config``); by what and where, in the manifest of `building.py`.

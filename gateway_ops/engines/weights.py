@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_WHOLE = ("F64", "F32", "F16", "BF16")  # matrices of any other type are quantised: AWQ and GPTQ pack theirs into I32
+_WHOLE = ("F64", "F32", "F16", "BF16")  # matrices of any other type are quantised: AWQ and GPTQ pack weights into I32
 _INDEX = "model.safetensors.index.json"
 _LONGEST_HEADER = 100 * 2**20  # of the format (safetensors' own bound)
 
@@ -48,7 +48,7 @@ def read_header(path: Path) -> dict[str, Any]:
     """The header of a safetensors file: dtype, shape and place of each tensor.
 
     Raises:
-        UnreadableWeightsError: it is no such file, or shorter than its header says.
+        UnreadableWeightsError: the file is not a safetensors file, or shorter than its header says.
     """
     try:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The checks before a launch: everything that would fail later, said at once and with its fix."""
+"""Reports before a launch everything that would fail later, with its fix."""
 
 from __future__ import annotations
 

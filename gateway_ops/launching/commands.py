@@ -28,7 +28,7 @@ class Ports:
 
     @property
     def connect_host(self) -> str:
-        """The address to ask it at: one that means all of a machine's is none to connect to."""
+        """The address to connect to: the loopback address where ``host`` is a wildcard."""
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - compared, not bound
 
     @property

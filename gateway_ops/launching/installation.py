@@ -20,12 +20,12 @@ from gateway_ops.local_stack.triton_installation import (
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A tritonserver and what it needs to be told.
+    """A tritonserver with the options and the environment that it needs.
 
     Attributes:
-        binary: the executable; it may be missing, which a check says.
-        options: of its command line.
-        env: the environment for it.
+        binary: the executable; may be missing, which a check reports.
+        options: of the command line.
+        env: the environment.
     """
 
     binary: Path

@@ -1,4 +1,4 @@
-"""The output of a server on its way to a file or to standard error; its end is kept, for the reason of a failure."""
+"""Copies a server's output to a file or to standard error, and holds its end for the reason of a failure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Output:
     def _copy(self) -> None:
         while chunk := os.read(self._pipe.fileno(), _CHUNK_BYTES):
             self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more, or the disk is full
+            with contextlib.suppress(OSError, ValueError):  # the reader has gone, or the disk is full
                 self._target.write(chunk)
                 self._target.flush()
 

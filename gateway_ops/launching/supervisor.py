@@ -147,7 +147,7 @@ class Supervisor:
             f"ready: {', '.join(self._job.models)} at {ports.host}: "
             f"gRPC {ports.grpc}, HTTP {ports.http}, metrics {ports.metrics}"
         )
-        output.forget()  # harmless complaints of its start are no cause of its death
+        output.forget()  # harmless complaints of the start do not explain a later death
         watch = ServerWatch(TritonHttp(ports.connect_host, ports.http))
         while server.running:
             if self._signals:

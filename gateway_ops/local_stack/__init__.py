@@ -2,4 +2,4 @@
 
 
 class LocalStackError(Exception):
-    """A lack or a refusal of this machine; the message is one sentence for the user that says what to do."""
+    """Says in one sentence for the user what this machine lacks or rejects, and what to do."""

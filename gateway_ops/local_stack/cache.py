@@ -51,12 +51,12 @@ def locked(path: Path) -> Iterator[None]:
 def made_once(folder: Path, recipe: str, make: Callable[[Path], None]) -> Path:
     """Return ``folder``, making it first when it is missing, damaged, or of another recipe.
 
-    It is made under another name and renamed, so that half of it is never seen; two processes at once make it
-    once. A folder that is whole is only looked at: small files by SHA-256, large ones by size.
+    The folder is made under another name and renamed, so that half of it is never seen; of two simultaneous
+    processes only one makes it. A folder that is whole is only checked: small files by SHA-256, large files by size.
 
     Args:
         folder: the folder wanted.
-        recipe: its ingredients and format; with another recipe it is made anew.
+        recipe: the folder's ingredients and format; with another recipe the folder is made anew.
         make: fills an empty folder; what it raises is passed on and leaves nothing behind.
     """
     if _is_whole(folder, recipe):
@@ -64,7 +64,7 @@ def made_once(folder: Path, recipe: str, make: Callable[[Path], None]) -> Path:
     with locked(folder.parent / f".{folder.name}.lock"):
         if _is_whole(folder, recipe):  # another process made it while this one waited
             return folder
-        # The lock is ours, so what lies here was left by a process that died.
+        # This process has the lock, so what lies here was left by a process that died.
         for leftover in folder.parent.glob(f".{folder.name}.new-*"):
             shutil.rmtree(leftover)
         fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.new-", dir=folder.parent))

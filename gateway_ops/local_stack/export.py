@@ -173,7 +173,7 @@ def _shortest(value: float) -> float:
 
 
 def _weights(gguf: GgufFile) -> Iterator[tuple[str, str]]:
-    # Pairs of the name in the GGUF file and the name in the folder.
+    # Pairs: a name in the GGUF file, and its name in the folder.
     for name in gguf.tensors:
         if name in _TOP_NAMES:
             yield name, _TOP_NAMES[name]

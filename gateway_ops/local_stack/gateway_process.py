@@ -62,7 +62,7 @@ class GatewayProcess:
         self.log_path = log_path
         self._host = host
         self._port = port
-        # An address that means "all" is no address to connect to.
+        # An address that means "all" is not an address to connect to.
         self._connect_host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -78,7 +78,7 @@ class GatewayProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self, settings: Mapping[str, str]) -> None:
-        """Start it; returns at once.
+        """Start the process and return immediately.
 
         Args:
             settings: environment variables with the gateway's settings other than host and port.

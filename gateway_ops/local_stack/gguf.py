@@ -25,7 +25,7 @@ _SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 10: "
 
 
 class GgufError(ValueError):
-    """Bytes that are no GGUF file, or one that this reader does not know; the message says why."""
+    """Says why bytes are not a GGUF file that this reader knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class GgufFile:
             float32 of the tensor's shape, a copy of its own.
 
         Raises:
-            GgufError: no such tensor, a type this reader does not know, or the file is cut short.
+            GgufError: the tensor is missing, its type is unknown to this reader, or the file is cut short.
         """
         place = self.tensors.get(name)
         if place is None:

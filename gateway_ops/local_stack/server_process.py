@@ -1,7 +1,7 @@
-"""A tritonserver as an operating-system process: started by any command, named, watched, swept up behind.
+"""Starts a tritonserver by any command, names and watches its process, and sweeps up behind it.
 
-Whatever the command starts, ranks of ``mpirun`` and workers of theirs included, carries the server's name in its
-environment, so that none of it outlives the process that started it, nor its regions of shared memory.
+Whatever the command starts, including ranks of ``mpirun`` and their workers, carries the server's name in its
+environment, so that neither such a process nor its shared memory outlives the process that started the server.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class ServerProcess:
         self._sweeper: Sweeper | None = None
 
     def start(self, command: Sequence[str], env: Mapping[str, str], output: IO[bytes] | int) -> None:
-        """Start it; returns at once.
+        """Start the process and return immediately.
 
         Args:
-            command: its words, with the name in its options.
-            env: its environment.
+            command: the words, with the name in the options.
+            env: the environment.
             output: takes standard output and error.
 
         Raises:

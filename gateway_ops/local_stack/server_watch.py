@@ -36,11 +36,13 @@ class RestartPolicy:
 
 
 class ServerWatch:
-    """Looks after a server that has become ready; a queue that is full and a model that loads are no trouble.
+    """Watches a server that has become ready.
+
+    A full queue and a model that loads are not trouble.
 
     Args:
         http: of the server.
-        engine_dead: whether a gateway before it has found that an engine gives no tokens.
+        engine_dead: whether a gateway before the server has found that an engine gives no tokens.
     """
 
     def __init__(self, http: TritonHttp, engine_dead: Callable[[], bool] = bool) -> None:

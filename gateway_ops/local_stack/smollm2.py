@@ -36,10 +36,10 @@ CHAT_TEMPLATE: Final = Path(__file__).with_name("smollm2.jinja").read_text(encod
 
 
 def ensure_model_folder(progress: Callable[[str], None] | None = None) -> Path:
-    """Return the model's Hugging Face style folder, making it on first use (about 93 MB fetched, 540 MB kept).
+    """Return the model's Hugging Face style folder, making it on first use (about 93 MB fetched, 540 MB stored).
 
     Args:
-        progress: told in a few words what is being done, only when something has to be done.
+        progress: gets a few words on what is being done, only when something has to be done.
 
     Returns:
         A folder with config.json, generation_config.json, tokenizer.json, tokenizer_config.json,

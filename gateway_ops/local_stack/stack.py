@@ -209,7 +209,7 @@ class Stack:
             began = time.monotonic()
             trouble = self._wait_for_trouble()
             restarts = 0 if time.monotonic() - began >= policy.calm_s else restarts
-            # Only what it wrote since it was ready: harmless complaints of its start are no cause of its death.
+            # Only what Triton wrote since it was ready: harmless complaints of its start do not explain its death.
             lines = "".join(f"{line}\n" for line in decisive_log_lines(self.triton.log()[self._ready_log :]))
             if restarts >= policy.most:
                 raise LocalStackError(f"tritonserver {trouble}.\n{lines}The whole log: {self.triton.log_path}")

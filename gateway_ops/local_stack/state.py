@@ -61,9 +61,9 @@ class RunState:
         model: name of the served model.
         triton_grpc: host:port of Triton's gRPC endpoint, empty before it is known.
         triton_http: URL of Triton's HTTP endpoint, empty before it is known.
-        triton_metrics: URL of Triton's metrics, likewise.
+        triton_metrics: URL of Triton's metrics, empty before it is known.
         tokenizer: the model's folder; empty for a repository that brings its own models.
-        max_seq_len: of the model; 0 likewise.
+        max_seq_len: of the model; 0 for a repository that brings its own models.
     """
 
     supervisor: Process
@@ -94,10 +94,10 @@ class RunFolder:
 
     @contextmanager
     def claim(self) -> Iterator[None]:
-        """Hold this port's deployment for as long as the block runs; the kernel gives it back when we die.
+        """Lock this port's deployment while the block runs, or until this process dies.
 
         Raises:
-            LocalStackError: another ``gateway up`` holds it.
+            LocalStackError: another ``gateway up`` has the lock.
         """
         self._make()
         with (self.path / "lock").open("a") as handle:

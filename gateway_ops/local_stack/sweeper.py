@@ -60,7 +60,9 @@ def sweep_stale() -> None:
 
 
 class Sweeper:
-    """A process that sweeps when this one ends in any way; a session of its own keeps a terminal's Ctrl-C away.
+    """Runs a process that sweeps when this process ends in any way.
+
+    A session of its own shields the process from a terminal's Ctrl-C.
 
     Args:
         name: the name of a server that is not started yet.
@@ -68,7 +70,7 @@ class Sweeper:
 
     def __init__(self, name: str) -> None:
         # It waits for the end of its standard input, whose other end only this process has.
-        self._process = subprocess.Popen(  # noqa: S603 - our own program and a name that we made
+        self._process = subprocess.Popen(  # noqa: S603 - this program and a name that it made
             [sys.executable, "-I", "-S", __file__, name],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

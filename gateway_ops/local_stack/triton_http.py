@@ -1,4 +1,4 @@
-"""The questions that are asked of a tritonserver by HTTP while it starts: whether it is ours, and what is ready."""
+"""Asks a tritonserver by HTTP while it starts whether it is the expected server, and what is ready."""
 
 from __future__ import annotations
 

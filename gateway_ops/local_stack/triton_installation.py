@@ -102,7 +102,7 @@ def find_libpython() -> Path | None:
         The folder to add to the library path, or None when the system's loader finds the library by itself.
 
     Raises:
-        TritonStartError: there is no shared libpython for the running interpreter.
+        TritonStartError: the running interpreter has no shared libpython.
     """
     found = platform_check.find_libpython()
     if not found:
@@ -124,7 +124,7 @@ def stub_environment(env: Mapping[str, str]) -> dict[str, str]:
     """An environment in which Triton's Python stub finds this Python, its packages, its library and its BLAS kernels.
 
     Raises:
-        TritonStartError: there is no shared libpython for the running interpreter.
+        TritonStartError: the running interpreter has no shared libpython.
     """
     # The stub embeds the first python3 on PATH, and so this environment's packages.
     found = {**env, "PATH": os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])}

@@ -150,7 +150,7 @@ class TritonServer:
         return not self.running and STUMBLED in self.log()
 
     def start(self) -> None:
-        """Start the process; returns at once, ``wait_ready`` waits for the models.
+        """Start the process and return before the models are ready, for which ``wait_ready`` waits.
 
         Ports are kept over a restart where they are still free, so that clients find the server again.
 

@@ -19,7 +19,7 @@ _LONGEST_LINE = 2**28
 
 
 class RecordingError(Exception):
-    """A file that cannot be written or is no recording; the message says why."""
+    """Says why a file cannot be written or is not a recording."""
 
 
 class Exchange(BaseModel):
@@ -45,7 +45,7 @@ class Exchange(BaseModel):
 
     @model_validator(mode="after")
     def _can_be_sent(self) -> Self:
-        """Refuse what cannot be replayed."""
+        """Reject what cannot be replayed."""
         if len(self.answers) != len(self.after_s) or self.status not in grpc.StatusCode.__members__:
             raise ValueError("answers without times, or no status of gRPC")
         for answer in self.answers:
@@ -117,10 +117,10 @@ class RecordingWriter:
 
 
 def read_recording(file: Path) -> tuple[bool, list[Exchange]]:
-    """Read a recording: whether it is redacted, and its calls.
+    """Read whether a recording is redacted, and its calls.
 
     Raises:
-        RecordingError: it cannot be read, is no recording, or one of another form.
+        RecordingError: the file cannot be read, is not a recording, or has another form.
     """
     lines = _lines(file)
     head = next(lines, None)

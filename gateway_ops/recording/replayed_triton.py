@@ -17,13 +17,15 @@ _STATES = {"ServerLive": {"live": True}, "ServerReady": {"ready": True}}
 
 
 class ReplayedTriton:
-    """What happens to each call. What was recorded several times gets each answer in turn, and the last one for good.
+    """Answers each call from a recording.
+
+    A call that was recorded several times gets each answer in turn, and then the last answer for good.
 
     Args:
         exchanges: the calls of a recording.
-        redacted: whether texts and ids of tokens are hidden in them; requests are then compared without theirs.
+        redacted: whether texts and ids of tokens are hidden in the calls; requests are then compared without both.
         at_once: whether answers come without the recorded delays.
-        tell: is told of each request that was not recorded, in a line.
+        tell: gets a line for each request that was not recorded.
     """
 
     def __init__(

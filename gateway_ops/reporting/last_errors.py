@@ -18,7 +18,7 @@ _FRAME = '  File "'
 
 
 def last_errors(log: Path) -> list[dict[str, Any]]:
-    """The last records that are no information, and requests that failed, oldest first.
+    """The last records above the level INFO, and requests that failed, oldest first.
 
     Raises:
         OSError: the log cannot be read.

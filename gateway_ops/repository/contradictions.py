@@ -23,7 +23,7 @@ from gateway_ops.repository.stock_models import GONE, OLDEST, parse_version
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """A reason to refuse a deployment.
+    """A reason to reject a deployment.
 
     Attributes:
         keys: the key path within the settings file.

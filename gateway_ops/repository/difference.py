@@ -65,7 +65,7 @@ def differences(
         theirs: as found.
         whole: whether every field counts. A running server adds some of its own, such as a version policy and names
             of instance groups, so there only those count that a rendering sets.
-        unfilled: settings of theirs, by model, that hold a placeholder; see `unfilled_settings`.
+        unfilled: settings as found that hold a placeholder, by model; see `unfilled_settings`.
     """
     for model in sorted(ours.keys() | theirs.keys()):
         if model not in ours or model not in theirs:

@@ -19,7 +19,7 @@ class EngineParameter:
     Attributes:
         name: its name.
         key: the key of a deployment that sets it.
-        readers: the engines whose sources read it, held against them by a test
+        readers: the engines whose sources read the parameter, as a test verifies
             (`tests/gateway_ops/repository/test_engine_keys.py`).
     """
 
@@ -117,7 +117,7 @@ def unread_keys(deployment: DeploymentSettings) -> Iterator[Found]:
     always = {key: value for key, (value, by) in _ALWAYS.items() if one in by}
     read = {parameter.key for parameter in PARAMETERS if set(engines) & set(parameter.readers)}
     harmless = {key: value for key, (value, by) in _HARMLESS.items() if one in by}
-    # Where an engine takes no drafts, another rule refuses them as a whole.
+    # Where an engine takes no drafts, another rule rejects drafts as a whole.
     used = (*read, *_MORE[one], *always, *_OF_OTHERS, *(("speculative",) if one != REFERENCE else ()))
     several = f"none of the engines that {deployment.engine} may name has a use for it"
     reason = f"the engine {one} has no use for it" if len(engines) == 1 else several

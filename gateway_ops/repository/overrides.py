@@ -29,7 +29,7 @@ def apply_overrides(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[s
         overrides: in order; later ones win.
 
     Raises:
-        OverrideError: an override is malformed, unknown, or refused.
+        OverrideError: an override is malformed, unknown, or rejected.
     """
     changed = copy.deepcopy(dict(data))
     deployments = changed.get("deployments")
@@ -76,7 +76,7 @@ def _value(key: str, text: str) -> Any:
     if key in ("max_attention_window_size", "kv_cache.max_attention_window", "lora.modules"):
         return text.split(",")
     try:
-        value = text if text.startswith("{") else yaml.safe_load(text)  # a tree of choices is no mapping
+        value = text if text.startswith("{") else yaml.safe_load(text)  # a tree of choices is not a mapping
     except yaml.YAMLError:
         return text
     quoted = isinstance(value, str) and text[0] in "'\""  # text that would be a number or a truth value otherwise

@@ -135,7 +135,7 @@ def file_differences(rendering: Rendering, folder: Path) -> list[str]:
     """List files of rendered models that differ in a folder, are missing or are extra; a line each."""
     lines = []
     for path, content in rendering.files.items():
-        if len(path.parts) == 1 or path.name in ("config.pbtxt", ".gitkeep"):  # scripts are no part of a model
+        if len(path.parts) == 1 or path.name in ("config.pbtxt", ".gitkeep"):  # scripts are not part of a model
             continue
         if not (folder / path).is_file():
             lines.append(f"{path}: only rendered")

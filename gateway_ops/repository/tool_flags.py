@@ -1,7 +1,7 @@
 """The tools of TensorRT-LLM that make engines: their programs, and the flags that their parsers take, by version.
 
 Recorded from upstream's sources, each with its path and commit. Where no file of a version could be read, the nearest
-one stands for it, which ``read`` tells. A command is held against its table before it is shown or run, so that a flag
+one stands for it, which ``read`` says. A command is compared with its table before it is shown or run, so that a flag
 which a version does not have is named here and not after an hour of quantisation.
 """
 

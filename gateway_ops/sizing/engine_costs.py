@@ -91,7 +91,7 @@ def read_bench(path: Path, tritons: int = 1) -> BenchResult:
         tritons: that shared the load.
 
     Raises:
-        SizingError: it is no such file, or lacks what is needed.
+        SizingError: the file is not from ``gateway bench``, or lacks what is needed.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -45,7 +45,7 @@ class Load:
         rate: requests a second, on the average.
         prompt: tokens of a prompt.
         answer: tokens of an answer.
-        arrivals: ``poisson`` (at random), ``even``, or ``bursts`` of several at once at random times.
+        arrivals: ``poisson`` (at random), ``even``, or ``bursts`` of several requests together at random times.
         burst: requests of a burst.
         shared: part of a prompt that it shares with others, 0 to 1.
         prefixes: how many such beginnings there are; each is as frequent as another.

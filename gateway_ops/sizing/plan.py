@@ -181,7 +181,7 @@ class Fleet:
         return self.engine.work(load.mean_prompt - known, load.mean_answer)
 
     def _check(self, load: Load | Trace) -> None:
-        """Refuse what an idle engine cannot do either."""
+        """Reject targets that even an idle engine misses."""
         alone = simulate(Cell(self.engine, 1), _far_apart(load), skip=0, count=200)
         if _late(alone.first.percentile(95), self.targets.first_s):
             raise SizingError(

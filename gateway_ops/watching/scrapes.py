@@ -31,7 +31,7 @@ class Scrape:
         """Read Prometheus' text format; samples without a finite number are left out.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the text does not have this format.
         """
         families: set[str] = set()
         samples: dict[str, list[tuple[Labels, float]]] = defaultdict(list)

@@ -15,10 +15,10 @@ _TIMEOUT_S = 10.0
 
 
 class WatchedGateway:
-    """Scrapes a gateway; the first time when it is made.
+    """Scrapes a gateway, for the first time on construction.
 
     Attributes:
-        base: its base URL.
+        base: the gateway's base URL.
 
     Args:
         url: the base URL, with or without ``/v1``.
@@ -26,7 +26,7 @@ class WatchedGateway:
         slow_s: as of ``activity``.
 
     Raises:
-        ChatError: it cannot be scraped, or is no gateway.
+        ChatError: the server cannot be scraped, or is not a gateway.
     """
 
     def __init__(self, url: str, api_key: str | None, slow_s: float = SLOW_S) -> None:
@@ -49,7 +49,7 @@ class WatchedGateway:
         page = harmless(self._server.fetch("/metrics").text)  # labels are shown
         try:
             scrape = Scrape.parse(page, time.monotonic())
-        except (ValueError, KeyError, IndexError):  # what the parser raises for some of what is no metric
+        except (ValueError, KeyError, IndexError):  # what the parser raises for some lines that are not metrics
             scrape = None
         if scrape is None or "gateway_model_ready" not in scrape.families:
             raise ChatError(f"{self.base}/metrics has no metrics of this gateway.")

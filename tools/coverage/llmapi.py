@@ -87,4 +87,4 @@ LLMAPI: dict[str, Entry] = {
     "lookahead_ngram_size": missing(_LOOKAHEAD),
     "lookahead_verification_set_size": missing(_LOOKAHEAD),
 }  # fmt: skip
-"""By name; what is missing is refused by its name."""
+"""The entries by name; a missing parameter is rejected by its name."""

@@ -34,7 +34,7 @@ def served(test: str, where: str) -> tuple[str, str, Status]:
 
 
 def refused(test: str, where: str) -> tuple[str, str, Status]:
-    """Make an entry that is refused, with its test."""
+    """Make an entry that is rejected by name, with its test."""
     return where, test, "refused"
 
 

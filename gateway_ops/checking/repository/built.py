@@ -1,4 +1,4 @@
-"""The engines that a repository loads, where they can be read here, held against what its models say."""
+"""Compares the engines that a repository loads, where their files can be read here, with its models."""
 
 from __future__ import annotations
 

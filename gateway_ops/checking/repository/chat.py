@@ -60,7 +60,7 @@ def _check_engine(model: ModelFolder) -> Iterator[Finding]:
         yield warning(model, "max_beam_width", what, fix)
     echo = filled(model, "exclude_input_in_output").lower()
     if echo != "true":
-        # Written on purpose it is no mistake: the gateway streams, and a streamed answer has no echo.
+        # A value that is set on purpose is not a mistake: the gateway streams, and a streamed answer has no echo.
         severity = Severity.INFO if echo else Severity.WARNING
         what = "Answers that are not streamed begin with the prompt."
         yield Finding(severity, at(model, "exclude_input_in_output"), what, "Set exclude_input_in_output to true.")

@@ -163,7 +163,7 @@ def _gpus(model: ModelFolder) -> set[str]:
 
 
 def _share_memory(one: ModelFolder, other: ModelFolder) -> bool:
-    # A cache bounded by tokens takes no share; a value that is no share is reported elsewhere.
+    # A cache bounded by tokens takes no share; a value that is not a share is reported elsewhere.
     by_share = [model for model in (one, other) if not is_count(filled(model, "max_tokens_in_paged_kv_cache"))]
     shares = [filled(model, "kv_cache_free_gpu_mem_fraction") or "0.9" for model in by_share]
     return sum(float(share) for share in shares if is_share(share)) <= 1

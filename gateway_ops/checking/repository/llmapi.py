@@ -54,7 +54,7 @@ def _read(file: Path) -> Any:
 
 
 def _check_policy(model: ModelFolder) -> Iterator[Finding]:
-    """Check for what Triton takes from ``model.yaml`` unless it is told not to, as upstream's launcher does."""
+    """Check for what Triton takes from ``model.yaml`` unless an option forbids that, as upstream's launcher does."""
     view = ModelView.of(model.config)
     if view.decoupled or "model_transaction_policy" in model.unfilled or not _is_decoupled(model):
         return

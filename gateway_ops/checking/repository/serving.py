@@ -1,4 +1,4 @@
-"""The verdict of a gateway on a repository: what it refuses and what it serves with losses, by its own rules."""
+"""Finds by the gateway's rules which models of a repository are rejected or served with losses."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _TEXT_PATH = "where the engine step fails its probe, or with path: ensemble"
 
 
 def check_serving(models: Models) -> Iterator[Finding]:
-    """Find what a gateway refuses or serves with losses, whichever of the models it is pointed at.
+    """Find what a gateway rejects or serves with losses, for each model that it could serve.
 
     Args:
-        models: all models of the repository whose configurations parse; who calls another is not judged.
+        models: all models of the repository whose configurations parse; a model is not judged
+            where a model that it calls is missing.
     """
     views = gateway_views(models)
     for name in entries(models, views):
@@ -70,15 +71,15 @@ def entries(models: Models, views: Mapping[str, ModelView]) -> list[str]:
 
 
 def describe_entry(views: Mapping[str, ModelView], name: str, path: EnginePath = "auto") -> EngineFeatures:
-    """Judge a model as a gateway does that is pointed at it.
+    """Judge a model as a gateway that serves it does.
 
     Args:
-        views: the repository's models by name, all those among them that the model calls.
+        views: the repository's models by name, including every model that ``name`` calls.
         name: the model.
-        path: that the gateway is told to take.
+        path: the gateway's setting ``path``.
 
     Raises:
-        DiscoveryError: it is not served.
+        DiscoveryError: the model is not served.
     """
     entry = views[name]
     return describe(assemble(entry, {each: views[each] for each in called_models(entry)}), path)

@@ -57,7 +57,7 @@ def fits(left: list[int], right: list[int]) -> bool:
 
 
 def is_whole(tensor: Any) -> bool:
-    """Whether a tensor has a type and possible dims; Triton refuses any other."""
+    """Whether a tensor has a type and possible dims, without which Triton rejects it."""
     return bool(tensor.data_type and tensor.dims) and all(size > 0 or size == -1 for size in tensor.dims)
 
 

@@ -1,7 +1,7 @@
-"""Faults for which Triton itself refuses the configuration of any model.
+"""Faults for which Triton itself rejects the configuration of any model.
 
 Source: triton-inference-server/core, ``src/model_config_utils.cc`` (ValidateModelConfig, ValidateInstanceGroup,
-ValidateIOShape, ValidateEnsembleSchedulingConfig); each refusal was seen in tritonserver 2.51.
+ValidateIOShape, ValidateEnsembleSchedulingConfig); each rejection was seen in tritonserver 2.51.
 """
 
 from __future__ import annotations

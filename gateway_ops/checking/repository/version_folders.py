@@ -67,7 +67,7 @@ def _how_to_make(model: ModelFolder) -> str:
 
 
 def _name_finding(model: ModelFolder, version: str, numbers: list[int]) -> Finding:
-    """Report a folder that is no version, or another version than it seems."""
+    """Report a folder that is not a version, or another version than it seems."""
     fix = "Name version folders by a number, or remove it."
     read = _READ_AS.match(version)
     if read is None or version.startswith("0"):

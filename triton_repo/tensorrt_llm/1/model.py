@@ -1,14 +1,14 @@
-"""The model ``tensorrt_llm``: picks the engine and hands Triton's calls to it.
+"""Picks the engine of the model ``tensorrt_llm`` and hands Triton's calls to it.
 
 Beside this file:
     engines/: the engines that serve in production, on GPUs: ``llmapi`` (TensorRT-LLM) and ``transformers``.
-    cpu_double/: the engine ``reference``, which stands for TensorRT-LLM where there is no GPU, in tests and trials.
+    cpu_double/: the engine ``reference``, which replaces TensorRT-LLM without a GPU, in tests and trials.
     wire/: shared by all engines: tensors to requests, responses to tensors, Triton's calls.
 
 The model's parameters ``engine`` and ``gpt_model_path`` name engine and model folder; else the environment does:
     TRITON_ENGINE: ``llmapi``, ``transformers``, ``reference``, or NAME with a module NAME_adapter in ENGINE_PATH.
     MODEL_DIR: model folder in Hugging Face style.
-    ENGINE_PATH: folder of an engine of one's own, optional.
+    ENGINE_PATH: folder of the operator's own engine, optional.
 """
 
 from __future__ import annotations

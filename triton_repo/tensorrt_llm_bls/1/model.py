@@ -1,10 +1,10 @@
-"""Triton model ``tensorrt_llm_bls``: preprocessing, engine and postprocessing as calls from one Python model.
+"""Calls preprocessing, engine and postprocessing from one Python model, ``tensorrt_llm_bls``.
 
 With a draft model (parameter ``tensorrt_llm_draft_model_name``) requests that have ``num_draft_tokens`` are decoded
 speculatively; see `speculation`.
 
-Beyond upstream's model of that name: one instance serves many requests at once; a cancelled request stops its engine
-request; the last data response carries the final flag; text is decoded incrementally; errors hold no traceback; and
+Beyond upstream's model: one instance serves many requests simultaneously; a cancelled request stops its engine request;
+the last data response carries the final flag; text is decoded incrementally; errors hold no traceback; and
 ``num_return_sequences`` is passed on. Stop words are matched by the engine alone, on tokens.
 """
 
@@ -64,7 +64,7 @@ class _Job:
         return bool(self.inputs[name].reshape(-1)[0]) if name in self.inputs else False
 
     def send(self, tensors: Tensors, *, last: bool) -> None:
-        # A name for the list: what nobody asked for dies within send, without the GIL, unless this keeps it.
+        # A name for the list, without which tensors that were not requested would be freed in send, without the GIL.
         outputs = [pb_utils.Tensor(name, value) for name, value in tensors.items()]
         self._answer(pb_utils.InferenceResponse(outputs), last=last)
 
@@ -104,12 +104,12 @@ class TritonPythonModel:
         self._preprocessing = parameters.get("preprocessing_model_name", "preprocessing")
         self._postprocessing = parameters.get("postprocessing_model_name", "postprocessing")
         declared = {one["name"] for one in config["input"]}
-        # An engine without finish reasons is not asked for them: it would refuse the input.
+        # An engine without finish reasons would reject ``return_finish_reason``.
         self._for_engine = [
             name for name, to in PREPROCESSING_TO_ENGINE.items() if to != "return_finish_reason" or to in declared
         ]
         self._engine_outputs = [one["name"] for one in config["output"] if one["name"] != "text_output"]
-        # The model that guesses; an unset variable of the environment is none.
+        # The model that guesses; an unset environment variable means no such model.
         draft = parameters.get("tensorrt_llm_draft_model_name", "")
         self._draft = os.environ.get(draft[2:-1], "") if draft.startswith("${") else draft
         self._refused = _REFUSED if self._draft else {**_REFUSED, **_NO_DRAFT}
@@ -164,7 +164,7 @@ class TritonPythonModel:
         for tensors in self._speculate(job, inputs) if speculates else self._call_engine(job, _without_drafts(inputs)):
             if job.ended:  # nothing should follow, but the answers of the engine are read to their end
                 continue
-            # With a finish reason the last data response is known at once; an engine without one ends by itself.
+            # A finish reason marks the last data response immediately; an engine without finish reasons ends by itself.
             last = not several and any(map(bool, tensors.get("finish_reason", np.empty(0)).reshape(-1)))
             tensors["text_output"] = self._postprocess(job, tensors)
             job.send(tensors, last=last)
@@ -192,7 +192,7 @@ class TritonPythonModel:
         ).answers()
 
     def _ask_draft(self, job: _Job, inputs: Tensors) -> Tensors | None:
-        """The one answer of the draft; None where it refuses, for instance since its context is full."""
+        """The draft's only answer, or None where the draft rejects the request, for instance for a full context."""
         try:
             return self._ask(job, self._draft, inputs)
         except _RequestError as error:
