@@ -1,4 +1,4 @@
-"""The one exception of a request that is refused, with what OpenAI's error object says of it; texts it may repeat."""
+"""Defines the exception of a rejected request, with OpenAI's error fields, and shortens texts that errors repeat."""
 
 from __future__ import annotations
 

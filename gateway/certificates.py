@@ -43,7 +43,7 @@ class CertificateFiles:
     Attributes:
         certificate: shown to the other side, with those between it and its authority behind it; None shows none.
         key: of the certificate.
-        authorities: that vouch for the other side; None where others do, or nobody has to.
+        authorities: that vouch for the other side; None where other authorities do, or none is needed.
     """
 
     certificate: Path | None = None
@@ -56,10 +56,10 @@ class CertificateFiles:
 
 
 def read_pem(path: Path) -> bytes:
-    """The content of a file.
+    """Return the content of a PEM file.
 
     Raises:
-        CertificateError: it cannot be read, or is no PEM.
+        CertificateError: the file cannot be read, or is not PEM.
     """
     try:
         content = path.read_bytes()
@@ -71,7 +71,7 @@ def read_pem(path: Path) -> bytes:
 
 
 def _identity(path: Path) -> tuple[str, int, int, int] | None:
-    # A volume of Kubernetes changes all its files at once by a link to another folder.
+    # A volume of Kubernetes changes all its files together, by a link to another folder.
     real = os.path.realpath(path)
     try:
         found = Path(real).stat()

@@ -232,7 +232,7 @@ _TEXT_INPUTS = (
 _ENSEMBLE_INPUTS = _TEXT_INPUTS + _SAMPLING + _RETURNS + _PROMPT_TABLE + _LORA + _GUIDED_DECODING
 _ENSEMBLE_OUTPUTS = (TensorSpec("text_output", "STRING", (ANY,)), *_COMMON_OUTPUTS)
 
-# Stock ensembles lack these; ours exposes its inner tensors, by configuration only.
+# Stock ensembles lack these; this project's ensemble exposes its inner tensors, by configuration only.
 _INNER = tuple(TensorSpec(spec.name, spec.datatype, spec.dims, extension=True) for spec in _TOKEN_OUTPUTS)
 _ENSEMBLE_EXTENSION_OUTPUTS = _INNER + _EXTENSION_OUTPUTS
 

@@ -43,7 +43,7 @@ def end_with_parent(parent: int, how: signal.Signals) -> None:
     """Ask the kernel for a signal when the parent dies, or the thread of it that started this process.
 
     Args:
-        parent: its process id; this process exits at once where that is its parent no more.
+        parent: process id of the parent; this process exits immediately where its parent is another process.
         how: the signal.
     """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, how, 0, 0, 0)

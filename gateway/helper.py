@@ -1,7 +1,7 @@
-"""Work on strangers' input, in a process of its own: no other work waits for it, and its time and memory end.
+"""Works on untrusted input in a process of its own, within bounds of time and memory.
 
-The parent's side is a warm process that answers one question at a time, and is ended when it takes too much. The
-child's side bounds itself, then answers each question until its parent leaves.
+No other work waits for the process. The parent's side is a warm process that answers one question at a time, and is
+ended when it takes too much. The child's side bounds itself, then answers each question until its parent leaves.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Helper:
         """
         with self._turn:
             if self._process is not None and self._process.poll() is not None:
-                self._end()  # somebody else ended it since: the system, when it lacked memory
+                self._end()  # ended by the system since, for lack of memory
             try:
                 if self._process is None:
                     self._process = _STARTER.submit(self._started).result()
@@ -134,7 +134,7 @@ class Helper:
             self._end()
 
     def kill(self) -> None:
-        """End the process at once, even while it works on a question, which fails; a later one starts another."""
+        """End the process immediately; its current question fails, and a later question starts another process."""
         process = self._process
         if process is not None:
             process.kill()

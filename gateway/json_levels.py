@@ -1,7 +1,7 @@
 """Nested objects and arrays of JSON, a level at a time.
 
 The loops are the interpreter's own: a request of an agent repeats some thousand keys and values of its tools at each
-turn, and to look at each in a loop of ours takes ten times as long. Other threads must wait for such a loop, so that
+turn, and to look at each in a Python loop takes ten times as long. Other threads must wait for such a loop, so that
 each takes some thousand values only.
 """
 

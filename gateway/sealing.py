@@ -1,7 +1,7 @@
-"""Texts that clients keep and send back: encrypted, and only of use to the owner that they were given to.
+"""Encrypts texts that clients keep and send back, for the use of their owner only.
 
-Sealed by ``cryptography``'s Fernet (AES-128-CBC and HMAC-SHA256) with the operator's keys. Nothing is compressed, so
-that no sealed text opens to more than was sent.
+Texts are encrypted by ``cryptography``'s Fernet (AES-128-CBC and HMAC-SHA256) with the operator's keys. Nothing is
+compressed, so that no encrypted text decrypts to more bytes than were sent.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
 
 Kind = Literal["reasoning", "compaction"]
-"""The kind of a sealed text; one kind does not pass for another."""
+"""The kind of an encrypted text; one kind does not pass for another."""
 
 MOST_BYTES = 2**20
-"""UTF-8 bytes of the longest text that is sealed."""
+"""UTF-8 bytes of the longest text that is encrypted."""
 
-_BEGINNING = "sealed1."  # tells our texts from those of others without any work on them; 1 is the version of the form
-_LONGEST = MOST_BYTES // 3 * 4 + 1024  # characters of a sealed text: base64, with what is sealed besides
+_BEGINNING = "sealed1."  # distinguishes the gateway's texts without any work on them; 1 is the version of the form
+_LONGEST = MOST_BYTES // 3 * 4 + 1024  # characters of an encrypted text: base64, with its label
 
 
 class Sealer:
-    """Seals and opens with the operator's keys."""
+    """Encrypts and decrypts with the operator's keys."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         """Take the keys.
 
         Args:
-            keys: 32 bytes each as URL-safe base64; the first one seals, all of them open. At least one.
+            keys: 32 bytes each as URL-safe base64; the first key encrypts, all keys decrypt. At least one key.
 
         Raises:
-            ValueError: a key is none.
+            ValueError: a key is not valid.
             ImportError: the extra ``sealed`` is not installed.
         """
         from cryptography.fernet import Fernet, MultiFernet  # noqa: PLC0415 - an extra, of use to some only
@@ -47,7 +47,7 @@ class Sealer:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Seals and opens texts of one owner.
+    """Encrypts and decrypts texts of one owner.
 
     Attributes:
         fernet: of the operator's keys.
@@ -58,14 +58,14 @@ class Seal:
     owner: str
 
     def seal(self, kind: Kind, text: str) -> str | None:
-        """The sealed text; None where it is longer than ``MOST_BYTES``."""
+        """Encrypt a text; None where the text is longer than ``MOST_BYTES``."""
         plain = text.encode()
         if len(plain) > MOST_BYTES:
             return None
         return _BEGINNING + self.fernet.encrypt(self._label(kind) + plain).decode()
 
     def open(self, kind: Kind, sealed: str) -> str | None:
-        """The text; None where it is damaged, of another kind, owner or server, or sealed by a key that is gone."""
+        """Decrypt a text; None where it is damaged, of another kind, owner or server, or of a removed key."""
         from cryptography.fernet import InvalidToken  # noqa: PLC0415 - as above
 
         if not sealed.startswith(_BEGINNING) or len(sealed) > _LONGEST or not sealed.isascii():

@@ -32,7 +32,7 @@ class BareArguments:
         """Begin the arguments; ``parameters``: schema of the tool's."""
         self._source, self._say = source, call.arguments
         self._parameters = parameters
-        self._line_end = line_end  # what the format writes between a value and its closing tag is no part of the value
+        self._line_end = line_end  # what the format writes between a value and its closing tag, outside of the value
         self._names: set[str] = set()
         self._held = ""
         self._say("{")

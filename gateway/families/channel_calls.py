@@ -66,7 +66,7 @@ class ChannelCalls(Grammar):
         try:
             inner = yield from _read_tag(source)
         except BrokenCallError:
-            call.arguments("{")  # which is no JSON: an empty text may be taken for a call without arguments
+            call.arguments("{")  # not JSON: an empty text may be taken for a call without arguments
             raise
         if inner[:2] == (OPEN, "json"):
             yield from read_arguments(source, call, _CLOSE)  # closing tags are read as all are

@@ -92,13 +92,13 @@ Event: TypeAlias = Content | Reasoning | CallStart | CallArguments
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """The family's part in a request to the engine.
+    """Holds the family's part in a request to the engine.
 
     Attributes:
         guide: constraint on the answer; None leaves it free.
-        special: texts of special tokens that the parser must see; all others stay hidden. A text that is no special
-            token of the tokenizer is there as text anyway.
-        stop: texts of special tokens that end the turn besides the model's end ids.
+        special: texts of special tokens that the parser must see; all others stay hidden. A text that is not a
+            special token of the tokenizer is visible as ordinary text anyway.
+        stop: texts of special tokens that end the turn, in addition to the model's end ids.
         guided: whether the guide guarantees every call; parsers are eager then.
     """
 
@@ -138,7 +138,7 @@ class Family(Protocol):
 
     @property
     def reasons(self) -> bool:
-        """Whether its models write reasoning apart from the answer."""
+        """Whether the family's models write reasoning separately from the answer."""
         ...
 
     def prepare(self, plan: ToolPlan, prompt: str = "") -> Preparation:

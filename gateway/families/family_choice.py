@@ -87,7 +87,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The family of a model, as far as it can be told."""
+    """Holds the family of a model, as far as it can be determined."""
 
     family: Family
     reason: str  # what it was chosen by
@@ -123,15 +123,16 @@ def choose(evidence: Evidence, name: str | None = None) -> Choice:
 
     Its architecture says it best, where only one family has it; else its template, and then an architecture that many
     build on. The family must read a call as the template writes it: a sign in the template, such as ``<tool_call>``,
-    stands in unknown formats as well. Where no sign is known, a family that reads it is the one; where no family
-    reads it, only an architecture that one family has still counts. A family of another package goes before ours.
+    stands in unknown formats as well. Where no sign is known, a family that reads the call is chosen; where no
+    family reads the call, only an architecture of a single family counts. Families of other packages go before the
+    gateway's own.
 
     Args:
         evidence: of the model.
         name: of the family to take, from the settings.
 
     Raises:
-        UnknownFamilyError: when there is no family of that name.
+        UnknownFamilyError: when no family is named ``name``.
     """
     if name is not None:
         family = named(name)
@@ -168,7 +169,7 @@ def _fitting(evidence: Evidence) -> list[tuple[int, ModelFamily]]:
 
 
 def _rivals(chosen: ModelFamily, other: ModelFamily, evidence: Evidence) -> bool:
-    """Whether another family of the same rank fits as well: its signs are no part of the chosen one's."""
+    """Return whether another family of the same rank fits as well, by signs that the chosen family lacks."""
     if (chosen.grammar, chosen.tags) == (other.grammar, other.tags):
         return False
     if evidence.written is not None and chosen.reasons != other.reasons:
@@ -180,7 +181,10 @@ def _rivals(chosen: ModelFamily, other: ModelFamily, evidence: Evidence) -> bool
 def _doubts(
     family: Family, evidence: Evidence, rank: int | None = None, rivals: Sequence[ModelFamily] = ()
 ) -> Mapping[str, str]:
-    """What speaks against a choice, with what to set; ``rank`` and ``rivals`` as of a choice among ours."""
+    """List what speaks against a choice, with what to set.
+
+    ``rank`` and ``rivals`` are given for a choice among the gateway's own families.
+    """
     other = "Set `family` to the one that its models write, if it is another."
     doubts = _unread(family, evidence)
     if rivals:

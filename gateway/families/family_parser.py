@@ -102,15 +102,17 @@ class Grammar:
         yield from parser.attempt(call, self.read_call(parser, call))
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
-        """Read one call behind the opening marker, and complete it; ``end_header`` tells where its arguments begin.
+        """Read one call behind the opening marker, and complete it.
+
+        ``end_header`` marks where the arguments begin.
 
         Raises:
-            BrokenCallError: when it is no whole call of a known tool.
+            BrokenCallError: when the text is not a whole call of a known tool.
         """
         raise NotImplementedError
 
     def without_format(self, raw: str, *, cut: bool) -> str:  # noqa: ARG002 - for subclasses
-        """The text of a broken, perhaps ``cut`` call without what only belongs to the format and is no marker."""
+        """Remove the parts of the format other than markers from the text of a broken, perhaps ``cut`` call."""
         return raw
 
 
@@ -133,7 +135,7 @@ class FamilyParser:
     def __post_init__(self) -> None:
         """Begin to read."""
         self.opened = self.tags is not None and self.tags.opened_by(self.prompt)
-        self.thinking = False  # whether the text that comes next is reasoning, as far as can be told
+        self.thinking = False  # whether the text that comes next is reasoning, as far as is known
         self.source = TextSource()
         self.marker = ""  # the text that was read last of those that begin calls
         self.emitter = Emitter(self.plan, eager=self.eager or self.guided)

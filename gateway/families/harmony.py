@@ -108,7 +108,7 @@ class _Messages:
             marker = _MESSAGE
         if marker == _MESSAGE:
             return (yield from self._body(header, call))
-        # A header that was cut off is no text; anything else that a model writes here may be all there is.
+        # A header that was cut off is not text; anything else that a model writes here may be its whole answer.
         self._source.recorded()
         words = header.replace(_CHANNEL, " ").split()
         if not ((self._source.cut and marker is None) or all(map(_of_header, words))):
@@ -132,7 +132,7 @@ class _Messages:
         call.complete()
 
     def _text(self, *, reasoning: bool, apart: bool) -> Steps[str | None]:
-        """Read text of one kind; ``apart``: as a message, between which there is an empty line."""
+        """Read text of one kind, as part of a message or as a message; an empty line separates messages."""
         emit = self._parser.emitter.reasoning if reasoning else self._parser.emitter.content
         if apart and reasoning in self._said:
             emit("\n\n")

@@ -237,7 +237,7 @@ def read_json_call(source: TextSource, call: FormingCall, *, keys: Mapping[str, 
         keys: the parts of the call by their keys; none: the only key is the name, and has the arguments.
 
     Raises:
-        BrokenCallError: when it is no whole object with the name of a tool and an object of arguments.
+        BrokenCallError: when the text is not a whole object with the name of a tool and an object of arguments.
     """
     yield from source.expect("{")
     seen: set[str] = set()

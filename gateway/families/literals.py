@@ -1,8 +1,8 @@
 """Literals, read as they arrive and said as JSON: ``{'a': [1, None]}`` becomes ``{"a": [1, null]}``.
 
 Python's: https://docs.python.org/3/reference/lexical_analysis.html#literals, as far as JSON has them. Tuples and sets
-are arrays; JSON's own words ``true``, ``false`` and ``null`` are taken too. A text that Python refuses, such as
-``007``, is no literal here either.
+are arrays; JSON's own words ``true``, ``false`` and ``null`` are taken too. A text that Python rejects, such as
+``007``, is not a literal here either.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class LiteralReader:
         """Read a collection behind its opening bracket; what it is in other brackets than a list's, its begin tells."""
         pairs: object = False
         first, listed = "", closing == "]"
-        inner = MAX_DEPTH if closing == "}" else depth  # a key or a member of a set is no collection: none is read
+        inner = MAX_DEPTH if closing == "}" else depth  # keys and members of sets are not collections
         if not listed:
             if (yield from self.source.spaced(closing)):
                 return self.emit("{}" if closing == "}" else "[]")

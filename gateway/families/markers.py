@@ -10,7 +10,10 @@ _TAIL = 64  # characters of whitespace at the prompt's end at most
 
 
 class Markers:
-    """A set of markers, found in a text that arrives in pieces. None holds another: they could not be told apart."""
+    """Finds a set of markers in a text that arrives in pieces.
+
+    No marker may hold another marker: the two could not be distinguished.
+    """
 
     def __init__(self, *texts: str) -> None:
         """Prepare to find the markers; ``ValueError`` where one is empty, or holds another."""
@@ -69,7 +72,7 @@ def markers_of(*texts: str) -> Markers:
 
 @dataclass(frozen=True)
 class ThinkTags:
-    """The tags around a family's reasoning, which its models write before the answer.
+    """Holds the tags around the reasoning that a family's models write before the answer.
 
     A missing closing tag leaves everything reasoning, up to a marker that can only come after it.
 
@@ -79,8 +82,8 @@ class ThinkTags:
         between: text that the model writes between the closing tag and the answer; a guide keeps to it.
         final: text that begins an answer without calls; a guide keeps to it, too.
         instead: markers that end the reasoning where the model forgot to close it.
-        until_calls: whether those that begin calls are among them, besides the others that are named.
-        label: text that the model writes behind the opening tag and that is no reasoning.
+        until_calls: whether markers that begin calls end the reasoning, in addition to ``instead``.
+        label: text that the model writes behind the opening tag and that is not reasoning.
         anywhere: whether reasoning may begin again behind text or a call.
         phrases: ordinary texts that begin reasoning in place of the tag, and those that end it then.
         answer: texts that the model may write, one after the other, between the reasoning and the answer.

@@ -25,8 +25,8 @@ class ModelFamily:
         sources: where their format is described: addresses of model cards, templates, documentation.
         grammar: of its calls, which may be none.
         tags: around its reasoning; None: it does not reason.
-        stop: texts of special tokens that end the turn besides the model's end ids.
-        visible: texts of special tokens that its markers are made of, where those are no tokens themselves.
+        stop: texts of special tokens that end the turn, in addition to the model's end ids.
+        visible: texts of special tokens that its markers are made of, where the markers are not tokens themselves.
         signs: a template of this family holds all texts of one of these groups; by default the marker of a call.
         model_types: ``model_type`` or architectures of ``config.json`` that say it best: no other family has them.
         older_types: those of the family that this one follows; they say it together with a sign.
@@ -66,7 +66,7 @@ class ModelFamily:
 
     @property
     def reasons(self) -> bool:
-        """Whether its models write reasoning apart from the answer."""
+        """Whether the family's models write reasoning separately from the answer."""
         return self.tags is not None
 
     def claims(self, architectures: Sequence[str], model_type: str | None, template_source: str) -> bool:

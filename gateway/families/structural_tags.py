@@ -24,7 +24,7 @@ FREE_TEXT: Format = {"type": "any_text"}
 """Any text, up to the end of the tag around it."""
 
 NOTHING: Format = {"type": "grammar", "grammar": 'root ::= ""'}
-"""No text at all. xgrammar 0.1.25 refuses an empty ``const_string``."""
+"""Empty text. xgrammar 0.1.25 rejects an empty ``const_string``."""
 
 _NUMBER: Format = {"type": "regex", "pattern": "[0-9]{1,4}"}
 
@@ -68,7 +68,7 @@ class CallFormat:
         call: a call, with ``NAME`` for the tool's name, ``ARGUMENTS`` for its arguments, and perhaps ``NUMBER`` between
             them, for that of the call as models count them.
         trigger: beginning of the call that stands nowhere in free text; empty: all before the name. A beginning of the
-            section instead: there are no calls but inside of one.
+            section instead: calls stand only inside of a section.
         section: texts before the first and after the last of calls that follow each other.
         gap: text between two of them.
         lead: text before calls, or their section, that stand alone, behind reasoning or not.
@@ -161,7 +161,10 @@ class CallFormat:
         return [tag(f"{begin}{before}{name}{between}", content, after + end) for name, content in calls.items()]
 
     def _several(self, calls: Mapping[str, Format]) -> Format:
-        """Calls in a row, in a section. What begins each is told by the gap, which must not be empty."""
+        """Return the format of calls in a row, in a section.
+
+        The gap, which must not be empty, marks where each call begins.
+        """
         (begin, end), (before, between, _, after) = self.section, self.texts
         row: Format = {
             "type": "tags_with_separator",

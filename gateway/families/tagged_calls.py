@@ -40,10 +40,10 @@ class TaggedCalls(Grammar):
         call: the beginning of a call, with ``NAME`` for the function's name; an answer may leave out what stands
             between the first and the last tag before the name.
         argument: an argument, with ``KEY`` for its name and ``VALUE`` for its value; a line end between the value and
-            the tag behind it is no part of the value.
+            the next tag is not part of the value.
         end: text behind the arguments.
-        attribute: that tells whether a value is a string, in the tag of the name.
-        own: whether the tags of a call are no ordinary text either, so that they are shown nowhere.
+        attribute: attribute of the tag with the name that says whether a value is a string.
+        own: whether the tags of a call are not ordinary text either, so that they are shown nowhere.
         or_json: whether the arguments may be one JSON object instead.
         cdata: whether a value may stand in a CDATA section.
     """

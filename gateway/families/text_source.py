@@ -26,7 +26,7 @@ _ENDLESS = 1 << 60
 
 
 class BrokenCallError(Exception):
-    """The text is no call of a known tool from the character on that comes next."""
+    """Reports that the text from the next character on is not a call of a known tool."""
 
 
 @cache

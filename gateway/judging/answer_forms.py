@@ -1,4 +1,4 @@
-"""Outcomes of a request in one form: an answer of chat, completions or responses, a refusal, or a failure."""
+"""Reads the outcome of a request: an answer of chat, completions or responses, a rejection, or a failure."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The usage of an answer; None for what is not told."""
+    """Holds the usage of an answer; None for what is not reported."""
 
     prompt_tokens: int | None
     completion_tokens: int | None
@@ -294,10 +294,10 @@ class Reader:
         return self._response is not None
 
     def answer(self) -> Answer:
-        """What was read.
+        """Return the answer that was read.
 
         Raises:
-            FailedError: it is no answer.
+            FailedError: what was read is not an answer.
         """
         if self._response is not None:
             return _of_response(self._response)

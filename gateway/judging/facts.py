@@ -35,12 +35,12 @@ _LONGEST_WAY = 32
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What one target says of itself.
+    """Holds what one target says of itself.
 
     Attributes:
-        values: by name of the fact, for people; None for what is not told.
-        context: tokens of prompt and answer together; None where it is not told.
-        abilities: how each parameter is served, by its name; None where it is not told.
+        values: by name of the fact, for people; None for what is not reported.
+        context: tokens of prompt and answer together; None where it is not reported.
+        abilities: how each parameter is served, by its name; None where it is not reported.
     """
 
     values: Mapping[str, str | None]
@@ -78,12 +78,12 @@ class Fact:
 
 
 def facts_of(entry: Mapping[str, Any], of_text: Any, of_turns: Any) -> Facts:
-    """The facts of a target.
+    """Return the facts of a target.
 
     Args:
         entry: what its server says of it, as ``GET /v1/models/NAME`` has it; empty where it says nothing.
-        of_text: the ids of `PROBE` there; anything but a list of numbers where it does not tell.
-        of_turns: likewise those of `TURNS`.
+        of_text: the target's ids of `PROBE`; anything but a list of numbers where not reported.
+        of_turns: the target's ids of `TURNS`, in the same form.
     """
     length = entry.get("max_model_len")
     context = length if isinstance(length, int) and length > 0 else None

@@ -175,10 +175,10 @@ def _of_log_probs(index: int, a: Choice, b: Choice, other_token: int | None, tol
 
 
 def _apart(a: Token, b: Token) -> float:
-    """How far the log-probs of one place are apart, of alternatives those that both give."""
+    """Return the largest distance of log-probs at one place, among the tokens and their shared alternatives."""
     shared = a.alternatives.keys() & b.alternatives.keys()
     return max([_distance(a.log_prob, b.log_prob), *(_distance(a.alternatives[t], b.alternatives[t]) for t in shared)])
 
 
 def _distance(a: float, b: float) -> float:
-    return 0.0 if a == b else abs(a - b)  # infinities that are equal are not apart
+    return 0.0 if a == b else abs(a - b)  # the distance of equal infinities is 0

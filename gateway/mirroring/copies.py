@@ -1,4 +1,4 @@
-"""The choice of the requests that are copied, and what is kept of them until their answers have gone to the client."""
+"""Chooses the requests that are copied, and holds their data until their answers have gone to the client."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Copy:
         self._end(None)
 
     def __del__(self) -> None:
-        """Give it up where nobody holds it any more: there is no answer."""
+        """Give up a copy without an answer when the last reference to the copy is gone."""
         self._end("not_answered")
 
     def _grow(self, size: int) -> None:

@@ -73,7 +73,7 @@ class MirrorKeeper:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def _run(self) -> int:
-        # The metrics of the workers are in that folder: those of copies are none of theirs.
+        # That folder is for the metrics of the workers only, without the metrics of copies.
         environment = {key: value for key, value in os.environ.items() if key != "PROMETHEUS_MULTIPROC_DIR"}
         settings = () if self._settings is None else (str(self._settings),)
         process = await asyncio.create_subprocess_exec(

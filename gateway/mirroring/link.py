@@ -1,4 +1,4 @@
-"""A gateway process's connection to the process of the copies, for which nobody ever waits, and its messages."""
+"""Connects a gateway process by messages to the process of the copies, without making requests wait."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ async def read_frame(reader: asyncio.StreamReader) -> Frame:
 
 
 class Link:
-    """Sends copies while its context is open; what cannot be sent at once is dropped.
+    """Sends copies while its context is open; what cannot be sent immediately is dropped.
 
     Attributes:
-        unsaid: copies that were dropped, by model and reason, of which the other side has not been told.
+        unsaid: dropped copies that were not reported to the other side yet, by model and reason.
 
     Args:
         path: of the other side's socket.
@@ -118,7 +118,7 @@ class Link:
             writer.write(pack({"copy": {"model": model, **said}}, request, answer))
 
     def drop(self, model: str, reason: str) -> None:
-        """Count a copy that is not made; the other side is told of the sum."""
+        """Count a copy that is not made, for a report of the sum to the other side."""
         self.unsaid[model, reason] += 1
 
     async def ask(self, question: Mapping[str, Any]) -> Any:

@@ -225,7 +225,10 @@ class Receiver:
         return [each for each in found if each is not None]
 
     def _mirror(self, name: str) -> Mirror | None:
-        """That of a model; a new one where its settings have changed: figures of two models are no sum."""
+        """Return the mirror of a model, a new mirror where its settings have changed.
+
+        The figures of two second models must not be added up.
+        """
         settings, known = self._models().get(name), self._mirrors.get(name)
         if settings is None or settings.mirror is None:
             return None
@@ -252,7 +255,7 @@ def is_drawn(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:
 
 
 def _as_asked(request: bytes, path: str, model: str) -> dict[str, Any] | None:
-    """A request as the second model is asked it; None where it is no object that can be read."""
+    """Return a request as it is sent to the second model; None where it is not a readable object."""
     try:
         body = orjson.loads(request)
     except orjson.JSONDecodeError:

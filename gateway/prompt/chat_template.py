@@ -174,7 +174,7 @@ class ChatTemplate:
             variables: more names for the template; they may not replace the arguments above.
 
         Raises:
-            TemplateError: when the template refuses the conversation, or fails on it.
+            TemplateError: when the template rejects the conversation, or fails on it.
         """
         data = {**(variables or {}), "messages": messages, "tools": tools, "documents": documents}
         if holds_marks(messages, tools, documents, variables):
@@ -269,7 +269,7 @@ class _GenerationBlock(Extension):
 def make_environment() -> ImmutableSandboxedEnvironment:
     """Make an environment for chat templates.
 
-    The sandbox refuses attributes that lead out of the data and ranges over 100,000 items; a template comes from the
+    The sandbox rejects attributes that lead out of the data and ranges over 100,000 items; a template comes from the
     model's folder or the configuration, so its author is trusted not to burn time on purpose.
     """
     environment = ImmutableSandboxedEnvironment(

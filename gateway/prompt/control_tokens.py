@@ -1,4 +1,4 @@
-"""Control tokens of a prompt: those that its chat template writes, told from text of the data that looks like them.
+"""Distinguishes control tokens that a chat template writes from data with the same text.
 
 In the template's own text each control token is replaced by a stand-in that no data can spell. After rendering, text of
 a control token outside of stand-ins came from data, whatever joins and filters made it, and is tokenized as plain text.

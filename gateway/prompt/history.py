@@ -1,4 +1,6 @@
-"""A conversation in the terms of one chat template: nothing in it is lost on the way, or it is refused by name.
+"""Puts a conversation into the terms of one chat template, without losing any of the conversation.
+
+What would be lost is rejected by name.
 
 Calls, results and names that the template has no place for are text of their messages, in the plain form that
 docs/tools.md describes to users. Calls are written there as guided ones are answered (``families.call_schema``), so
@@ -70,7 +72,7 @@ class TemplateAbilities:
             key ``arguments``.
         short_ids: whether ids of calls must have nine letters and digits.
         null_content: whether the content of a message with calls and without text is null instead of empty.
-        result_names: whether a result has the name of its tool; some templates need it, others refuse it.
+        result_names: whether a result has the name of its tool; some templates need it, others reject it.
         several_calls: whether several calls stay together in one message, come one by one, or are in plain form.
         text_with_calls: whether text stays in the message of the calls, is a message of its own before it, goes into
             the message before, or is in plain form with them.
@@ -383,7 +385,7 @@ class _Conversation:
 
 
 def _kind(role: str) -> str:
-    """The role by which abilities are told."""
+    """Return the role by which abilities are looked up."""
     return "system" if role == "developer" else role
 
 

@@ -112,14 +112,14 @@ class _Probing:
         self._find_reasoning()
 
     def _rendered(self, messages: Messages, abilities: TemplateAbilities, *, opened: bool = True) -> str | None:
-        """The text of a conversation; None when the template refuses it."""
+        """Return the text of a conversation; None when the template rejects it."""
         try:
             return self._render(history(messages, abilities), opened)
         except TemplateError:
             return None
 
     def _lost(self, messages: Messages, abilities: TemplateAbilities, *, of: Messages | None = None) -> float:
-        """The number of marks, of some of the messages, that are not in the text; infinity when there is no text."""
+        """Count the marks, of some of the messages, that the text lacks; infinity without a text."""
         text = self._rendered(messages, abilities)
         return math.inf if text is None else sum(mark not in text for mark in _marks(of or messages))
 

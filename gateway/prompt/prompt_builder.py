@@ -176,7 +176,7 @@ class PromptBuilder:
         return dataclasses.replace(prompt, ids=ids)
 
     def of_request(self, source: str) -> RequestTemplate:
-        """A template of a request's own, with the tokens of this tokenizer; the last few are kept."""
+        """Return the request's own template, with this tokenizer's tokens; the last few templates are cached."""
         return self._of_requests(source)
 
     def _bos_text(self, ids: Sequence[int]) -> str:

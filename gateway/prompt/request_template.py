@@ -1,4 +1,4 @@
-"""The chat template of one request: a stranger's program, compiled and rendered in a process of its own.
+"""Compiles and renders the chat template of one request, an untrusted program, in a process of its own.
 
 That process imports this module, too, and calls ``answer``.
 """
@@ -62,7 +62,7 @@ class RequestTemplate:
         """Render a conversation; options and result as of ``ChatTemplate.render_marked``.
 
         Raises:
-            TemplateError: it does not compile, refuses the conversation, fails on it, or passes a bound.
+            TemplateError: the template does not compile, rejects the conversation, fails on it, or exceeds a bound.
         """
         return str(self._asked({"conversation": {"messages": messages, **options}}))
 

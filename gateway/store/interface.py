@@ -1,6 +1,6 @@
-"""The interface of a store and its failures, which is all that its users know; and what all stores have in common.
+"""Defines the interface of a store and its failures, which are all that users of a store know.
 
-That is their bounds, what a document counts towards them, and a log line when one goes away or comes back.
+All stores share their bounds, what a document counts towards the bounds, and a log line when an outage begins or ends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 DOCUMENT_BYTES: Final = 768  # what a document takes beside its own bytes: columns and indices, or keys of Redis
 ENTRY_BYTES: Final = 64
 LARGEST: Final = 2**28  # of one document with its log; a value of Redis may have 2^29 bytes
-BATCH: Final = 256  # documents that one transaction makes room of, so that none takes long
+BATCH: Final = 256  # documents that one transaction removes at most, so that no transaction takes long
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Write:
 
 
 class Store(Protocol):
-    """Documents, each with a log, that several processes write and read at once.
+    """Holds documents, each with a log, that several processes write and read simultaneously.
 
     A document belongs to an owner, and is found by that owner's name and its key only. Age, counted from the last
     ``put`` or ``append``, and the size of all documents with their logs are bounded: the oldest go first, each with its
@@ -168,7 +168,7 @@ class Bounds:
     max_bytes: int
 
     def check(self, size: int) -> None:
-        """Refuse a document that is too large for the store.
+        """Reject a document that is too large for the store.
 
         Args:
             size: of the document with its log.
@@ -191,7 +191,7 @@ def entries_bytes(entries: Sequence[bytes]) -> int:
 
 
 class Outage:
-    """Whether a store is away, told once."""
+    """Logs once that a store cannot be used, and once that it can be used again."""
 
     def __init__(self, name: str) -> None:
         """Begin without one.
@@ -203,13 +203,13 @@ class Outage:
         self._away = False
 
     def begin(self, reason: object) -> None:
-        """Tell that the store cannot be used, unless that was told."""
+        """Log that the store cannot be used, unless already logged."""
         if not self._away:
             _log.error("the store cannot be used: %s: %s", self._name, reason, extra={"event": "store_unavailable"})
         self._away = True
 
     def end(self) -> None:
-        """Tell that the store is back, where it was away."""
+        """Log that the store can be used again, after an outage."""
         if self._away:
             _log.warning("the store can be used again: %s", self._name, extra={"event": "store_available"})
         self._away = False

@@ -59,7 +59,7 @@ async def open_store(settings: StateSettings) -> Store | None:
         None where they turn it off; and, with a warning, where the default file cannot be written.
 
     Raises:
-        ConfigError: a given file cannot be used, any file is damaged or not a store, Redis refuses the gateway, or a
+        ConfigError: a given file cannot be used, any file is damaged or not a store, Redis rejects the gateway, or a
             package is missing.
     """
     _check_packages(settings)
@@ -97,10 +97,10 @@ def check_state(settings: StateSettings) -> str | None:
 
 
 def _unusable(path: Path, error: Exception, *, given: bool) -> str:
-    """Say why there is no state.
+    """Return why state is not stored.
 
     Raises:
-        ConfigError: it is no reason to do without: the file was given, or is there and not what it should be.
+        ConfigError: the gateway must not run without state: the file was given, or is damaged or not a store.
     """
     if not isinstance(error, OSError | sqlite3.OperationalError):
         raise ConfigError(f"state.path: {path} is damaged or not a store ({error}); move it away.") from None

@@ -155,10 +155,10 @@ class RedisStore:
         self._outage = Outage(_without_password(url))
 
     async def open(self) -> None:
-        """Reach Redis, and remove what is too much; one that is away may come later.
+        """Connect to Redis if it is reachable, and remove what exceeds the bounds.
 
         Raises:
-            PermissionError: it is there and refuses the gateway; the message is Redis's.
+            PermissionError: Redis rejects the gateway; the message is Redis's.
         """
         try:
             await self._trim_now()

@@ -64,7 +64,7 @@ INSERT INTO totals VALUES (0, 0);
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_FORMAT};
 COMMIT;
-"""  # noqa: S608 - numbers of ours
+"""  # noqa: S608 - the module's own numbers
 
 _log = logging.getLogger(__name__)
 PATIENCE_S: Final = 10.0  # of one call, with its wait for those before it
@@ -92,12 +92,12 @@ class SqliteFile:
     """The file, opened; used by the thread that opened it."""
 
     def __init__(self, path: Path, bounds: Bounds, fill: Fill, clock: Callable[[], float] = time.time) -> None:
-        """Open it, and make it and its folder where they are missing.
+        """Open the file, and make file and folder where missing.
 
         Args:
             path: of the file; SQLite keeps two more beside it, with ``-wal`` and ``-shm`` at the end of their names.
             bounds: of what it keeps.
-            fill: told of each write.
+            fill: updated at each write.
             clock: the time in seconds.
 
         Raises:
@@ -274,7 +274,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def _opened(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # One process at a time: SQLite does not wait where two make a new file at once. The lock ends with its process.
+    # One process at a time: SQLite does not wait where two make the same new file. The lock ends with its process.
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
@@ -317,7 +317,7 @@ def check_folder(path: Path) -> None:
 
 
 def _check_kind(base: sqlite3.Connection) -> bool:
-    """Refuse what is not a store of this version; whether there is anything in it."""
+    """Reject what is not a store of this version; return whether the file holds anything."""
     (application,) = base.execute("PRAGMA application_id").fetchone()
     (version,) = base.execute("PRAGMA user_version").fetchone()
     (tables,) = base.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -36,7 +36,7 @@ def cause() -> dict[str, str]:
 
 
 _SELDOM_S: Final = 60.0
-_FACTS: Final = "_facts"  # a field of a record: all those that its line has besides the usual ones
+_FACTS: Final = "_facts"  # a field of a record: all fields of its line other than the usual ones
 # Values that orjson would write in its own way are left to Python's encoder, which knows more types.
 _PLAIN = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 _RESERVED = frozenset({*RESERVED_ATTRS, "color_message"})  # of uvicorn, its message again, for terminals
@@ -70,7 +70,7 @@ class LineFormatter(JsonFormatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record: of a text and fields as the base would write it, in a quarter of its time."""
         if record.exc_info or record.exc_text or record.stack_info or not isinstance(record.msg, str):
-            if record.name == "uvicorn.error":  # of a defect, whose client was told this id
+            if record.name == "uvicorn.error":  # of a defect, whose client got this id
                 record.__dict__.update(cause())
             return super().format(record)
         line: LogData = {
@@ -104,7 +104,7 @@ class LineFormatter(JsonFormatter):
 
 
 class Seldom(logging.Filter):
-    """Lets each message of some loggers pass once a minute: a collector that is away is said, not told."""
+    """Lets each message of some loggers pass once a minute, for example of an unreachable collector."""
 
     def __init__(self, loggers: str) -> None:
         """Watch the loggers whose names begin with ``loggers``."""

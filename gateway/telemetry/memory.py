@@ -13,7 +13,7 @@ from typing import Final, Literal
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 MemoryState = Literal["normal", "soft", "hard"]
 """States: below the limits, beyond the soft one, beyond the hard one."""
-_UNLIMITED: Final = 2**60  # version 1 writes a number near 2**63 where there is no limit
+_UNLIMITED: Final = 2**60  # version 1 writes a number near 2**63 for a missing limit
 
 
 @dataclass(frozen=True, slots=True)

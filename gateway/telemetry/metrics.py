@@ -76,7 +76,7 @@ class BatchedHistogram:
         if not self._waiting:
             return
         child = self._child
-        bounds: list[float] = child._upper_bounds  # noqa: SLF001 - prometheus_client has no call for many at once
+        bounds: list[float] = child._upper_bounds  # noqa: SLF001 - prometheus_client has no call for many values
         counts = collections.Counter(map(functools.partial(bisect_left, bounds), self._waiting))
         for index, count in counts.items():
             child._buckets[index].inc(count)  # noqa: SLF001 - as above
@@ -156,7 +156,7 @@ class Metrics:
         store_removed: documents that this gateway has removed for their age or for the size.
         memory: resident, of all processes and their helpers.
         overload: 1 while memory is beyond the limit of that name.
-        overload_refused: requests that were refused for want of memory.
+        overload_refused: requests that were rejected for want of memory.
     """
 
     def __init__(self) -> None:
@@ -304,7 +304,7 @@ class Metrics:
         Args:
             state: that follows from it.
             reading: of this process.
-            refused: requests that were refused for want of memory since the sample before.
+            refused: requests that were rejected for want of memory since the sample before.
         """
         self.memory.set(reading.own)
         self._memory_limit.set(reading.limit)

@@ -1,6 +1,6 @@
-"""Traces of requests, as the rest of the gateway sees them: it notes what happens, whoever exports it.
+"""Defines traces of requests as the rest of the gateway sees them, independent of their export.
 
-Where tracing is off there is no trace, and nothing of OpenTelemetry is imported. Nothing here is called for a token.
+Where tracing is off, traces do not exist and nothing of OpenTelemetry is imported. Nothing here is called for a token.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ class RequestTrace(Protocol):
         ...
 
     def end(self, route: str | None, status: int, duration_s: float, facts: Facts) -> None:
-        """The last byte of the answer is about to leave, or the client has left.
+        """End the trace when the last byte of the answer is about to leave, or the client has left.
 
         Args:
-            route: the route's path, never a raw one; None: there is no such route.
+            route: the route's path, never a raw path; None where no route matches.
             status: HTTP status.
             duration_s: since the arrival.
             facts: what is known of it.

@@ -1,4 +1,4 @@
-"""Triton's own metrics among the gateway's: ``nv_*`` of every endpoint, told apart by the label ``endpoint``."""
+"""Adds Triton's own metrics ``nv_*`` of every endpoint to the gateway's, with the label ``endpoint``."""
 
 from __future__ import annotations
 
@@ -62,15 +62,16 @@ class TritonMetrics:
         self._clock = clock
         self.engines = Engines()
         self._texts: Mapping[str, str | None] = {}
-        self._page: bytes | None = b""  # of the texts, once somebody has asked for it
+        self._page: bytes | None = b""  # of the texts, once the page was requested
         self._limits: dict[str, dict[str, int]] = {}  # by endpoint and engine model
         self._read_at = -math.inf
         self._reading: asyncio.Task[None] | None = None
 
     async def render(self) -> bytes:
-        """All of them in Prometheus' text format; ``gateway_triton_metrics_up`` says which endpoints answered.
+        """Return all Triton metrics in Prometheus' text format.
 
-        What is older than a second is read anew; who asks waits for that only where it is older than three.
+        ``gateway_triton_metrics_up`` says which endpoints answered. Metrics older than 1 s are read anew; the caller
+        waits for new metrics only where the known metrics are older than 3 s.
         """
         await self.fresh()
         if self._page is None:
@@ -138,7 +139,7 @@ class TritonMetrics:
         return texts
 
     def _note_engines(self, texts: Mapping[str, str]) -> None:
-        # What does not answer for once, or is starting, runs as many as before: else all that wait would go at once.
+        # An endpoint that misses one answer or is starting keeps its limits: else all waiting requests would go to it.
         known = self._limits
         self._limits = {
             each: _engine_values(text, _REQUESTS, "max") or known.get(each, {}) for each, text in texts.items()

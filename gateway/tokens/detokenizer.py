@@ -250,7 +250,7 @@ class _WindowStream:
 
     __slots__ = ("_asked", "_given", "_hidden", "_read", "_tokenizer", "_window", "characters", "unfinished")
 
-    _LONGEST = 64  # tokens held at most; a U+FFFD after these is no unfinished character
+    _LONGEST = 64  # tokens held at most; a U+FFFD after these is not an unfinished character
 
     def __init__(self, tokenizer: Tokenizer, hidden: _Hidden) -> None:
         self._tokenizer = tokenizer

@@ -1,4 +1,4 @@
-"""A Hugging Face style tokenizer folder besides its vocabulary: names of special tokens, ends, templates."""
+"""Reads a Hugging Face style tokenizer folder except its vocabulary: special tokens, end ids, templates."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Tokenizing(Protocol):
 
     @property
     def recall(self) -> Recall | None:
-        """Where ids of parts are looked up, and kept; None: nowhere."""
+        """Where ids of parts are looked up and stored; None: nowhere."""
         ...
 
     @property
@@ -98,11 +98,11 @@ class Tokenizing(Protocol):
         ...
 
     def check(self, count: int) -> None:
-        """Raise an error of its own when there are too many tokens already, or nobody waits any more."""
+        """Raise an error of its own when there are too many tokens already, or the caller no longer waits."""
         ...
 
     def stopped(self) -> bool:
-        """Whether nobody waits any more."""
+        """Return whether the caller no longer waits."""
         ...
 
     def begin(self, size: int) -> None:
@@ -174,12 +174,12 @@ class Segments:
             yield before, text[start:], False
 
     def encode(self, text: str, how: Tokenizing, count: int = 0) -> bytes:
-        """Packed ids of a text.
+        """Return the packed ids of a text.
 
         Args:
             text: to tokenize; texts of special tokens in it are these.
             how: it is done.
-            count: tokens that count besides.
+            count: tokens that count in addition.
 
         Raises:
             UnicodeEncodeError: it holds a lone surrogate.

@@ -1,9 +1,9 @@
-"""The token ids of parts of prompts that were tokenized before, in memory that all worker processes share.
+"""Shares the token ids of earlier prompts' parts among all worker processes, in memory.
 
 Entries go one after another into a ring, a new one over the oldest. An index of buckets leads to them; both are of a
 fixed size. Readers take no lock: an entry says whose it is and has a checksum, so that one which is overwritten
 meanwhile is not found. Writers of several processes exclude each other by a lock of the file, which ends with its
-holder; one that finds it taken drops what it wanted to write, and nobody waits for a process that hangs.
+holder. A writer that finds the lock taken drops its entry, so that no writer waits for a process that hangs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TRIES: Final = 16
 
 
 class TokenCache:
-    """Ids by keys that nobody can guess.
+    """Holds ids by keys that cannot be guessed.
 
     Args:
         size: bytes of ids.
@@ -65,7 +65,10 @@ class TokenCache:
         return min(self._head(), self._size)
 
     def hasher(self, *parts: bytes) -> hashlib.blake2b:
-        """Begin keys of one kind: those of other parts differ from them, and without the secret nobody makes them."""
+        """Begin the keys of one kind.
+
+        Keys of other parts differ from these keys, and keys cannot be made without the secret.
+        """
         found = hashlib.blake2b(digest_size=KEY_BYTES, key=self._secret)
         for part in parts:
             found.update(_HEAD.pack(len(part)) + part)

@@ -102,7 +102,7 @@ class Tokenizer:
         Without a tokenizer.json the folder's vocabulary is converted, which takes seconds.
 
         Raises:
-            TokenizerError: when there is no usable tokenizer, or another file has a wrong key.
+            TokenizerError: when a usable tokenizer is missing, or another file has a wrong key.
         """
         if trouble := unreadable(folder):
             raise TokenizerError(trouble)
@@ -178,12 +178,14 @@ class Tokenizer:
         return hashlib.sha256(self._backend.to_str().encode()).digest()
 
     def encode_known(self, text: str, how: Tokenizing | None = None, count: int = 0) -> TokenIds:
-        """Ids as of ``encode``; parts that are known are looked up, and the others are tokenized, some at a time.
+        """Return ids as ``encode`` does, in steps.
+
+        Known parts are looked up, and the others are tokenized, some at a time.
 
         Args:
             text: to tokenize.
             how: it is done: what is known, and a bound, which raises before many more tokens are made.
-            count: tokens that count besides.
+            count: tokens that count in addition.
 
         Raises:
             TokenizerError: as ``encode``.
@@ -243,15 +245,16 @@ class Tokenizer:
             how.check(count + self.count_beyond(text, how.most - count, how.stopped))
 
     def count_beyond(self, text: str, most: int, stopped: Callable[[], bool] = lambda: False) -> int:
-        """Count roughly: the tokens of pieces of the text by themselves, up to the piece with which there are too many.
+        """Count the tokens of a text roughly, until there are too many.
 
-        A cut makes a token or two more or less of those beside it, so the sum differs from the text's own count by
-        some per mille. Unlike encoding the whole, this takes no memory for each token.
+        Pieces of the text are counted separately. A cut adds or removes a token or two next to the cut, so the sum
+        differs from the text's own count by some per mille. Unlike encoding the whole, this takes no memory for each
+        token.
 
         Args:
             text: to count.
             most: tokens after which the rest is not looked at.
-            stopped: tells before each piece whether the count is no longer wanted.
+            stopped: asked before each piece whether to stop counting.
 
         Raises:
             TokenizerError: as ``encode``.
@@ -322,7 +325,7 @@ class Tokenizer:
 
     def _encode(self, backend: tokenizers.Tokenizer, text: str, *, framed: bool = False) -> list[int]:
         with _failures_of_the_library:
-            # A batch of one: unlike ``encode`` it releases the GIL, so a long text in a thread stalls nobody.
+            # A batch of one: it releases the GIL unlike ``encode``, so a long text does not stall other threads.
             ids: list[int] = backend.encode_batch_fast([text], add_special_tokens=framed)[0].ids
         return ids
 
@@ -374,7 +377,7 @@ class _Failures:
     ) -> None:
         if isinstance(error, (TypeError, UnicodeEncodeError)):
             raise TokenizerError(_SURROGATE) from error
-        if type(error).__name__ == "PanicException":  # which is no Exception, and cannot be imported
+        if type(error).__name__ == "PanicException":  # which is not an ``Exception``, and cannot be imported
             raise TokenizerError(_PANIC) from error
 
 

@@ -28,8 +28,8 @@ class EngineOptions:
         generation_logits: whether log-probs may be computed from ``generation_logits``: the engine was built to
             gather them, and 4 bytes per vocabulary entry and token may travel (wire contract 2.6).
         context_logits_tokens: longest prompt whose log-probs may be computed from ``context_logits``; 0 allows none.
-        max_draft_tokens: tokens that it takes as a draft at most, as it was built; None where nobody says.
-        version: of TensorRT-LLM, its numbers; None where nobody says.
+        max_draft_tokens: longest draft that the engine was built for, in tokens; None where not stated.
+        version: numbers of TensorRT-LLM's version; None where not stated.
         llmapi_text: the text of a response in a stream of the LLM API's model; ``auto`` goes by its inputs.
         text_streaming: what becomes of streams of models that answer with the text of each response by itself.
     """
@@ -74,12 +74,12 @@ class Abilities:
         top_logprobs: source of alternatives.
         prompt_logprobs: source of the prompt's log-probs.
         prompt_logprobs_tokens: longest prompt for them; None is any.
-        vocab_size: width of the logits; None where nobody says.
-        beams: most beams; 1 is no beam search.
+        vocab_size: width of the logits; None where not stated.
+        beams: most beams; 1 is without beam search.
         cached_tokens: ``tokens`` has an exact output, ``blocks`` one in blocks, None has neither.
         tokens_per_block: tokens in a block of the KV cache.
         guide_types: kinds of ``Guide`` that may be sent.
-        guide_backend: what compiles them; None where nobody says.
+        guide_backend: what compiles guides; None where not stated.
         max_draft_tokens: tokens of a request's own draft that may be sent: 0 are none, None is any number.
         draft_model: the model that guesses; None where there is none.
         text_streaming: what becomes of streams whose text would be damaged.
@@ -112,16 +112,16 @@ def read_abilities(
     draft: ModelView | None = None,
     drafted: bool = True,
 ) -> Abilities:
-    """Read them from the configuration of the model that is called and of the engine behind it.
+    """Read the abilities from the configuration of the called model and of the engine behind it.
 
     Args:
         called: the model that requests name.
         engine: the engine model, which has the parameters; the same as ``called`` on the tokens path.
         options: what the operator adds.
-        token_ids: whether answers carry token ids; without them nothing can be told per token.
+        token_ids: whether answers carry token ids, which every value per token needs.
         guided: False where the engine was asked and has no guided decoder, whatever its configuration says.
         draft: the model that guesses for it.
-        drafted: False where it was asked and refused a draft.
+        drafted: False where the engine was probed and rejected a draft.
     """
     tensor = _pair(called, "return_log_probs", "output_log_probs")
     alternatives = tensor and _pair(called, "num_top_log_probs", "top_log_probs")

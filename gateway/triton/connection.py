@@ -44,12 +44,12 @@ def _ignore() -> None:
 
 @dataclass(slots=True)
 class Connection:
-    """A way to one Triton.
+    """Holds what requests to one Triton use.
 
     Attributes:
         transport: carries requests.
         background: for work that outlives a request.
-        timeout: seconds that a request may take in all; a backstop behind the deadlines of whoever asks.
+        timeout: seconds that a request may take in all; a backstop behind the caller's own deadlines.
         on_unavailable: called when a request finds Triton or the model gone.
     """
 

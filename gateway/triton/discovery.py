@@ -163,7 +163,7 @@ def _expect(models: Models, path: EnginePath) -> tuple[_Make, str]:
 
 
 def _single(models: Models) -> tuple[_Make, str]:
-    """As above, for what is no ensemble."""
+    """Choose the engine of an entry that is not an ensemble, with the reason."""
     if models.llmapi:
         return llmapi_engine, f"{models.entry.name!r} is a model of the LLM API"
     if models.vllm:
@@ -245,10 +245,12 @@ async def find_guide_field(make: Callable[[Models], Engine], models: Models) -> 
 
 
 async def takes_drafts(engine: Engine, models: Models) -> bool:
-    """Generate two tokens with a draft of one: what an engine declares, it does not always take.
+    """Find out whether an engine takes drafts, by generating two tokens with a draft of one.
+
+    An engine does not always take the drafts that its model declares.
 
     Returns:
-        False where the engine refuses it. A full queue or a late answer says nothing of that.
+        False where the engine rejects the draft. A full queue or a late answer does not count as a rejection.
 
     Raises:
         EngineError: Triton is not available.

@@ -1,4 +1,4 @@
-"""From what models declare to an engine: what is refused, what the engine can do (wire contract 0.3)."""
+"""Makes engines from what models declare: their abilities and what they reject (wire contract 0.3)."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def vllm_engine(
 
 
 def _estimates(*, counts: bool, finishes: bool) -> frozenset[Estimate]:
-    """What may be inexact where not all is told."""
+    """List what may be inexact where a model does not report counts or finish reasons."""
     found: list[Estimate] = []
     if not counts:
         found.append("completion_tokens")
@@ -184,7 +184,7 @@ def plain_engine(
 
 
 def _as_read(model: ModelView) -> ModelView:
-    """The model as if it did not declare what it does not read: a request that needs it is refused."""
+    """Drop the inputs that a model declares but ignores, so that requests that need such inputs are rejected."""
     return replace(model, inputs=model.inputs - ignored_inputs(model))
 
 

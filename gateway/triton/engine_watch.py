@@ -34,7 +34,7 @@ class EngineWatch:
         self._probe = probe
         self._whose = whose
         self._look = asyncio.Event()
-        self._share = 0.0  # of failed requests, as last told
+        self._share = 0.0  # of failed requests, as last reported
 
     async def __aenter__(self) -> EngineWatch:
         self._leave = self._health.listen(self._changed)

@@ -1,4 +1,4 @@
-"""One table from what Triton, the engine and the transport say to what the gateway's clients are told.
+"""Maps errors of Triton, the engine and the transport to the errors that clients get, in one table.
 
 Wire contract 2.10 and 9.2. The backend's own text never becomes part of a message: it may hold paths and
 tracebacks.

@@ -37,7 +37,7 @@ def declared_guide_types(called: ModelView, engine: ModelView | None) -> frozens
         engine: the engine model, which has the parameters; the same as ``called`` on the tokens path.
 
     Returns:
-        Kinds of `Guide`; empty where there is no guided decoding. Names that are no kind are left out.
+        Kinds of `Guide`; empty without guided decoding. Unknown names are left out.
     """
     if engine is None or not (called.inputs >= _INPUTS and engine.inputs >= _INPUTS):
         return frozenset()
@@ -45,15 +45,16 @@ def declared_guide_types(called: ModelView, engine: ModelView | None) -> frozens
     if listed is not None:
         return frozenset(KINDS) & {kind.strip() for kind in listed.split(",")}
     if PARAMETER in engine.parameters:
-        return frozenset()  # a variable that nobody filled in
+        return frozenset()  # a variable that was not filled in
     return _UPSTREAM if hints.parameter(engine, "guided_decoding_backend") else frozenset()
 
 
 def declared_guide_backend(engine: ModelView | None) -> GuideBackend | None:
-    """Read what compiles the guides of an engine: this project's reference engine has llguidance, others name theirs.
+    """Read what compiles the guides of an engine.
 
     Returns:
-        None where it is not known, and where ``tensorrt_llm`` gets it from an environment that is not ours.
+        ``llguidance`` for this project's reference engine, else the name in the configuration. None where the name is
+        not known, and where ``tensorrt_llm`` gets the name from an environment other than the gateway's.
     """
     if hints.parameter(engine, "engine") == "reference":
         return "llguidance"

@@ -12,14 +12,14 @@ from typing import Any
 from gateway.triton.model_view import ModelView
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-_SPECULATIVE = ("medusa", "redrafter", "lookahead", "eagle")  # what such an engine decodes by, whatever it is told
+_SPECULATIVE = ("medusa", "redrafter", "lookahead", "eagle")  # such an engine always decodes in this mode
 
 
 def parameter(model: ModelView | None, name: str, environ: Mapping[str, str] = os.environ) -> str | None:
     """Read a parameter of a model's configuration.
 
-    ``${NAME}`` is filled from ``environ``: an embedded Triton shares its environment with the gateway. A value with a
-    variable that is not set is one that nobody filled in (wire contract 9.2, row 0.3).
+    ``${NAME}`` is filled from ``environ``: an embedded Triton shares its environment with the gateway. A value with
+    an unset variable counts as unfilled (wire contract 9.2, row 0.3).
 
     Returns:
         The value, or None when it is absent, empty or unfilled.
@@ -83,7 +83,7 @@ def number(model: ModelView | None, name: str) -> int | None:
 
 
 def adds_special_tokens(preprocessing: ModelView | None) -> bool:
-    """Whether preprocessing adds BOS by itself; it does unless told otherwise (wire contract 1.4)."""
+    """Return whether preprocessing adds BOS by itself, as is its default (wire contract 1.4)."""
     value = parameter(preprocessing, "add_special_tokens")
     return value is None or value.lower() not in ("false", "0", "no", "f", "n", "off")
 

@@ -35,7 +35,7 @@ class LlmApiDialect:
         certain_of_special_tokens: whether that is known; of 0.20 and 0.21 it is not.
         cancels: whether it ends a request in the engine whose gRPC call was cancelled.
         ends_at_eos: whether the tokenizer's own end token alone ends an answer.
-        ignored: request parameters that TensorRT-LLM drops or may drop in silence, and why they are refused.
+        ignored: request parameters that TensorRT-LLM drops or may drop silently, each with the reason of its rejection.
     """
 
     text: TextForm

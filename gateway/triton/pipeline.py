@@ -162,13 +162,13 @@ def _single(ensemble: ModelView, matches: Callable[[Step], bool]) -> Step | None
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models behind a configured one.
+    """Holds the models behind a configured model.
 
     Attributes:
         entry: the configured model.
         engine: the one that generates, None when an ensemble has no such step.
         preprocessing: the ensemble's tokenizing step, if it has one.
-        pipeline: the ensemble's steps; None when the entry is no ensemble.
+        pipeline: the ensemble's steps; None when the entry is not an ensemble.
         names: every model that must be ready.
         guided: False once the engine has said that it has no guided decoder.
         draft: the draft model of a BLS model.
@@ -177,7 +177,7 @@ class Models:
         vllm: whether the entry is a model of Triton's vLLM backend.
         plain: whether the entry is any other model that takes and answers text.
         guide_field: the sampling parameter of the vLLM backend that takes guides; None where none does.
-        drafted: False once the engine has refused a draft.
+        drafted: False once the engine has rejected a draft.
         tokenized: see ``EngineFeatures``.
     """
 

@@ -75,8 +75,8 @@ class ResponseStream:
         return response
 
     async def _read_status(self) -> None:
-        # The status follows at once. A call dropped before it is cancelled, and Triton would count a cancelled ensemble
-        # request as in flight until it is shut down (wire contract 9.1, row 5).
+        # The status follows immediately. A call that is dropped before its status arrives is cancelled, and Triton
+        # would count a cancelled ensemble request as in flight until Triton's shutdown (wire contract 9.1, row 5).
         if self._call.ended:  # as it mostly has with the response
             self._ended = True
             return

@@ -58,7 +58,7 @@ class DiscoveryError(ValueError):
 
 
 def check(models: Models, path: EnginePath) -> None:
-    """Refuse what cannot be served.
+    """Reject models that cannot be served.
 
     Raises:
         DiscoveryError: with the reason.
@@ -167,7 +167,7 @@ def _check_text_model(models: Models, path: EnginePath) -> None:
 
 
 def _check_forms(model: ModelView) -> None:
-    """Refuse a plain text model of whose inputs and outputs each request or answer would fail."""
+    """Reject a plain text model whose inputs or outputs would make every request fail."""
     wide = sorted({name for tensor in PLAIN_TEXT.inputs for name in tensor.names} & model.inputs - model.single)
     if wide:
         raise DiscoveryError(f"model {model.name!r} takes more than one element as {', '.join(wide)}; set dims: [ 1 ]")
@@ -181,12 +181,12 @@ def _check_forms(model: ModelView) -> None:
 
 
 def broken_by_adapters(model: str) -> str:
-    """Word the refusal of an LLM API model before 1.3 that loads adapters; its yaml or a request tells."""
+    """Word the error for an LLM API model before 1.3 that loads adapters, as its yaml or a request shows."""
     return f"model {model!r}: {LLMAPI_WITH_ADAPTERS.rstrip('.')}; remove it, or move to 1.3"
 
 
 def check_text(models: Models, options: EngineOptions) -> None:
-    """Refuse an ensemble or a BLS model of whose answers the text cannot be told.
+    """Reject an ensemble or a BLS model if the text of its answers cannot be determined.
 
     Raises:
         DiscoveryError: with the reason.
@@ -339,12 +339,12 @@ def _one_response(models: Models) -> str:
 
 
 def check_required(model: ModelView, spec: ModelSpec, filled: frozenset[str]) -> None:
-    """Refuse a model that requires more than is sent, or takes it in another form.
+    """Reject a model that requires inputs that are not sent, or takes inputs in another form.
 
     Args:
         model: the model that is called.
         spec: its tensors by the contract.
-        filled: names of those that every request holds.
+        filled: names of the tensors that every request holds.
 
     Raises:
         DiscoveryError: with the names.

@@ -28,7 +28,7 @@ async def tls_trouble(url: str, access: Access) -> str | None:
         access: on what terms it is called.
 
     Returns:
-        One sentence, without its full stop; None where TLS is not to blame, or the address is no ``host:port``.
+        One sentence, without its full stop; None where TLS is not to blame, or the address is not ``host:port``.
     """
     host, _, port = url.removeprefix("grpc://").rpartition(":")
     host = host.strip("[]")

@@ -1,7 +1,7 @@
-"""How inference requests reach Triton: the interface that its two implementations, ``grpcio`` and ``h2``, share.
+"""Defines how inference requests reach Triton, for the two implementations ``grpcio`` and ``h2``.
 
 One RPC per request on a shared connection, unary to stream: wire-compatible with ``ModelStreamInfer``, and the request
-side is closed at once, which ends the stream after the final response (wire contract 3.4).
+side is closed immediately, which ends the stream after the final response (wire contract 3.4).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class InferCall(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come, apart from what has come."""
+        """Whether the call has ended; responses that have arrived may still be unread."""
         ...
 
     async def read(self) -> bytes | None:
@@ -76,10 +76,10 @@ class Transport(Protocol):
     def name(self) -> str: ...  # noqa: D102
 
     async def prepare(self) -> None:
-        """Find out how to reach a server that was not reached yet, or was away; to be called before requests.
+        """Find out how to reach the server, before the first request and after an outage.
 
         Raises:
-            EngineError: it does not answer.
+            EngineError: the server does not answer.
         """
         ...
 

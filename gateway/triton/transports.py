@@ -46,10 +46,10 @@ def make_transport(
 
 
 class AutoTransport:
-    """``Transport`` over h2, and over grpcio where h2 does not reach the server, or has met what it does not serve.
+    """Carries requests over h2, or over grpcio where h2 does not reach the server or lacks a feature.
 
-    The choice is made by asking the server whether it lives, by both: grpcio carries the requests where it gets an
-    answer and h2 gets none. It is made again after the server was away.
+    The choice is made by asking the server whether it lives, by both: grpcio carries the requests where grpcio gets
+    an answer and h2 gets none. The choice is made again after an outage of the server.
 
     Args:
         url: Triton's gRPC address, ``host:port``.

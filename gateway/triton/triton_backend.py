@@ -40,7 +40,7 @@ _FIRST_RETRY_S = 0.1
 _LAST_RETRY_S = 2.0
 _DRAIN_S = 5.0
 _DOUBT_S = 0.5  # between checks while one has failed
-_ASK_S = 0.15  # from one look for a Triton that is away to the next, while requests ask for it
+_ASK_S = 0.15  # between two attempts to reach a disconnected Triton while requests need one
 
 Hook = Callable[[EngineFeatures], None]
 
@@ -78,11 +78,11 @@ class BackendStatus:
 
 @dataclass(frozen=True, slots=True)
 class HealthChecks:
-    """How a model that is ready is watched.
+    """Sets how a ready model is watched.
 
     Attributes:
         poll_s: seconds between health checks.
-        failures: checks in a row that must fail before requests are refused; until then they are tried.
+        failures: failed checks in a row before requests are rejected; until then requests are tried.
         stall_s: seconds of silence after which its engine is asked for a token at the earliest; 0: never.
         probe_s: seconds without any token after which it is asked for one; 0: never.
         turn: of this process among several that watch it, from 0.
@@ -101,7 +101,9 @@ _CHECKS = HealthChecks()
 
 
 class TritonBackend:
-    """Keeps one configured Triton model usable: starts without Triton, survives its restarts.
+    """Keeps one configured Triton model usable, also across restarts of Triton.
+
+    The backend starts without Triton.
 
     Args:
         url: Triton's gRPC address, ``host:port``.
@@ -116,8 +118,8 @@ class TritonBackend:
         access: on what terms Triton is reached.
 
     Attributes:
-        health: of the engine, to be told of all requests. An engine that generates lives, however slow its health
-            checks are; one that has fallen silent may be dead, whatever these say.
+        health: of the engine; all requests are reported to it. An engine that generates is alive, however slow its
+            health checks are; an engine that has fallen silent may be dead, whatever its health checks say.
     """
 
     def __init__(  # noqa: PLR0913 - most are for what operators set
@@ -167,7 +169,7 @@ class TritonBackend:
         await self.close()
 
     async def start(self) -> None:
-        """Begin to look for Triton; returns at once."""
+        """Begin to look for Triton, without waiting."""
         if self._tasks:
             return
         self._channel = open_channel(self.url, self._access)
@@ -187,7 +189,7 @@ class TritonBackend:
         return asyncio.create_task(keep_running(what, functools.partial(work, *arguments)))
 
     def check(self) -> None:
-        """Look at once whether requests can still be served, without waiting for the next health check."""
+        """Check immediately whether requests can still be served, without waiting for the next health check."""
         self._check_now.set()
 
     async def close(self) -> None:
@@ -211,7 +213,9 @@ class TritonBackend:
 
     @property
     def engine(self) -> Engine:
-        """The engine to generate with. Ask for it per request: it is another one after Triton was away.
+        """Return the engine to generate with.
+
+        Read the property for each request: after an outage of Triton it is another engine.
 
         Raises:
             EngineError: while there is none: UNAVAILABLE where that passes, as where it has fallen silent, UNSERVABLE
@@ -329,12 +333,15 @@ class TritonBackend:
     async def _until_lost(
         self, client: TritonClient, connection: Connection, models: tuple[str, ...]
     ) -> _NotReadyError | None:
-        """Watch until requests can no longer be served; says why. None where it must be discovered anew to tell.
+        """Watch until requests can no longer be served.
 
-        The end of a connection alone says nothing: servers and proxies end them now and then (``GOAWAY``), and the
-        engine serves meanwhile. But it may be the end of the server, and another one be there soon. A refused
-        connection and a model that is said to be gone are certain. A check that fails otherwise, late mostly, says
-        little: a loaded server is slow. Only several in a row count, and none while tokens come.
+        The end of a connection alone says nothing: servers and proxies end connections now and then (``GOAWAY``), and
+        the engine serves meanwhile. But the server may have ended, and another server may be there soon. A rejected
+        connection and a model that is reported as gone are certain. A check that fails otherwise, late mostly, says
+        little: a loaded server is slow. Only several such checks in a row count, and none while tokens come.
+
+        Returns:
+            The reason; None where only a new discovery can find the reason.
         """
         failures = 0
         while True:

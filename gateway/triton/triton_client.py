@@ -30,11 +30,11 @@ _NO_TRITON = (
 
 @dataclass(frozen=True, slots=True)
 class ModelState:
-    """What Triton's repository index says of a model.
+    """Holds what Triton's repository index says of a model.
 
     Attributes:
         ready: whether a version of it can be asked.
-        words: its state and the reason for it, in Triton's own words; empty where nobody asked for the model yet.
+        words: state and its reason, in Triton's own words; empty where no load of the model was requested yet.
     """
 
     ready: bool

@@ -1,6 +1,7 @@
-"""The model of Triton's vLLM backend: how it is asked, by what it declares (wire contract 10).
+"""Decides how a model of Triton's vLLM backend is requested, by what it declares (wire contract 10).
 
-Triton tells neither the backend's version nor vLLM's. What differs is told by the inputs, and by one probe for guides.
+Triton reports neither the backend's version nor vLLM's. Versions are distinguished by the inputs, and by one probe for
+guides.
 """
 
 from __future__ import annotations

@@ -145,7 +145,11 @@ class TokenReader:
         return tap
 
     def _with_alternatives(self, token: ScoredToken, form: EntryForm, message: bytes) -> ScoredToken | None:
-        """The token of a response with its alternatives; None where one has no token's id, as whoever reads it says."""
+        """Add the alternatives to the token of a response.
+
+        Returns:
+            None where an alternative has no token id; the full read of the response then raises the error.
+        """
         try:
             return token[0], token[1], self._pairs(*form.read_alternatives(message))[: self._top_logprobs]
         except MalformedOutputError:
@@ -171,7 +175,7 @@ class TokenReader:
             top = self._alternatives(outputs, 1)[0] if self._top_logprobs else None
             if self._forms is not None:
                 self._forms.learn(message, list(outputs), self._request.id)
-        except (DecodeError, EngineError):  # whoever reads it says so
+        except (DecodeError, EngineError):  # the full read of the response raises the error
             return None
         return index, logprob, top
 
@@ -315,7 +319,7 @@ class TokenReader:
         blocks = self._outputs.number(outputs, "kv_cache_reused_blocks")
         if self._abilities.cached_tokens != "blocks" or blocks is None:
             return None
-        # Whole blocks: what was reused of a partly filled one is not told, and not guessed.
+        # Whole blocks: the reused part of a partly filled block is not reported, and not guessed.
         return min(blocks * self._abilities.tokens_per_block, prompt)
 
 

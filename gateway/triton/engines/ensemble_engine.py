@@ -76,7 +76,7 @@ class ResponsePump:
             self._stream.close()
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
-        # Nobody may be left waiting, however the task ended.
+        # No reader may be left waiting, however the task ended.
         if task.cancelled():
             self._fail(EngineError(ErrorKind.CANCELLED, "The gateway is shutting down."))
         elif task.exception() is not None:
@@ -119,8 +119,8 @@ class StopSender:
     async def stop(self, request_id: str, ended: asyncio.Task[None]) -> None:
         """Send ``stop`` for a request until it has ended, for as long as a request may take.
 
-        It is repeated because a stop that overtakes its request, still in preprocessing, finds nothing to end, and
-        because a Triton that hangs for a while would otherwise compute the rest of an answer that nobody reads.
+        ``stop`` is repeated because a stop that overtakes its request, still in preprocessing, finds nothing to end,
+        and because a Triton that hangs for a while would otherwise compute the rest of an answer without a reader.
 
         Args:
             request_id: the id of the request to end.
@@ -305,7 +305,7 @@ class EnsembleEngine:
         text, bos = prompt.text, prompt.bos_text
         if not bos:
             return text
-        # BOS exactly once, whoever adds it (wire contract 1.4).
+        # BOS exactly once, from the gateway or from preprocessing (wire contract 1.4).
         if self._features.adds_special_tokens:
             return text.removeprefix(bos)
         return text if text.startswith(bos) else bos + text

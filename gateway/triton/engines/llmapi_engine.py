@@ -53,7 +53,7 @@ class LlmApiEngine(TextEngine):
         encoder.put(wire, "sampling_param_exclude_input_from_output", True)
         encoder.put(wire, "return_finish_reason", True)
         put_sampling(encoder, wire, request.params)
-        # A request without a seed gets none: the engine's own generator is as good as a number that nobody knows.
+        # A request without a seed gets none: the engine's own generator is as good as a number unknown to the client.
         if request.params.seed is not None:
             encoder.put(wire, "sampling_param_seed", request.seed)
         self._put_lora(wire, request)

@@ -237,7 +237,7 @@ def log_probs(
     for row, token in zip(rows, chosen, strict=False):
         scores = row[:width].astype(np.float64)
         peak = scores.max()
-        with np.errstate(invalid="ignore"):  # what is no number is refused by whoever makes an entry of it
+        with np.errstate(invalid="ignore"):  # NaN is rejected when an entry is made
             scores -= peak + np.log(np.exp(scores - peak).sum())
         values.append(float(scores[token]))
         best.append(_best(scores, alternatives))

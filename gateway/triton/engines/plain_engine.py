@@ -16,7 +16,7 @@ from gateway.triton.error_mapping import no_final_response, read_finish
 from gateway.triton.model_view import ModelView
 
 _RETURNED = ("finish_reason", "num_input_tokens", "num_output_tokens")
-# Always sent where declared: what the model would fill in by itself, nobody knows. The others only where asked for.
+# Always sent where declared: the model's own defaults are not known. Other inputs are sent only where requested.
 _ALWAYS = ("temperature", "top_p")
 _OFF = {"top_k": 0, "min_p": 0.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
 

@@ -41,7 +41,7 @@ def put_sampling(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, p
             message, code = f"top_k must be at most {most}.", "integer_above_max_value"
             raise EngineError(ErrorKind.INVALID_REQUEST, message, param="top_k", code=code)
         encoder.send(wire, "top_p", params.top_p)
-        # 1 is what the engine takes where it is not told.
+        # 1 is the engine's default.
         if params.temperature != 1.0 or encoder.declares(encoder.tensor("temperature")):
             encoder.send(wire, "temperature", params.temperature)
         if params.top_k > 0:
@@ -101,7 +101,7 @@ def put_logit_bias(
     The width is the engine's own where it says so, else that of the model's folder, which comes with the request.
 
     Raises:
-        EngineError: the model has no such tensor, nobody knows the width, or an id is outside of it.
+        EngineError: the model has no such tensor, the width is not known, or an id is outside of the width.
     """
     if not request.params.logit_bias:
         return
@@ -180,14 +180,14 @@ def put_prompt_table(
 ) -> tuple[int, ...]:
     """Add the prompt table.
 
-    Each virtual token carries the table's extra id, the others 0: TensorRT-LLM refuses tables without them where it
-    reuses KV-cache blocks, since all tables have the same token ids.
+    Each virtual token carries the table's extra id, the others 0: TensorRT-LLM rejects tables without extra ids
+    where KV-cache blocks are reused, since all tables have the same token ids.
 
     Returns:
         The ids of its virtual tokens, which go before the prompt: those that follow the vocabulary.
 
     Raises:
-        EngineError: the model has no such tensors, or nobody knows the size of the vocabulary.
+        EngineError: the model has no such tensors, or the size of the vocabulary is not known.
     """
     table = request.prompt_table
     if table is None:

@@ -99,7 +99,7 @@ class TextEngine(ABC):
         """Make what reads the responses of a request."""
 
     def _refuse(self, request: GenerationRequest) -> None:
-        """Refuse by the capability map, whoever asks: requests, the operator's defaults, a model's family."""
+        """Reject by the capability map what a request, the operator's defaults or a model's family sets."""
         name, params = self._encoder.model.name, request.params
         for parameter in self._refused:
             if getattr(params, parameter) != getattr(_DEFAULTS, parameter):

@@ -96,7 +96,7 @@ class H2Protocol(asyncio.Protocol):
         self._settle()
 
     def abort(self) -> None:
-        """Drop the connection at once."""
+        """Drop the connection immediately."""
         if self._transport is not None:
             self._transport.abort()
 

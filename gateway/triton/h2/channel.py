@@ -87,9 +87,12 @@ class H2Transport:
         return None
 
     async def probe(self, seconds: float) -> str | None:
-        """Ask the server whether it lives, at once; why it cannot be asked by this transport, or None.
+        """Ask the server immediately whether it lives.
 
-        Where it fails, the next request connects anew: a connection may be dead, and nothing has told.
+        After a failure the next request connects anew: a connection may be dead without a sign.
+
+        Returns:
+            Why this transport cannot reach or use the server, or None.
         """
         self._retry_at = 0.0
         call = H2Call(b"", seconds, self._submit, LIVENESS)
@@ -232,7 +235,7 @@ class H2Call:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come, apart from what has come."""
+        """Whether the call has ended; responses that have arrived may still be unread."""
         return self._stream.status is not None
 
     @property

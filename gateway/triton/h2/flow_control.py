@@ -102,7 +102,7 @@ class Outbound:
 
 
 class Inbound:
-    """Credit that the server has for what it sends, told to it by WINDOW_UPDATE frames.
+    """Grants the server credit for what it sends, by WINDOW_UPDATE frames.
 
     A stream's credit follows its reader. The connection's is given back as data arrives, so that a slow reader stops
     no other, until ``limits.held`` octets wait for their readers. A message that would not fit a stream's window

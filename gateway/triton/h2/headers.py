@@ -19,7 +19,7 @@ _WHOLE = frames.END_HEADERS | frames.END_STREAM
 
 
 class RequestHeaders:
-    """Encodes the headers of requests, which seldom differ but in their deadline.
+    """Encodes the headers of requests, which rarely differ except in the deadline.
 
     Args:
         authority: ``host:port``.

@@ -59,7 +59,7 @@ class Http2Connection:
         self._rest = b""  # of what was read: an unfinished frame
         self._idle = 0  # frames since one that brought a request further
         self._unsent_answers = 0
-        # What the short way may take: within a frame, the largest message, and a window without credit of its own.
+        # What the fast path may take: within a frame, the largest message, and a window without credit of its own.
         self._short = min(frames.MAX_FRAME_BYTES, limits.small, limits.message + _MESSAGE_HEAD)
         self._handlers: dict[int, _Handler] = {
             frames.DATA: self._on_data,
@@ -89,7 +89,7 @@ class Http2Connection:
         self.inbound.open()
 
     def open(self, stream: Stream) -> None:
-        """Send a request, at once or when the server permits another stream."""
+        """Send a request, immediately or when the server permits another stream."""
         if self.streams.closing:
             unavailable = Status("UNAVAILABLE", self.failure or "the connection is closing")
             self.streams.end(stream, unavailable, unprocessed=True)
@@ -272,7 +272,7 @@ class Http2Connection:
         return int(behind)
 
     def _check_frame(self, kind: int, flags: int, stream_id: int) -> None:
-        """Refuse a frame that cannot come here, by its head alone."""
+        """Reject a frame that must not arrive now, by its head alone."""
         if not self.settled and (kind != frames.SETTINGS or flags & frames.ACK):
             raise ConnectionFailure(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
         unfinished = self._blocks.stream_id
@@ -398,7 +398,7 @@ class Http2Connection:
         raise ConnectionFailure(ErrorCode.PROTOCOL_ERROR, "a push, although pushes are switched off")
 
     def _on_ping(self, _stream_id: int, flags: int, payload: bytes) -> None:
-        if not flags & frames.ACK:  # that some bytes came is the whole answer to a ping of ours
+        if not flags & frames.ACK:  # an ACK needs no work: any bytes that arrive are a sign of life
             self._answer(frames.frame(frames.PING, frames.ACK, 0, payload))
 
     def _on_goaway(self, _stream_id: int, _flags: int, payload: bytes) -> None:

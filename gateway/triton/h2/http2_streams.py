@@ -167,7 +167,7 @@ class Streams:
         most: streams that the server permits at a time.
         last_id: of the newest stream.
         woken: streams whose reader waits and now finds something; emptied by what drives the connection.
-        ended: streams that have ended; likewise.
+        ended: streams that have ended; also emptied by what drives the connection.
         closing: no new stream may be opened.
     """
 
@@ -198,9 +198,9 @@ class Streams:
         return self.last_id + 2 > MAX_STREAM_ID
 
     def admit(self) -> Stream | None:
-        """The next stream that may be opened now, with its id; None when there is none.
+        """Return the next stream that may be opened now, with its id, or None.
 
-        The last id must not have been given away yet; see ``exhausted``.
+        The last id must still be free; see ``exhausted``.
         """
         if not self._queue or self.closing or len(self.running) >= self.most or (self._full and self.running):
             return None
@@ -220,8 +220,8 @@ class Streams:
         stream.plain = False
         if stream.id:
             self.running.pop(stream.id, None)
-            # Servers may count a stream for a moment longer than it takes to open the next one, and refuse that:
-            # then it waits until another one has ended.
+            # Servers may still count an ended stream when the next stream is opened, and reject the next stream, which
+            # then waits until another stream has ended.
             self._full = unprocessed
         else:
             self._queue.pop(stream, None)

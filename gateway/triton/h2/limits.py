@@ -52,10 +52,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """When to connect and when to ask for signs of life, in seconds; as the options of the grpcio channel.
+    """Holds times of connecting and of signs of life in seconds, as the options of the grpcio channel do.
 
     Attributes:
-        first_backoff: pause after a first attempt that failed; requests in it fail at once.
+        first_backoff: pause after a first attempt that failed; requests during the pause fail immediately.
         last_backoff: longest pause.
         connect: for a connection and the server's preface.
         keepalive: silence before a ping, while requests are in flight.

@@ -76,7 +76,7 @@ def status_of_trailers(headers: Mapping[str, str]) -> Status:
 
 
 def status_of_headers(headers: Mapping[str, str]) -> Status | None:
-    """Why a stream's first headers are no gRPC response, or None when they are."""
+    """Return why a stream's first headers are not a gRPC response, or None."""
     code = headers.get(":status", "")
     if code != "200":
         return Status(_BY_HTTP.get(code, "UNKNOWN"), f"HTTP status {code[:3]!r}")
