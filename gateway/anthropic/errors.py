@@ -108,10 +108,10 @@ def _message(error: OpenAIError) -> str:
 
 
 class AnthropicMiddleware:
-    """Lets a request of Anthropic's API have errors in its shape, from every layer inside, and a ``request-id``.
+    """Gives a request of Anthropic's API errors in Anthropic's shape, from every layer inside, and a ``request-id``.
 
     Such a request is known by its path, or by its header ``anthropic-version``, which no client of OpenAI's API sends.
-    Requests that no layer sees are refused by the HTTP protocol; ``gateway.app`` gives their answers the same shape.
+    The HTTP protocol rejects some requests before any layer; ``gateway.app`` gives those responses the same shape.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -142,11 +142,11 @@ def wants_anthropic(scope: Scope) -> bool:
 def anthropic_answers(
     body: Any, errors: Sequence[int] = (), *, event: Any = None, headers: Mapping[str, str] | None = None
 ) -> dict[int | str, dict[str, Any]]:
-    """Describe the answers of a route.
+    """Describe the responses of a route.
 
     Args:
         body: type of the JSON body of 200.
-        errors: further statuses with an error, besides those of all these routes.
+        errors: further error statuses, in addition to those of all Anthropic routes.
         event: type of the data of an event, where the answer may be a stream.
         headers: further response headers of 200 with their descriptions.
     """

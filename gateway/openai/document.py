@@ -71,7 +71,7 @@ def _operation(route: APIRoute, method: str, *, keys: bool) -> dict[str, Any]:
 
 
 def _either(first: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
-    """Join two operations of one path that a header tells apart: answers may have the form of either."""
+    """Join two operations of one path, between which a header decides, with the responses of both."""
     if first is None:
         return other
     responses = first["responses"] | other["responses"]

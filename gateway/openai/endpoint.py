@@ -55,7 +55,7 @@ class Events(Protocol):
         ...
 
     def forward(self, write: Write) -> Forward | None:
-        """A function that writes pieces of text at once, by the relay; None where events have more than their text.
+        """Make the relay's function that immediately writes pieces of text, or None where events have more than text.
 
         Args:
             write: takes events on one line each.
@@ -78,7 +78,7 @@ class Answer(ABC):
         generations: those of the first prompt first.
         names: tells the request's names of parameters that errors of the engine call otherwise.
         padded: whether the events of its stream are padded.
-        kept: whether its end is written somewhere before the client is told of it.
+        kept: whether its end is stored before it is sent to the client.
         changed: paths of texts that the model is shown in another form or place than they have.
     """
 
@@ -113,10 +113,10 @@ class Answer(ABC):
         """Write the end of a streamed answer, if it is ``kept``.
 
         Args:
-            usage: of all of it; None where an error has ended it, which its events have told.
+            usage: of the whole answer; None where its events have reported an error.
 
         Raises:
-            OpenAIError: it cannot be written. Not after an error.
+            OpenAIError: the end cannot be written. Not raised after an error.
         """
 
     def leave(self) -> None:  # noqa: B027 - as above
@@ -170,7 +170,7 @@ async def _whole(answer: Answer, record: RequestRecord) -> bytes:
 async def stream(
     answer: Answer, events: Events, output: StreamOutput, record: RequestRecord, timeouts: TimeoutSettings
 ) -> AsyncGenerator[bytes, None]:
-    """Yield ready events, everything that is ready at once; comments while the engine is silent.
+    """Yield all ready events together, and comments while the engine is silent.
 
     The first bytes come with the engine's first response, or after ``headers_s`` of waiting for it.
 
@@ -312,7 +312,7 @@ class Endpoint(Generic[Fields, Planned, Answered]):
 
     Attributes:
         parse: makes the request of a JSON object; raises ``BadRequestError``.
-        check: holds the request against the model; returns it without what the policies let pass unserved.
+        check: validates the request for the model; returns it without what the policies let pass unserved.
         plan: decides how the answer is made; raises ``BadRequestError``.
         prepare: builds the prompt and prepares the generations.
         events: writes the answer as a stream.
@@ -370,7 +370,7 @@ async def begin(
 
     Raises:
         BadRequestError: naming the parameter at fault.
-        EngineError: UNAVAILABLE while the engine is away.
+        EngineError: UNAVAILABLE while the engine is unreachable.
         OpenAIError: 404 for an unknown model; see ``read_request`` for others.
     """
     record = record_of(request.scope)
@@ -389,11 +389,11 @@ def checked(
     registry: Registry,
     metrics: Metrics,
 ) -> Begun[Fields, Planned]:
-    """Hold a parsed request against its model.
+    """Validate a parsed request against its model.
 
     Raises:
         BadRequestError: naming the parameter at fault.
-        EngineError: UNAVAILABLE while the engine is away.
+        EngineError: UNAVAILABLE while the engine is unreachable.
         OpenAIError: 404 for an unknown model.
     """
     record.annotations = asked.annotations()
@@ -471,9 +471,9 @@ async def answered(
 
 
 def name_header(header: str, names: Sequence[str]) -> dict[str, str]:
-    """A response header that lists names, percent-encoded where they are no plain words; nothing without names.
+    """Make a response header that lists names, percent-encoded where needed.
 
-    At most 32 names are given; ``...`` stands for the others.
+    At most 32 names are given; ``...`` stands for the others. The result is empty without names.
     """
     if not names:
         return {}
@@ -515,11 +515,11 @@ _LEAST_PADDING = len(_PADDING) + 1  # with its closing quote
 
 
 def obfuscated(events: bytes) -> bytes:
-    """Pad every chunk or delta of a stream (``stream_options.include_obfuscation``); other events stay as they are.
+    """Pad every chunk or delta of a stream, but no other event (``stream_options.include_obfuscation``).
 
-    An observer of encrypted traffic sees the length of each event and with it that of its token. The field
-    ``obfuscation`` fills every chunk up to a multiple of ``STEP`` bytes. Its characters are random, so that nothing
-    compresses them away.
+    An observer of encrypted traffic sees the length of each event, which reveals the length of its token. The field
+    ``obfuscation`` fills every chunk up to a multiple of ``STEP`` bytes. The padding is random and so cannot be
+    compressed.
 
     Args:
         events: complete events, ready to send.

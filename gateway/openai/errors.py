@@ -36,10 +36,10 @@ EXPOSED_HEADERS = (
     "x-should-retry",
     "x-strict-schema-deviations",
 )
-"""Response headers that a web page of another origin may read besides those that every page may."""
+"""Response headers that a web page of another origin may read, in addition to the CORS-safelisted ones."""
 
 INVALID = "invalid_request_error"
-CLIENT_GONE = 499  # nginx's number for a client that left; nobody reads it, the access log and the metrics show it
+CLIENT_GONE = 499  # nginx's status for a client that left; only the access log and the metrics show it
 SERVER = "server_error"
 
 
@@ -94,7 +94,10 @@ def shape_errors(scope: Scope, shape: Shape) -> None:
 
 
 class _ErrorResponse(Response):
-    """The answer of an error; its shape is known where it is sent, because layers refuse before any route."""
+    """Sends an error in the shape that its request has.
+
+    The shape is read when the error is sent, because layers reject requests before any route.
+    """
 
     def __init__(self, error: OpenAIError) -> None:
         super().__init__(error.body(), error.status, error.headers, "application/json")
@@ -150,7 +153,7 @@ def from_engine(error: EngineError, names: Mapping[str, str]) -> OpenAIError:
 
 
 def from_refusal(error: BadRequestError) -> OpenAIError:
-    """The answer to a request that is refused; words that are not ours go to the log only."""
+    """Make the error of a rejected request, whose ``detail`` goes to the log only."""
     if error.detail:
         about = {"event": "request_refused", **cause(), "detail": error.detail[:500]}
         _log.warning("refused: %s", error.message, extra=about)
@@ -220,7 +223,7 @@ def _hint(request: Request) -> str:
 
 
 async def handle_http(request: Request, error: Exception) -> Response:
-    """Answer the framework's own refusals: an unknown path, a wrong method."""
+    """Answer the framework's own errors: an unknown path, a wrong method."""
     status = getattr(error, "status_code", 500)
     where = f"{request.method} {request.url.path[:256]}"
     if status == 404:

@@ -176,16 +176,16 @@ class Wanted:
 
     @property
     def checkable(self) -> bool:
-        """Whether a finished answer can be held against it without a guide."""
+        """Whether a finished answer can be validated without a guide."""
         return self.kind in {"json_object", "json_schema", "choice"}
 
     def deviations(self) -> list[str]:
-        """Paths at which OpenAI's strict mode would refuse it."""
+        """Return the paths at which OpenAI's strict mode would reject the schema."""
         return deviations(self.value, self.path) if self.kind == "json_schema" and self.strict else []
 
 
 def check_wanted(wanted: Wanted) -> None:
-    """Refuse what is no schema, expression or tag.
+    """Reject an invalid schema, expression or tag.
 
     Raises:
         BadRequestError: with the path of the fault.
@@ -303,10 +303,10 @@ def from_structured_outputs(given: StructuredOutputs) -> Sequence[Wanted]:
 
 
 def schema_of(value: dict[str, Any] | str, path: str, field: str) -> Wanted:
-    """A schema that may come as JSON text.
+    """Read a schema that may come as JSON text.
 
     Raises:
-        BadRequestError: for a text that is no JSON object.
+        BadRequestError: for a text that is not a JSON object.
     """
     return Wanted("json_schema", _object(value, path), path, field)
 

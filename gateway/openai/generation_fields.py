@@ -165,7 +165,7 @@ class SamplingFields(BaseModel):
             Capability("emulated", "by parallel requests to the engine"),
         ),
     ] = 1
-    # Before best_of, so that where there are no beams it is refused by its own name.
+    # Before best_of, so that without beams the error names this field.
     use_beam_search: Annotated[
         bool,
         Extension(
@@ -282,7 +282,7 @@ class SamplingFields(BaseModel):
         """
         fields = vars(self)
         values: dict[str, Any] = dict(defaults.given)
-        # What is not given is the same in both; unknown fields are no parameters, whatever they are called.
+        # Both have the same defaults; an unknown field is not a parameter, even under a parameter's name.
         for name in _SAME_NAMES & self.model_fields_set & fields.keys():
             values[name] = fields[name]
         if values.get("temperature", 1.0) < GREEDY_BELOW or values.get("top_p") == 0:
@@ -456,7 +456,7 @@ class GenerationFields(SamplingFields):
         return found
 
     def unknown_parts(self) -> dict[str, Any]:
-        """Fields that nobody reads inside of its objects, by their paths."""
+        """Return the unread fields of the request's objects, by their paths."""
         if self.response_format is None and self.structured_outputs is None:
             return {}
         return unknown_parts(self.response_format, self.structured_outputs)
@@ -468,7 +468,7 @@ class GenerationFields(SamplingFields):
             guided_by: path of what the engine's guide is made from, None without one.
         """
         names = {} if guided_by is None else {"guide": guided_by}
-        if self.candidates > self.n:  # which are told apart by their log-probs
+        if self.candidates > self.n:  # candidates are compared by their log-probs
             names["logprobs"] = "best_of"
         return names
 
@@ -497,7 +497,7 @@ def _plain(value: Any) -> Any:
 
 
 def check_shared(request: GenerationFields) -> None:
-    """Refuse combinations of the fields of all endpoints that generate."""
+    """Reject contradictions between the fields that all generating endpoints share."""
     invalid = "invalid_value"
     options = request.stream_options
     if options is not None and not request.stream:

@@ -33,7 +33,7 @@ ANY_TEXT = Structure()
 
 
 def structure(wanted: Wanted | None, features: EngineFeatures, *, validate: bool) -> Structure:
-    """Find a way to the wanted form.
+    """Choose how to enforce or check the wanted form.
 
     Args:
         wanted: by the request; None: any text.
@@ -41,7 +41,7 @@ def structure(wanted: Wanted | None, features: EngineFeatures, *, validate: bool
         validate: whether the operator has finished answers checked where they cannot be guided.
 
     Raises:
-        BadRequestError: that names the field, when there is no way, or the keyword of a schema that cannot be enforced.
+        BadRequestError: naming the field, or the keyword of a schema, that cannot be enforced.
     """
     if wanted is None:
         return ANY_TEXT

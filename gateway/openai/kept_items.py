@@ -23,10 +23,10 @@ from gateway.openai.router import parameter
 from gateway.sealing import Seal
 
 LOGPROBS = "message.output_text.logprobs"
-"""The value of ``include`` that asks for log-probs."""
+"""The value of ``include`` that requests log-probs."""
 
 SEALED = "reasoning.encrypted_content"
-"""The value of ``include`` that asks for sealed reasoning."""
+"""The value of ``include`` that requests encrypted reasoning."""
 
 _PREFIXES = {
     "message": "msg",
@@ -83,11 +83,11 @@ def as_stored(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str,
 
 
 def shown(item: Mapping[str, Any], include: Collection[str], seal: Seal | None) -> dict[str, Any]:
-    """A kept item as it is listed.
+    """Return a stored item as it is listed.
 
     Args:
-        item: as it was kept.
-        include: what else is asked for: log-probs and sealed reasoning are left out where they are not.
+        item: as it was stored.
+        include: what else is requested: log-probs and encrypted reasoning are left out unless named.
         seal: of the owner.
     """
     listed = dict(item)
@@ -251,7 +251,7 @@ async def page_of(items: ItemLines, paging: Paging, query: QueryParams, seal: Se
         An ``ItemPage`` as JSON, and the names of what is not served of ``include``.
 
     Raises:
-        BadRequestError: there is no item ``after``.
+        BadRequestError: the item ``after`` does not exist.
     """
     include, left_out = included(query, seal)
     places = range(len(items.ids))[:: -1 if paging.newest_first else 1]

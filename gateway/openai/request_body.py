@@ -39,14 +39,14 @@ class HeldBodies:
         self._most = most
 
     def grow(self, before: int, after: int) -> int:
-        """Count a body that has grown; returns what is counted of it now.
+        """Count a body that has grown and return its counted bytes.
 
         Args:
-            before: bytes that are counted of it.
-            after: bytes that it has.
+            before: bytes of the body that are counted.
+            after: bytes that the body has.
 
         Raises:
-            OpenAIError: 503 when there is no room for it beside the others.
+            OpenAIError: 503 when all bodies together would be too large.
         """
         others = self.held - before
         if others and others + after > self._most:
@@ -69,7 +69,7 @@ _bodies = HeldBodies()
 
 
 async def read_request(request: Request, parse: Callable[[RequestBody], Parsed]) -> Parsed:
-    """Read the body and parse it; a large one off the event loop, and in its turn.
+    """Read the body and parse it, a large one off the event loop and in its turn.
 
     Args:
         request: whose body was not read yet.
@@ -77,7 +77,7 @@ async def read_request(request: Request, parse: Callable[[RequestBody], Parsed])
 
     Raises:
         ClientDisconnectedError: the client left before it had sent the body, or before its turn came.
-        EngineError: QUEUE_FULL when too many large bodies wait, UNAVAILABLE where there is no memory.
+        EngineError: QUEUE_FULL when too many large bodies wait, UNAVAILABLE when memory is short.
         OpenAIError: 415 for another content type than JSON and for a compressed body, 400 for an empty one, and what
             ``parse`` raises; 503 when too many large ones are being received.
     """

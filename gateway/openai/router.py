@@ -40,7 +40,7 @@ _HEADERS: Final[Mapping[int, Mapping[str, str]]] = {
 }
 
 GENERATING: Final = (400, 404, 415, 429, 503, 504)
-"""Statuses of errors of endpoints that ask an engine, besides those of all endpoints."""
+"""Error statuses of endpoints that use an engine, in addition to those of all endpoints."""
 
 
 def api_router(tag: str, route_class: type[APIRoute] = APIRoute) -> APIRouter:

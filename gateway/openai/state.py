@@ -1,4 +1,4 @@
-"""State between requests, and what clients keep sealed: for whom, where, and by which keys."""
+"""State between requests and encrypted state that clients hold, with its owner, store and keys."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Translation:
 
     Attributes:
         messages: for each message the path of the part that it was made of, such as ``input[3]``.
-        tools: for each tool likewise.
+        tools: for each tool the path of its origin.
         fields: other paths, the longest beginning that is here is replaced: ``response_format`` by ``text.format``.
         parts: paths within messages and tools that have an origin of their own: ``messages[2].tool_calls[1].function``
             is ``input[5]``, ``tools[0].function.parameters`` is ``tools[0].input_schema``.
@@ -60,7 +60,7 @@ class Translation:
 
     @contextlib.contextmanager
     def renaming(self) -> Iterator[None]:
-        """Let a refusal within name the client's own parameter, in its sentence too."""
+        """Make errors raised within name the client's own parameter, also in their messages."""
         try:
             yield
         except BadRequestError as error:
@@ -85,9 +85,9 @@ def placed(error: BadRequestError, path: str) -> BadRequestError:
 
 
 def function_name(name: str) -> str:
-    """The name of a function under which the model sees a tool, the same in every turn.
+    """Make the name of a function under which the model sees a tool, the same in every turn.
 
-    A name that no function can have, because it is too long or has other characters, is cut and told from others by a
+    A name that a function cannot have, because it is too long or has other characters, is cut and made unique by a
     digest.
     """
     plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
@@ -106,13 +106,13 @@ def digested_name(plain: str, name: str) -> str:
 
 
 def no_such_tool(name: str, param: str) -> BadRequestError:
-    """The refusal of a choice that demands a tool which is not there."""
+    """Make the error for a choice that demands a tool which is not given."""
     shown = printable(name)
     return BadRequestError(f"There is no tool {shown!r} among those given.", param, "invalid_value")
 
 
 def not_run(kind: str) -> BadRequestError:
-    """The refusal of a choice that demands a tool which no client runs."""
+    """Make the error for a choice that demands a tool which no client runs."""
     shown = printable(kind)
     message = f"'tool_choice' demands a tool of the type {shown!r}, which this gateway does not run."
     return BadRequestError(message, "tool_choice", "unsupported_parameter")

@@ -1,6 +1,6 @@
-"""Bodies held by pydantic: nulls, which mean absent, marks of union branches, and findings as OpenAI's errors.
+"""Validation of bodies by pydantic: nulls, which mean absent, marks of union branches, and OpenAI's errors.
 
-Error paths leave out the marks of branches: they are no part of what the client wrote.
+Error paths leave out the marks of branches, which are not part of what the client wrote.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _function_or_custom(value: Any) -> str | None:
 FUNCTION_OR_CUSTOM = Discriminator(
     _function_or_custom, custom_error_type="choice", custom_error_message="An object is expected"
 )
-"""Tells what is of a custom tool from what is of a function; what is of another type is refused as a function."""
+"""Distinguishes custom tools from functions, and has other types rejected as functions."""
 
 
 def without_nulls(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def validated(kind: type[Model], data: Mapping[str, Any]) -> Model:
         raise error_of(error) from None
 
 
-# How pydantic names the branches of a union that has no discriminator, and classes of ours in its sentences.
+# How pydantic names branches of a union without a discriminator, and the gateway's own classes in its sentences.
 _UNION = re.compile(r"(?:dict|list)\[")
 _CLASS = re.compile(r" or instance of \w+$")
 

@@ -73,7 +73,7 @@ class ContentBlocks:
         """Begin a call.
 
         Args:
-            call_id: as the client is told it.
+            call_id: in the client's form.
             name: of the tool.
         """
         return self._begin("tool_use", {"type": "tool_use", "id": call_id, "name": name, "input": {}})
@@ -240,10 +240,10 @@ class MessagesAnswer(ChatAnswer):
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """Write the ``usage`` of a message: tokens that were read from the cache are no input tokens.
+    """Write the ``usage`` of a message, whose input tokens exclude tokens that were read from the cache.
 
-    It has ``output_tokens_details`` where the answer may hold reasoning and its part is known, and ``estimated``, true,
-    where the answer's tokens were counted by tokenizing its text again.
+    ``output_tokens_details`` is set where the answer may hold reasoning and its part is known, and ``estimated`` to
+    true where the answer's tokens were counted by tokenizing its text again.
     """
     cached = usage.cached_tokens or 0
     counts: dict[str, Any] = {
@@ -287,7 +287,7 @@ class MessagesEvents:
         return _written(events)
 
     def forward(self, write: Write) -> Forward | None:
-        """See the base. Nobody needs the text again, unless it is checked."""
+        """See the base. The text is needed again only where it is checked."""
         if self._answer.parsed:  # its reader has taken the text
             return parsed_events(self._answer.parsed[0].reader, self._passed, self._parsed, write, joined=True)
         delta = self._answer.content.delta(Content)

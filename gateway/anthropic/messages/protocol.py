@@ -231,7 +231,9 @@ def _validated(kind: type[_Request], fields: dict[str, Any]) -> _Request:
 
 
 def unserved_betas(scope: Scope) -> list[str]:
-    """The names of all others, as the client is told of them. None is refused: agents end their turn at one 400.
+    """List the unserved betas of a request, under the names that are reported to the client.
+
+    Betas are not rejected: agents end their turn at one 400.
 
     Args:
         scope: of the request.

@@ -40,9 +40,9 @@ def check_turn(turn: Turn, model: ServedModel) -> tuple[Turn, Ignored]:
 
 
 def _reasoning(turn: Turn, model: ServedModel) -> tuple[ChatCompletionRequest, list[str]]:
-    """The chat request with the switch of the template, and what the model is not told.
+    """Return the chat request with the template's switch for reasoning, and the names of what is left out.
 
-    Agents send an effort and how to think whatever the model is: what it cannot be told or held to is left out.
+    Agents send an effort and a way to think to any model: what the model cannot take or follow is left out.
     """
     chat, thinking = turn.chat, turn.request.thinking
     read = model.parts.template(tools=bool(chat.tools)).variables

@@ -1,6 +1,6 @@
-"""Signatures of thinking blocks: they bring back the reasoning that a client did not want to see.
+"""Signatures of thinking blocks, which bring back the reasoning that a client did not want to see.
 
-They are no secret and prove nothing. Signatures of others are left alone.
+Signatures are not secret and prove nothing. Signatures of other servers are left alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Tools of a Messages request as functions of a chat request, and their calls as the client is told them.
+"""Tools of a Messages request as functions of a chat request, and their calls in the client's form.
 
-Names of functions and ids of calls have a way back: model and client each see those that they can take.
+Names of functions and ids of calls can be mapped back: model and client each see those that they can take.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _validated(kind: type[Any], given: dict[str, Any], path: str) -> Any:
 
 
 def told_call_id(call_id: str) -> str:
-    """The id of a call as the client is told it: at most 64 letters, digits, ``_`` and ``-``."""
+    """Make a call's id in the client's form: at most 64 letters, digits, ``_`` and ``-``."""
     if _PLAIN_ID.fullmatch(call_id):
         return _ID_PREFIX + call_id.removeprefix(_NEW_ID)
     encoded = _ENCODED_ID + base64.urlsafe_b64encode(call_id.encode()).decode().rstrip("=")
@@ -155,7 +155,7 @@ def told_call_id(call_id: str) -> str:
 
 
 def own_call_id(tool_use_id: str) -> str:
-    """The model's own id of a call from the one that the client was told; any other is as it is."""
+    """Return the model's own id of a call from its id in the client's form, and any other id unchanged."""
     if short := _SHORT_ID.fullmatch(tool_use_id):
         return short[1]
     if not tool_use_id.startswith(_ENCODED_ID):

@@ -116,7 +116,7 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[
 
 
 def _check_whole(request: CountTokensRequest) -> None:
-    """Refuse a thread: whoever begins one sends only what is new from then on, of which no model makes sense."""
+    """Reject a thread, because its later requests hold only new messages, too little for a model."""
     if request.thread is not None:
         message = "'thread' is not supported: no conversation is kept. Send the whole conversation without it."
         raise BadRequestError(message, "thread", NO_THREADS)
@@ -240,10 +240,10 @@ class Conversation:
         return self.messages
 
     def check_prefill(self, path: str) -> None:
-        """Refuse a last turn of the assistant that an answer cannot go on with.
+        """Reject a last turn of the assistant that an answer cannot continue.
 
         Raises:
-            BadRequestError: it has calls, or no text.
+            BadRequestError: the turn has calls, or no text.
         """
         last = self.messages[-1]
         if "tool_calls" in last:

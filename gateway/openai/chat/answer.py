@@ -91,7 +91,7 @@ def logprobs_object(entries: Sequence[TokenLogprob], *, names_as_ids: bool = Fal
 
 def logprobs_json(entries: Sequence[TokenLogprob]) -> bytes:
     """The JSON of ``logprobs_object``, of which all but the numbers is known of tokens that came before."""
-    if len(entries) == 1 and not (only := entries[0]).top:  # as mostly: the same with less ado
+    if len(entries) == 1 and not (only := entries[0]).top:  # the usual case, in fewer steps
         return _OPEN + _opened_json(only.token, only.bytes, only.logprob) + _NO_OTHERS
     shown = []
     for entry in entries:
@@ -205,7 +205,7 @@ class ChatAnswer(Answer):
         )
 
     def failure(self, index: int, text: str) -> OpenAIError | None:
-        """The reason why a choice that has ended is not what was asked for; a cut one is never held against that.
+        """Return the error of an ended choice that is not what was requested; a cut choice is not validated.
 
         Args:
             index: of the choice.
@@ -355,7 +355,7 @@ class ChunkWriter:
         return start + b',"finish_reason":null' + ids + b"}" + (self._close if usage is None else self._closing(usage))
 
     def forward(self, write: Write) -> Forward:
-        """What writes pieces of the only choice at once.
+        """Make the function that immediately writes pieces of the only choice.
 
         Args:
             write: takes events on one line each.

@@ -146,7 +146,7 @@ class ParsedChoice:
         return self._style.reasoning if kind is Reasoning else _CONTENT
 
     def texts(self, kind: type[Content | Reasoning]) -> list[str]:
-        """The texts of a kind so far; whoever shows a text that passed the parser adds it here."""
+        """Return the list of texts of a kind so far, to which the fast path adds texts that it does not parse."""
         return self._reasoning if kind is Reasoning else self._content
 
     def extras(self) -> Extras:
@@ -186,7 +186,7 @@ class ParsedChoice:
         return "function_call" if self._style.old else "tool_calls"
 
     def message(self) -> dict[str, Any]:
-        """The fields of the whole message besides its content."""
+        """Return the fields of the whole message except its content."""
         fields: dict[str, Any] = dict.fromkeys(self._style.reasoning, self.reasoning or None)
         if self.made and self._style.old:
             fields["function_call"] = self.made[0].function
@@ -195,7 +195,7 @@ class ParsedChoice:
         return fields
 
     def _collect(self, event: Event) -> list[Event]:
-        """Keep what an event says; returns what is told of it."""
+        """Collect an event and return the events to report."""
         if isinstance(event, CallArguments):
             text = self.made[event.index].push(event.text)
             return [CallArguments(event.index, text)] if text else []

@@ -262,10 +262,10 @@ def check_history(messages: Sequence[Message]) -> None:
 
 
 def check_continuation(message: Message) -> None:
-    """Refuse to continue a last message that cannot be continued.
+    """Reject a last message that cannot be continued.
 
-    The prompt is cut behind the message's text: calls that follow it there, and messages that a template moves to the
-    front, would take what comes after them along.
+    The prompt is cut after the message's text. The cut would also remove calls that follow this text, or all that comes
+    after a message that a template moves to the front.
     """
     calls = isinstance(message, AssistantMessage) and (message.tool_calls or message.function_call)
     if calls or not isinstance(message, AssistantMessage | UserMessage):

@@ -364,7 +364,7 @@ class ChatCompletionRequest(GenerationFields):
         return super().annotations() | {name: value for name, value in said.items() if value is not None}
 
     def unknown_parts(self) -> dict[str, Any]:
-        """Fields that nobody reads inside of its objects, messages and tools, by their paths."""
+        """Return the unread fields of objects, messages and tools, by their paths."""
         found = super().unknown_parts()
         for name, parts in (("messages", self.messages), ("tools", self.tools)):
             for index, part in enumerate(parts):
@@ -435,7 +435,7 @@ def _without_nulls(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(request: ChatCompletionRequest) -> None:
-    """Refuse combinations of fields that contradict each other."""
+    """Reject combinations of fields that contradict each other."""
     invalid = "invalid_value"
     if request.max_completion_tokens is not None:
         _check_limit(request, request.max_completion_tokens)

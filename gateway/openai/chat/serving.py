@@ -95,7 +95,7 @@ def chat_plan(request: ChatCompletionRequest, model: ServedModel) -> ChatPlan:
     """Decide how the answer to a request is made and checked.
 
     Raises:
-        EngineError: UNAVAILABLE while the engine is away.
+        EngineError: UNAVAILABLE while the engine is unreachable.
         BadRequestError: with the path of what cannot be enforced or checked.
     """
     forms = request.forms
@@ -296,7 +296,7 @@ async def prepare(
 async def prepare_generations(
     request: ChatCompletionRequest, plan: ChatPlan, model: ServedModel, record: RequestRecord, *, clamp: bool = False
 ) -> Prepared:
-    """Build the prompt and prepare the generations; nothing is sent yet.
+    """Build the prompt and prepare the generations, without sending anything yet.
 
     Args:
         request: as the policies of the model let it pass.
@@ -308,7 +308,7 @@ async def prepare_generations(
     Raises:
         BadRequestError: when the engine cannot give what is asked, or calls cannot be read from its answers.
         EngineError: when the model is not ready, or the prompt is too long.
-        TemplateError: when the chat template refuses the messages.
+        TemplateError: when the chat template rejects the messages.
     """
     params = request.sampling_params(model.defaults)
     if clamp:
@@ -359,7 +359,7 @@ def _style(plan: ChatPlan, model: ServedModel) -> Style:
 
 
 def _check_readable(preparation: Preparation, model: ServedModel, features: EngineFeatures) -> None:
-    """Refuse calls whose marks an engine does not give: special tokens, from one that answers text only."""
+    """Reject calls that the model marks by special tokens, where the engine returns text only."""
     tokenizer = model.parts.tokenizer
     ids = (tokenizer.token_id(text) for text in preparation.special)
     if (

@@ -291,7 +291,7 @@ _INVALID = "invalid_value"
 
 
 def check_parameters_of(offered: Offered) -> None:
-    """Refuse schemas of arguments that are no schemas of objects.
+    """Reject schemas of arguments that are not schemas of objects.
 
     Raises:
         BadRequestError: with the path of the fault.
@@ -309,7 +309,7 @@ def check_parameters_of(offered: Offered) -> None:
 
 
 def check_tools(offered: Offered, choice: object) -> None:
-    """Refuse names that are given twice, and choices of tools that are not there.
+    """Reject names that are given twice, and choices of tools that are not given.
 
     Args:
         offered: the tools of the request.

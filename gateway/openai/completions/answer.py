@@ -164,7 +164,7 @@ class ChunkWriter:
         return self._head + orjson.dumps(choice) + b"]" + self._tail(usage)
 
     def forward(self, write: Write) -> Forward:
-        """What writes pieces of the only choice at once, of which nothing but their text is shown.
+        """Make the function that immediately writes the text of pieces of the only choice.
 
         Args:
             write: takes events on one line each.

@@ -168,7 +168,7 @@ class Shown:
         echo: whether its text begins with the prompt.
         logprobs: alternatives in its log-prob lists; None: it has no such lists.
         generated: whether what is generated is shown; not where ``max_tokens`` is 0.
-        end_ids: ids that end an answer, where the engine was told to return them; they have a row but no text.
+        end_ids: ids that end an answer, where the engine is set to return them; they have a row but no text.
         text: whether it has its text; else it is empty.
         token_ids: whether it has the ids of the answer.
         prompt_ids: whether it has the ids of the prompt.

@@ -142,7 +142,7 @@ def parse_completion_request(fields: dict[str, Any]) -> CompletionRequest:
 
 
 def _check(request: CompletionRequest) -> None:
-    """Refuse combinations of fields that contradict each other."""
+    """Reject combinations of fields that contradict each other."""
     if request.max_tokens == 0 and not request.echo:
         message = "'max_tokens' may be 0 only when 'echo' is true: there would be nothing to return."
         raise BadRequestError(message, "max_tokens", "integer_below_min_value")

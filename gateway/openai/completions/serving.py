@@ -50,7 +50,7 @@ def completion_plan(request: CompletionRequest, model: ServedModel) -> Completio
 
     Raises:
         BadRequestError: with the path of what cannot be enforced.
-        EngineError: UNAVAILABLE while the engine is away.
+        EngineError: UNAVAILABLE while the engine is unreachable.
     """
     wanted = request.forms[0] if request.forms else None
     form = structure(wanted, model.backend.features, validate=False)
@@ -150,7 +150,7 @@ async def _choices(
 
 
 def _of_element(error: BadRequestError, request: CompletionRequest, index: int) -> BadRequestError:
-    """The refusal of one prompt, naming which of several it is."""
+    """Add a prompt's index to its error, where the request has several prompts."""
     param = error.param or ""
     if len(request.sources) == 1 or not param.startswith("prompt"):
         return error

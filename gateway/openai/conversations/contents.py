@@ -113,7 +113,7 @@ class Contents:
 
 
 def not_found(conversation_id: str, param: str | None = None) -> OpenAIError:
-    """The answer where there is no such conversation, or it is another owner's."""
+    """Make the error for a conversation that does not exist or is another owner's."""
     shown = printable(conversation_id)
     return OpenAIError(404, f"Conversation with id {shown!r} not found.", param=param, code="conversation_not_found")
 
@@ -135,12 +135,12 @@ async def load(store: Store, owner: str, conversation_id: str, param: str | None
 
     Args:
         store: where it is.
-        owner: who asks.
+        owner: the caller.
         conversation_id: as the client wrote it.
         param: of the request that has the id; None where it is in the path.
 
     Raises:
-        OpenAIError: 404 where it is not there, or another owner's.
+        OpenAIError: 404 where the conversation does not exist or is another owner's.
     """
     return (await _load(store, owner, conversation_id, param))[0]
 
@@ -148,19 +148,19 @@ async def load(store: Store, owner: str, conversation_id: str, param: str | None
 async def change(
     store: Store, owner: str, conversation_id: str, edit: Callable[[Contents], Result], also: Write | None = None
 ) -> tuple[Contents, Result]:
-    """Read, edit and write a conversation; again with what another writer has made of it meanwhile.
+    """Read, edit and write a conversation, again where another writer has changed it meanwhile.
 
     Args:
         store: where it is.
-        owner: who asks.
+        owner: the caller.
         conversation_id: as the client wrote it.
         edit: changes it in place; may be called several times, each time with new contents.
-        also: another document that is written with it, both or neither. Then the conversation may get too large.
+        also: another document that is written with the conversation, both or neither. Then no size is checked.
 
     Raises:
-        BadRequestError: it would be too large.
+        BadRequestError: the conversation would be too large.
         ConflictError: the other document has another version.
-        OpenAIError: 404 as ``load``, 409 where others change it all the time.
+        OpenAIError: 404 as ``load``, 409 while other writers keep changing the conversation.
     """
     for attempt in range(_ATTEMPTS):
         found, version = await _load(store, owner, conversation_id, None)
@@ -199,15 +199,15 @@ async def _load(store: Store, owner: str, conversation_id: str, param: str | Non
 
 
 def check_room(count: int, size: int, param: str) -> None:
-    """Refuse to make a conversation too large.
+    """Reject items that would make a conversation too large.
 
     Args:
-        count: of its items.
-        size: bytes of it.
-        param: of the request that brings more of them.
+        count: items that the conversation would have.
+        size: bytes that the conversation would have.
+        param: the request's parameter that brings more items.
 
     Raises:
-        BadRequestError: it would be.
+        BadRequestError: the conversation would be too large.
     """
     if count > MOST_ITEMS or size > MOST_BYTES:
         most = f"{MOST_ITEMS} items and {MOST_BYTES} bytes"

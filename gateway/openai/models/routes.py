@@ -19,10 +19,11 @@ from gateway.serving.served_model import ServedModel
 
 
 def capability_map(model: ServedModel) -> dict[str, ParameterCapability] | None:
-    """By name of a parameter ``class``, ``how``, ``note`` and ``limit``; None before the engine was discovered.
+    """Map each parameter's name to its ``class``, ``how``, ``note`` and ``limit``.
 
-    A parameter that means different things in chat and in completions has the entry of chat, and one that is named
-    ``completions.NAME``. What is no parameter but known of the engine, such as ``cached_tokens``, is there too.
+    The map is None before the engine was discovered. A parameter that means different things in chat and in completions
+    has the entry of chat and an entry named ``completions.NAME``. Known outputs of the engine, such as
+    ``cached_tokens``, have entries too.
     """
     if model.features is None:
         return None

@@ -1,4 +1,4 @@
-"""A request's fields against the table: served, ignored by policy, or refused by name."""
+"""Checks of a request's fields by the table: served, ignored by policy, or rejected by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Policy = Literal["strict", "warn", "ignore"]
 Request = TypeVar("Request", bound=GenerationFields)
 
 _LOOKED_INTO = frozenset({"stream_options", "nvext"})
-# Refused whatever the policy: who waits for events cannot read a whole answer.
+# Rejected under every policy: a client that waits for events cannot read a whole answer.
 _NEVER_DROPPED = frozenset({"stream"})
 # Parameters whose values decide how they are served, beyond what the table and the capabilities say.
 _BY_VALUE = frozenset({"response_format", "chat_template_kwargs"})
@@ -42,7 +42,7 @@ class Policies(Protocol):
 
     @property
     def unknown(self) -> Policy:
-        """For fields that nobody defined as far as this gateway knows."""
+        """For fields that this gateway does not know."""
         ...
 
 

@@ -35,13 +35,13 @@ _ANY_EMPTY: tuple[Any, ...] = ([], {})
 
 @dataclass(frozen=True)
 class Parameter:
-    """The meaning of a request parameter. Its type, range and default are those of the field that it annotates.
+    """The meaning of a request parameter, whose type, range and default are those of the annotated field.
 
     Attributes:
         does: its effect, in a sentence without its subject.
         note: where this differs from OpenAI's own server, and why; or its rules where OpenAI does not have it.
         how: how it is served where the engine says nothing of its own.
-        neutral: values that change nothing and are accepted always, besides null; None: the default of the field. An
+        neutral: values that change nothing and are accepted always, as null is; None: the default of the field. An
             empty array or object stands for both.
         kind: ``engine``: it shapes the answer, by the engine or by the gateway around it; ``annotation``: it says
             something about the request and has no effect by nature; ``impossible``: no engine here can serve it.
@@ -50,7 +50,7 @@ class Parameter:
         source: OpenAI's own, or an extension that other servers have too.
         name: as requests write it; ``stream_options.include_usage`` for a field of an object. The table fills it in.
         endpoints: where it means this. The table fills it in.
-        type: its type and range, for readers, where there is no field that tells.
+        type: its type and range, for readers, where no field states them.
     """
 
     does: str

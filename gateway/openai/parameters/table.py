@@ -189,7 +189,7 @@ _OTHERS = (
 )
 
 UNSERVED: tuple[Parameter, ...] = (*_OPENAI, *_OTHERS)
-"""Parameters that are refused, unless they say nothing or the operator's policy lets them pass."""
+"""Parameters that are rejected, unless their value is neutral or the operator's policy lets them pass."""
 
 
 REQUESTS: Mapping[EndpointName, type[BaseModel]] = {"chat": ChatCompletionRequest, "completions": CompletionRequest}
@@ -230,7 +230,7 @@ ROWS: Mapping[EndpointName, Mapping[str, Parameter]] = {
 
 
 def find(endpoint: EndpointName, name: str) -> Parameter | None:
-    """The row of a parameter; None for a name that nobody defined."""
+    """Return the row of a parameter, or None for an unknown name."""
     return ROWS[endpoint].get(name)
 
 

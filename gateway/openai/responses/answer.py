@@ -44,7 +44,7 @@ class ResponsesAnswer(ChatAnswer):
     Attributes:
         items: its output.
         id: of the response.
-        told: whether the client was told of it.
+        told: whether the response was announced to the client.
         end: the response as it has ended: its status, and its own fields; None before.
     """
 
@@ -144,17 +144,17 @@ class ResponsesAnswer(ChatAnswer):
             await asyncio.shield(begun(self.write_end(shelf, 0)))
 
     async def write_end(self, shelf: Shelf, expected: int) -> None:
-        """Write the response as it has ended, and its input and output behind its conversation: both or neither.
+        """Write the ended response, and add its input and output to its conversation, both or neither.
 
-        One that has failed or was cancelled is no turn of the conversation.
+        A failed or cancelled response is not a turn of the conversation.
 
         Args:
-            shelf: where it is kept.
-            expected: the version that its document has, 0 where it is new.
+            shelf: where the response is stored.
+            expected: the version of its document, 0 where the document is new.
 
         Raises:
-            LostError: it has another: somebody has ended or deleted it.
-            OpenAIError: the store cannot be used; or the conversation is gone, or others change it all the time.
+            LostError: the document has another version: the response was ended or deleted elsewhere.
+            OpenAIError: the store cannot be used; or the conversation is gone, or others keep changing it.
         """
         stored, conversation = self.stored_end(), self._turn.conversation
         if conversation is None or stored.status not in ("completed", "incomplete"):
@@ -215,7 +215,7 @@ class ResponsesAnswer(ChatAnswer):
         return self._ended("failed", error={"code": code, "message": error.message})
 
     def cancelled(self) -> bytes:
-        """The response that somebody has given up, with what there is of its output."""
+        """Return the cancelled response with its output so far."""
         self.items.close("incomplete")
         return self._ended("cancelled")
 
@@ -292,7 +292,7 @@ class ResponsesAnswer(ChatAnswer):
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """Write the ``usage`` of a response; OpenAI's type demands its details, so 0 stands where nobody knows them.
+    """Write the ``usage`` of a response, with 0 for unknown details, which OpenAI's type demands.
 
     ``output_tokens_details`` has ``estimated``, true, where ``output_tokens`` was counted by tokenizing the answer
     again.

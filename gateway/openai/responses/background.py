@@ -1,4 +1,4 @@
-"""Responses that are generated in the background, whoever waits for them, and their events on the way to the store."""
+"""Generation of background responses, independent of waiting clients, and storage of their events."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _ENDS = (b"event: response.completed\n", b"event: response.incomplete\n", b"even
 
 _log = logging.getLogger(__name__)
 _FLUSH_S = 0.5  # a write for each event, or for few, would cost more than all other work on them
-_LOOK_S = 0.5  # between looks whether somebody has ended it
+_LOOK_S = 0.5  # between checks whether the response was ended elsewhere
 _RENEW_S = 3.0  # between renewals of the lease, which lasts some times longer
-_MOST_WAITING = 2**20  # bytes of events that may wait for the store before the engine is no longer read
-_AWAY_S = 30.0  # that a store may be away: what was generated is worth the wait
+_MOST_WAITING = 2**20  # bytes of events that may wait for the store before reading of the engine stops
+_AWAY_S = 30.0  # that a store may be unreachable: what was generated is worth the wait
 _AGAIN_S = 0.5
 _ABORT_S = 5.0  # for runs to write their end
 _SHUT_DOWN = "The gateway is shutting down."
@@ -38,13 +38,13 @@ MOST_LOGGED: Final = 64 * 2**20
 
 
 class LiveLog:
-    """Events that are not in the store yet; an event's place in the log is its sequence number.
+    """Holds events that are not in the store yet, by their sequence numbers.
 
-    The last event of a stream is no part of it: it is made of the response as it was written, which tells its end.
+    The log does not hold a stream's last event, which is made from the stored response.
 
     Attributes:
-        size: bytes of all that were added.
-        waiting: bytes of those that are not in the store.
+        size: bytes of all events that were added.
+        waiting: bytes of events that are not in the store.
     """
 
     def __init__(self, shelf: Shelf, response_id: str) -> None:
@@ -91,13 +91,13 @@ class LiveLog:
             reader.leave()
 
     async def read_along(self, write: Write | None, silence_s: float) -> int:
-        """Have events written as they are added; returns how many were.
+        """Have events written as they are added, and return their number.
 
-        It ends with the first event that cannot be written, when the client has room again, with ``wake``, and after
-        silence.
+        Reading ends after an event that fills the client's buffer, once the buffer has room again, and after ``wake``
+        or silence.
 
         Args:
-            write: writes events to a client that has all before them; None: it cannot, and is told of the first one.
+            write: writes events to a client that has all earlier events; None: the first new event ends the reading.
             silence_s: seconds without an event.
         """
         reader, seen = _Reader(write), -1
@@ -139,7 +139,7 @@ class LiveLog:
 
 
 class _Reader:
-    """One who has read all events, and gets the next ones at once."""
+    """Writes new events immediately to a client that has read all earlier ones."""
 
     def __init__(self, write: Write | None) -> None:
         self.count = 0
@@ -259,7 +259,7 @@ class Run:
         await self._patiently(self.log.flush)
 
     async def _watch(self) -> None:
-        """Write what waits, say that it goes on, and stop where somebody has ended it."""
+        """Write waiting events, renew the lease, and stop when the response was ended elsewhere."""
         looked = renewed = time.monotonic()
         while True:
             await asyncio.sleep(_FLUSH_S)
@@ -297,7 +297,7 @@ class Run:
             self.answer.failed(OpenAIError(500, "The gateway failed to process the request.", type=SERVER))
 
     async def _write_end(self) -> None:
-        """Write all events and the response; one that somebody else has ended keeps the status that it was given."""
+        """Write all events and the response, which keeps a status that was set elsewhere."""
         answer, shelf = self.answer, self._shelf
         try:
             if self.log is not None:
@@ -339,7 +339,7 @@ class Run:
         await self._patiently(write)
 
     async def _patiently(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Write; again where the store is away for a while, unless the gateway is shutting down."""
+        """Write, again while the store is unreachable for a short time, unless the gateway is shutting down."""
         begun = time.monotonic()
         while True:
             try:

@@ -103,8 +103,8 @@ async def before(kept: Kept, request: ResponsesRequest) -> Before:
         request: that may continue a conversation.
 
     Raises:
-        BadRequestError: it is not there, has not ended or has failed, is in a conversation, or is too long.
-        OpenAIError: 404 where there is no such conversation, 503 where the store cannot be used.
+        BadRequestError: the earlier response does not exist, runs, has failed, is in a conversation, or is too long.
+        OpenAIError: 404 where the conversation does not exist, 503 where the store cannot be used.
     """
     earlier = NOTHING
     if request.previous_response_id is not None:
@@ -129,7 +129,10 @@ def needs_store(request: ResponsesRequest) -> bool:
 
 
 async def _chain(shelf: Shelf, last: str) -> list[StoredResponse]:
-    """The responses up to the last one. There are no cycles: each names one that was there before it."""
+    """Read the responses up to the last one.
+
+    Cycles cannot occur: each response names an older one.
+    """
     turns: list[StoredResponse] = []
     size, read, wanted = 0, 0, last
     while True:
@@ -167,7 +170,7 @@ def _check(response_id: str, turn: StoredResponse) -> None:
 
 
 def _check_same(there: InputItem, item: InputItem, path: str) -> None:
-    """Refuse another item under an id that is taken; what a client may drop or mark anew does not count."""
+    """Reject another item under a taken id, without comparing what a client may drop or mark anew."""
     if _essence(there) != _essence(item):
         message = f"The conversation has another item with the id of '{path}': send each item under an id of its own."
         raise BadRequestError(message, path, "duplicate_item")

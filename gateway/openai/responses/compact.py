@@ -1,4 +1,4 @@
-"""A conversation made shorter: its model is asked for a summary, which is given sealed; messages that rule it stay."""
+"""Compaction of a conversation to its model's encrypted summary and the messages that are not the model's."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def needed(seal: Seal | None) -> Seal:
 
 
 async def compacted(answer: ResponsesAnswer, turn: Turn, seal: Seal, record: RequestRecord) -> bytes:
-    """Ask the model for the summary, and write the ``response.compaction`` object.
+    """Request the summary from the model and write the ``response.compaction`` object.
 
     Args:
         answer: to the request for the summary; not begun.
@@ -93,7 +93,7 @@ async def compacted(answer: ResponsesAnswer, turn: Turn, seal: Seal, record: Req
         record: of the access log.
 
     Raises:
-        OpenAIError: there is no whole summary.
+        OpenAIError: the summary is missing or cut.
     """
     response = orjson.loads(await whole(answer, record))
     if response["status"] != "completed":

@@ -30,18 +30,18 @@ async def follow(
     keepalive_s: float,
     output: StreamOutput,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the events of a background response whose events are kept, as they come.
+    """Yield the events of a background response whose events are stored, as they come.
 
-    One that is deleted meanwhile, or whose store fails, ends without a last event.
+    If the response is deleted meanwhile or its store fails, the stream ends without a last event.
 
     Args:
         runs: of this process.
-        shelf: where it is kept.
-        response_id: of it.
+        shelf: where the response is stored.
+        response_id: of the response.
         after: number of the event after which to begin; -1: with the first one.
         record: of the request.
         keepalive_s: silence after which a comment is sent.
-        output: the client's end; what is generated here is written to it at once.
+        output: of the client; events generated in this process are written to it immediately.
 
     Raises:
         OpenAIError: 503 where the store cannot be used, before the first bytes.
@@ -105,7 +105,7 @@ async def _last(shelf: Shelf, response_id: str, place: int) -> bytes:
     while (found := await shelf.find(response_id)) is not None:
         if place == 0 or await shelf.events(response_id, place - 1, 1):
             return last_event(found[0].status, found[0].response, place)
-        # Where somebody else has cancelled it, whoever generates it has still to write what the client has read there.
+        # After a cancel elsewhere, the generating process has still to store the events that the client has read.
         if found[0].status != "cancelled" or time.monotonic() >= latest:
             break
         await asyncio.sleep(_POLL_S)

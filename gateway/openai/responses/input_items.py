@@ -86,7 +86,7 @@ LenientId = Annotated[
     str | None,
     BeforeValidator(lambda value: value if isinstance(value, str) else None, json_schema_input_type=Any),
 ]
-"""The id of an item that is served whatever it holds: one that is no string is none."""
+"""The id of an item, read as absent where it is not a string."""
 
 
 class _Item(_Part):
@@ -151,13 +151,13 @@ class ReasoningItem(_Item):
     encrypted_content: Any = None
 
     def text(self, seal: Seal | None) -> tuple[str, bool]:
-        """The reasoning as far as it can be read: its own text, else the sealed one, else that of its summary.
+        """Return the readable reasoning: its own text, else the encrypted text, else the summary's text.
 
         Args:
             seal: of the client; None where nothing can be opened.
 
         Returns:
-            The text, and whether there is sealed content that was needed and says nothing here.
+            The text, and whether encrypted content was needed and cannot be read.
         """
         if own := text_of(self.content):
             return own, False

@@ -16,7 +16,7 @@ from gateway.openai.responses.tools import Origin
 from gateway.sealing import Seal
 
 Event = dict[str, Any]
-"""An event but for its sequence number, which whoever writes it adds."""
+"""An event without its sequence number, which its writer adds."""
 
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 

@@ -119,7 +119,7 @@ class ResponsesRequest(BaseModel):
     client_metadata: Any = Field(default=None, description="Is not read.")
 
     def unread(self) -> list[str]:
-        """The names of fields that nobody defined."""
+        """Return the names of unknown fields."""
         return [name for name in self.model_extra or () if name not in EXTENSIONS]
 
 
@@ -143,7 +143,7 @@ _REFUSED = {
 
 
 def _check_state(data: dict[str, Any]) -> None:
-    """Refuse what only a server can serve that keeps conversations and prompts, or has other models beside this one."""
+    """Reject parameters that need stored prompts or a moderation model."""
     for name, why in _REFUSED.items():
         if name in data:
             message = f"The parameter {name!r} is not supported: {why[0].lower()}{why[1:]}"

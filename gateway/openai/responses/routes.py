@@ -263,7 +263,7 @@ def _not_found(response_id: str) -> OpenAIError:
 
 
 def _included(stored: StoredResponse, include: frozenset[str], kept: Kept) -> bytes:
-    """The response; with sealed reasoning where that is asked for."""
+    """Return the response, with encrypted reasoning where requested."""
     if SEALED not in include or kept.seal is None:
         return stored.response
     own = orjson.loads(stored.own)

@@ -96,7 +96,7 @@ async def begin_turn(
     state: State,
     parse: Callable[[dict[str, Any]], ResponsesRequest] = parse_responses_request,
 ) -> Begun[Turn, ChatPlan]:
-    """Read, parse and check a request; what stands in the store is read only where the request names it.
+    """Read, parse and check a request, with what it names in the store.
 
     Args:
         request: whose body was not read yet.
@@ -107,7 +107,7 @@ async def begin_turn(
 
     Raises:
         BadRequestError: naming the parameter at fault.
-        EngineError: UNAVAILABLE while the engine is away.
+        EngineError: UNAVAILABLE while the engine is unreachable.
         OpenAIError: 404 for an unknown model, 503 where the store cannot be used; see ``read_request`` for others.
     """
     record, kept = record_of(request.scope), state.of(request.scope)
@@ -146,7 +146,7 @@ _NEED_STORE: Final = {
         "A conversation keeps the items of its responses, and 'store': false asks to keep nothing.",
     ),
 }
-"""Parameters that need a store: why they are refused without one, and why beside ``store: false``."""
+"""Parameters that need a store, with the reasons for rejection without one and beside ``store: false``."""
 
 
 def _check_state(asked: ResponsesRequest, *, keeps: bool) -> None:

@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 _writing: set[asyncio.Task[Any]] = set()  # writes that a client which leaves must not break off
 
 LEASE_S: Final = 10.0
-"""Seconds after which a background response that nobody says to be running has failed."""
+"""Seconds after which a background response whose lease was not renewed has failed."""
 
 MOST_REFERRED: Final = 1024
 """Responses that the references of one request may be to."""
@@ -40,7 +40,7 @@ _OF_A_RESPONSE = re.compile(r"[a-z]{2,4}_([0-9a-f]{32})[0-9a-f]{4}")
 
 
 def new_response_id() -> str:
-    """An id that nobody can guess: where there are no keys, it is all that guards a response."""
+    """Make an id that cannot be guessed, which alone protects a response where clients have no keys."""
     return f"resp_{secrets.token_hex(16)}"
 
 
@@ -97,7 +97,7 @@ class StoredResponse:
         return StoredResponse(input=ItemLines(fields.pop("ids"), lines), **fields, own=own, sent=sent)
 
     def ended(self, status: str, **fields: Any) -> StoredResponse:
-        """The response as somebody else than the one who generates it ends it.
+        """Return the response as ended from outside its run.
 
         Args:
             status: ``failed`` or ``cancelled``.
@@ -118,7 +118,7 @@ def joined(own: bytes, sent: bytes) -> bytes:
 
 
 class LostError(Exception):
-    """A response that somebody else has ended, or deleted, while it was generated."""
+    """A response that was ended or deleted elsewhere while it was generated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,10 @@ class Shelf:
     owner: str
 
     async def find(self, response_id: str) -> tuple[StoredResponse, int] | None:
-        """Find a response and the version of its document; one that nobody runs any more has failed."""
+        """Find a response and the version of its document.
+
+        A running response without a lease is written as failed.
+        """
         if not _ID.fullmatch(response_id):
             return None
         while True:
@@ -181,15 +184,15 @@ class Shelf:
         return deleted
 
     async def leased(self, response_id: str) -> bool:
-        """Whether somebody says that it is running."""
+        """Tell whether the lease of a response is valid."""
         lease = await told(self.store.get(self.owner, _lease(response_id)))
         return lease is not None and float(lease.data) > time.time()
 
     async def renew(self, response_id: str) -> None:
-        """Say that it goes on running.
+        """Renew the lease of a running response.
 
         Raises:
-            LostError: somebody has ended it.
+            LostError: the response was ended elsewhere.
         """
         found = await told(self.store.get(self.owner, _lease(response_id)))
         if found is None:
@@ -201,7 +204,7 @@ class Shelf:
         await told(self.store.put_all(self.owner, [_leased(response_id, 0), Write(response_id, stored.encoded(), 0)]))
 
     async def release(self, response_id: str) -> None:
-        """End the lease: whoever runs it stops."""
+        """End the lease, which stops the response's run."""
         await told(self.store.delete(self.owner, _lease(response_id)))
 
     async def append(self, response_id: str, events: list[bytes]) -> None:
@@ -236,7 +239,7 @@ def begun(write: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 def _forget(task: asyncio.Task[Any]) -> None:
     _writing.discard(task)
     if not task.cancelled():
-        task.exception()  # which was told where somebody waited for it; the store has logged it
+        task.exception()  # already raised to a waiting caller, and logged by the store
 
 
 async def told(asked: Coroutine[Any, Any, Result]) -> Result:

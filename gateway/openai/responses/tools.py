@@ -183,7 +183,7 @@ class Toolbox:
         self.paths.append(path)
 
     def _format(self, tool: CustomTool, path: str) -> dict[str, Any] | None:
-        """The format of a custom tool as chat completions have it; of a type that nobody defined there is none."""
+        """Return the format of a custom tool for chat completions, or None for text and unknown types."""
         form = tool.format
         if form is None or form.type == "text":
             return None

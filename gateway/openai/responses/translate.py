@@ -70,10 +70,10 @@ class Turn(TranslatedRequest):
         request: of the client.
         tools: of the request.
         sent: its fields that the response repeats; see ``as_sent``.
-        shelf: where the response is kept; None where it is not.
-        items: of its own input as they are kept.
+        shelf: where the response is stored; None where it is not.
+        items: of its own input as they are stored.
         conversation: where the items of the response are put behind the others; None without one.
-        seal: of the client, where sealed reasoning is asked for and the operator gave keys.
+        seal: of the client, where encrypted reasoning is requested and the operator gave keys.
         conversed: all items that the model reads, those before the request first.
     """
 
@@ -185,7 +185,7 @@ def _kept_items(request: ResponsesRequest, given: Sequence[InputItem]) -> ItemLi
 
 
 def _fields(request: ResponsesRequest, seal: Seal | None) -> tuple[dict[str, Any], list[str]]:
-    """The fields of the chat request besides conversation and tools, and the names of what is left out."""
+    """Return the fields of the chat request except conversation and tools, and the names of what is left out."""
     values = {name: getattr(request, name) for name in _SAME}
     extra = request.model_extra or {}
     data = {name: value for name, value in values.items() if value is not None}
@@ -233,11 +233,11 @@ def _reasoning(request: ResponsesRequest, left_out: list[str]) -> dict[str, Any]
 
 @dataclass(slots=True)
 class _Conversation:
-    """The messages of a chat request as its items come; runs of reasoning, text and calls are one message.
+    """Collects items as messages of a chat request, a run of reasoning, text and calls as one message.
 
     Attributes:
-        tools: of the request; those that come among the items are added.
-        seal: of the client; None where nothing sealed can be opened.
+        tools: of the request; tools that come among the items are added.
+        seal: of the client; None where nothing can be decrypted.
         messages: of the chat request.
         origins: the path of the item that began each message.
         renamed: paths within messages that differ in the client's request.
@@ -285,7 +285,7 @@ class _Conversation:
         """Take the next item.
 
         Raises:
-            BadRequestError: for an output without its call, and for a reference to what nobody knows.
+            BadRequestError: for an output without its call, and for a reference to an unknown item.
         """
         if isinstance(item, MessageItem):
             self._message(item, path)
@@ -371,7 +371,7 @@ class _Conversation:
         return parts or ""
 
     def _compaction(self, item: CompactionItem, path: str) -> None:
-        """Say what a compaction has kept, as the model's own words; they are no user's and no operator's."""
+        """Add the summary of a compaction as a message of the assistant, because its words are the model's."""
         summary = item.text(self.seal)
         if summary is None:
             self.left_out.append("input.compaction")

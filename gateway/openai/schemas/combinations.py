@@ -56,7 +56,7 @@ class Conjunct:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The properties and types of a schema, together with all that its value must fit besides.
+    """The properties and types of a schema and of all other schemas that its value must fit.
 
     Attributes:
         names: properties, and for each the number of schemas that have one for it.
@@ -209,7 +209,7 @@ class Contradictions:
         self._left = _MOST_STEPS
 
     def fault(self, guides: Sequence[Any], level: int = 0) -> Fault | None:
-        """Return the fault for which the engine would refuse the guides; None where none is found."""
+        """Return the fault for which the engine would reject the guides, or None."""
         if level > _DEEPEST_GUIDE or self._left < 0:
             return None
         plain, choices = self._flat(guides)

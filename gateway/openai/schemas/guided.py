@@ -1,8 +1,8 @@
-"""Rewriting of a request's schema for guided decoding: no value outside of it can be written.
+"""Rewriting of a request's schema for guided decoding, so that only values that fit the schema can be written.
 
-xgrammar 0.1.25 passes over keywords that it does not have, and over keywords beside ``$ref``, ``enum``, ``anyOf`` or
-``pattern``; llguidance refuses those that it does not have, once the request is there. So a schema is rewritten
-into a form that the engine's backend enforces, and a keyword without that form is refused by its path.
+xgrammar 0.1.25 ignores keywords that it does not have, and keywords beside ``$ref``, ``enum``, ``anyOf`` or
+``pattern``; llguidance rejects keywords that it does not have, but only when it has the request. So a schema is
+rewritten into a form that the engine's backend enforces, and a keyword without that form is rejected by its path.
 
 Where a schema leaves open whether an object may have more properties, the guide has no more than it names: a model that
 may go on with any key tends to.
@@ -125,7 +125,7 @@ class _Rewriter(TypedRewriter):
         return self._form(schema, forms[0], path, within)
 
     def _check_unevaluated(self, schema: Schema, forms: list[str], path: str, within: Conjunct | None) -> None:
-        """Refuse ``unevaluatedProperties`` where the guide cannot tell the evaluated ones."""
+        """Reject ``unevaluatedProperties`` where the guide cannot determine the evaluated properties."""
         stated = schema.get("unevaluatedProperties", True)
         if stated is True or stated == {} or not (forms or within):
             return
@@ -135,7 +135,7 @@ class _Rewriter(TypedRewriter):
             self.cannot(f"{path}.unevaluatedProperties", what)
 
     def _beside(self, schema: Schema, forms: list[str]) -> list[str]:
-        """List the keywords that must hold besides the first of the forms, in their order."""
+        """List the keywords that must hold in addition to the first form, in their order."""
         found = forms[1:] + [key for key in schema if key in _OF_TYPES and key != "unevaluatedProperties"]
         kinds = set(types_of(schema))
         if kinds:
@@ -242,7 +242,7 @@ class _Rewriter(TypedRewriter):
         return {"const": values[0]} if len(values) == 1 else {"enum": values}
 
     def _matching(self, values: list[Any], stated: str, path: str) -> list[Any]:
-        """Return the constants that are found to fit a pattern, or are no strings."""
+        """Return the constants that fit a pattern or are not strings."""
         pattern = portable(stated)
         fitting = [
             not isinstance(value, str) or (None if pattern is None else self._matcher.fits(pattern, value))

@@ -43,12 +43,12 @@ NESTED = (*NAMED, *LISTED, *SINGLE, "dependencies")
 
 
 def invalid(param: str, message: str) -> BadRequestError:
-    """Make the refusal of a value that is no JSON schema."""
+    """Make the error for a value that is not a JSON schema."""
     return BadRequestError(f"Invalid schema: {message}.", param=_shown(param), code="invalid_json_schema")
 
 
 def unsupported(param: str, message: str) -> BadRequestError:
-    """Make the refusal of a sound schema that is not served."""
+    """Make the error for a sound schema that is not served."""
     return BadRequestError(f"Unsupported schema: {message}.", param=_shown(param), code="unsupported_json_schema")
 
 

@@ -278,8 +278,10 @@ STRING_FORMATS: Mapping[str, Format] = {
     "json-pointer": Format(_POINTER, 0, None),
     "relative-json-pointer": Format(f"(0|[1-9][0-9]{{0,8}})(#|{_POINTER})", 1, _ENDLESS),
 }
-"""By name. ``format`` itself is sent to no engine: theirs are wider than the standards (both let 31 February pass as a
-date), and an expression is held exactly. Other names are annotations (2020-12, 7.2.3)."""
+"""Formats by name, with the expressions that are sent in place of ``format``.
+
+Engines' own formats are wider than the standards (both let 31 February pass as a date), and an expression is enforced
+exactly. Other names are annotations (2020-12, 7.2.3)."""
 
 INEXPRESSIBLE = frozenset({"regex", "uri-template"})
 """Formats of JSON Schema that no expression here describes."""
@@ -287,7 +289,7 @@ INEXPRESSIBLE = frozenset({"regex", "uri-template"})
 CHECKED: Mapping[str, re.Pattern[str]] = {
     name: re.compile(each.wide or each.expression) for name, each in STRING_FORMATS.items() if each.wide is not None
 }
-"""Formats that finished answers are held against, as expressions for whole strings."""
+"""Formats that finished answers are validated against, as expressions for whole strings."""
 
 
 def pattern_of(name: str) -> str | None:

@@ -104,7 +104,7 @@ def _joined(base: str, reference: str) -> tuple[str, str]:
         return base, reference[1:]
     try:
         address, name = urldefrag(urljoin(base, reference))
-    except ValueError:  # it is no address
+    except ValueError:  # not an address
         return reference, ""
     return address, name
 

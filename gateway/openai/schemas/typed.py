@@ -26,7 +26,7 @@ class TypedRewriter(ABC):
 
         Args:
             root: well-formed; references are into it.
-            exact: whether keywords that guides do not have are refused.
+            exact: whether keywords that guides do not have are rejected.
             backend: of the engine's guided decoding.
         """
         self.root = root
@@ -48,12 +48,12 @@ class TypedRewriter(ABC):
         """
 
     def cannot(self, path: str, what: str) -> None:
-        """Refuse a keyword that guides do not have, where an answer must follow it."""
+        """Reject a keyword that guides do not have, where an answer must follow it."""
         if self._exact:
             raise unsupported(path, f"{what}. Guided decoding cannot enforce it; leave it out and check the answer")
 
     def lacks(self, path: str, what: str) -> None:
-        """Refuse a constraint with the commonest of the reasons."""
+        """Reject a constraint with the most common reason."""
         self.cannot(path, f"{what} is not something that guides have")
 
     def of_kind(self, schema: Schema, kind: str, path: str, within: Conjunct | None) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def tokenize(
     model: ServedModel,
     left: threading.Event | None = None,
 ) -> bytes:
-    """Write the token ids of a text or a conversation as a JSON object; needs the tokenizer, not the engine.
+    """Write the token ids of a text or a conversation as a JSON object, without the engine.
 
     Args:
         request: parsed and validated.
@@ -59,7 +59,7 @@ def tokenize(
         EngineError: UNAVAILABLE while the tokenizer is not loaded.
         LeftError: the client has left.
         BadRequestError: when the model cannot take the prompt, or it has more than ``prompts.most_tokens``.
-        TemplateError: when the chat template refuses the messages.
+        TemplateError: when the chat template rejects the messages.
     """
     parts = model.parts
     try:
@@ -168,7 +168,7 @@ def _rendered(
 ) -> bytes:
     del left
     first, prompt = requests[0], requests[0].prompt
-    # Those engines draw their own seeds, which nobody knows, unless a request has one.
+    # These engines draw their own seeds, which are not known, unless a request has one.
     own = features.path in ("llmapi", "vllm", "text")
     return orjson.dumps(
         {
