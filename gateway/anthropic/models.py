@@ -25,7 +25,7 @@ _VERSION: Final = {
 
 
 class AnthropicModel(TypedDict):
-    """A served model, as a client that sends ``anthropic-version`` is told of it."""
+    """A served model, as clients that send ``anthropic-version`` see it."""
 
     type: Literal["model"]
     id: str
@@ -35,7 +35,7 @@ class AnthropicModel(TypedDict):
 
 
 class AnthropicModelList(TypedDict):
-    """All served models by all their names, as a client that sends ``anthropic-version`` is told of them."""
+    """All served models by all their names, as clients that send ``anthropic-version`` see them."""
 
     data: list[AnthropicModel]
     has_more: Literal[False]

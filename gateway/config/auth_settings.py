@@ -23,8 +23,8 @@ class KeyLimits(Section):
     """What the holder of a key may ask for; None is no limit.
 
     Attributes:
-        requests_per_minute: requests, of which one minute's number may come at once.
-        tokens_per_minute: tokens of prompts and answers, of which one minute's number may come at once.
+        requests_per_minute: requests; one minute's number may come in a burst.
+        tokens_per_minute: tokens of prompts and answers; one minute's number may come in a burst.
         in_flight: requests that are served at a time.
         max_tokens: tokens of one answer.
     """
@@ -156,7 +156,7 @@ class JwtSettings(Section):
 
 
 class AuthSettings(KeysFile):
-    """Who may ask, besides the holders of ``server.api_keys``, and how much.
+    """Keys and identity providers beside ``server.api_keys``, and their limits.
 
     Attributes:
         keys: with names.
@@ -164,7 +164,7 @@ class AuthSettings(KeysFile):
         jwt: tokens that are taken in place of keys.
         assumed_max_tokens: tokens of an answer that are reserved where a request does not say ``max_tokens``.
         redis_url: of the Redis in which gateways share the limits; None: each process group counts for itself.
-        gateways: how many share them: each takes so small a part of every limit while Redis is away.
+        gateways: how many share the limits: each takes its part of every limit while Redis cannot be reached.
     """
 
     keys_file: Path | None = None

@@ -34,7 +34,7 @@ class StateSettings(Section):
         redis_url: such as ``redis://user:password@host:6379/0``, ``rediss://`` with TLS, or ``unix://``.
         max_age_s: seconds from the last write, after which something stored is gone.
         max_bytes: of everything that is stored; beyond it the oldest goes first.
-        keys: Fernet keys for reasoning that clients hold sealed: the first one seals, all of them open.
+        keys: Fernet keys for reasoning that clients hold encrypted: the first encrypts, all decrypt.
         keys_file: a file with such keys, one a line, after those of ``keys``.
     """
 
@@ -163,7 +163,7 @@ class ServerSettings(Section):
         host: address to listen on.
         port: TCP port, 0 for a free one.
         api_keys: bearer keys that open the API; empty leaves it open to everyone who reaches it.
-        allowed_hosts: names, besides its own, by which clients may call a gateway; ``*.example.com`` stands for all
+        allowed_hosts: names, further to its own, by which clients may call a gateway; ``*.example.com`` stands for all
             names below one, ``*`` alone for every name. Where it is empty, only a gateway without keys that listens on
             loopback looks at names.
         log_level: least severe level that is logged.
@@ -271,7 +271,7 @@ class TimeoutSettings(Section):
     Attributes:
         request_head_s: from the first byte of a request, or from the connection, to the end of its headers; later is
             408.
-        request_body_s: from the first byte of a request to its end, besides what ``limits.min_body_bytes_per_s`` adds;
+        request_body_s: from the first byte of a request to its end; ``limits.min_body_bytes_per_s`` adds time;
             later is 408.
         first_token_s: from the request to the engine's first response; later is 504.
         total_s: from the request to the end of the answer.
@@ -303,7 +303,7 @@ class TelemetrySettings(Section):
             http://localhost:4318.
         service_name: by which the collector knows the gateway; None: as the variables say, or triton-openai-gateway.
         sample_ratio: the share of requests that are traced, of those whose client does not decide it by its context.
-        traceparent_to_triton: whether Triton is told which trace a request belongs to.
+        traceparent_to_triton: whether requests to Triton carry the trace that they belong to.
         capture_content: whether traces hold prompts and answers.
     """
 

@@ -24,7 +24,7 @@ _SHIPPED = Path(__file__).parents[1] / "chat_templates"  # in a checkout a link 
 
 
 class MirrorSettings(Section):
-    """A second model that gets copies of live requests, whose answers are compared and go to nobody.
+    """A second model that gets copies of live requests; its answers are only compared.
 
     Attributes:
         to: name of the second model, another entry of ``models``.
@@ -60,7 +60,7 @@ class BalanceSettings(Section):
         retries: other endpoints that a request without a response is tried on, at most.
         retry_share: retries under way at most, as a part of the requests in flight; others wait.
         wait_s: seconds that requests wait for an endpoint where none is ready, if one was so shortly before.
-        slow_start_s: seconds over which an endpoint that has come takes up its share; 0: all at once.
+        slow_start_s: seconds over which an endpoint that has come takes up its share; 0: immediately.
         breaker_failures: requests in a row that must fail before an endpoint gets none.
         breaker_open_s: seconds for which it then gets none; twice as long each further time, up to a minute.
     """
@@ -92,8 +92,8 @@ class TritonSettings(Section):
         metrics_url: of Triton's metrics, such as ``http://triton:8002/metrics``, which the gateway's own relay.
         transport: the carrier of requests: ``h2``, which costs less CPU, ``grpcio``, or ``auto``: h2 wherever it
             reaches the server as well as grpcio does.
-        health_failures: health checks in a row that must fail before requests are refused; a lost or refused connection
-            and a model that is gone do it at once. As many requests in a row without any response make the engine
+        health_failures: health checks in a row that must fail before requests are rejected; a lost or failed connection
+            and a model that is gone do it immediately. As many requests in a row without any response make the engine
             suspect.
         stall_s: seconds without a response on any running answer after which the engine is suspect at the earliest, and
             is asked for one token; 0: never, nor is it asked after ``probe_s``.
@@ -159,7 +159,7 @@ class AdmissionSettings(Section):
 
 
 class PolicySettings(Section):
-    """The treatment of parameters that have no effect: ``strict`` refuses the request (400), ``warn`` serves it, names
+    """The treatment of parameters that have no effect: ``strict`` rejects the request (400), ``warn`` serves it, names
     them in the header ``x-ignored-parameters`` and counts them, ``ignore`` only counts them.
 
     Attributes:
@@ -290,7 +290,7 @@ class ModelSettings(Section):
             ``llmapi`` text with the stock model of the LLM API, ``vllm`` text with a model of Triton's vLLM backend,
             ``text`` text with any other model that takes and answers it, ``auto`` decides.
         engine_version: the version of TensorRT-LLM behind the stock model of the LLM API, such as 1.2.1, which Triton
-            does not tell. What an older version ignores in silence is refused; without it, what any version ignores.
+            does not tell. What that version ignores silently is rejected; without a value, what any version ignores.
         llmapi: what that model does not say of itself.
         tokenizer: folder with tokenizer.json; None takes the folder that Triton's own configuration names.
         max_seq_len: prompt plus generated tokens at most; None takes what Triton's own configuration says.

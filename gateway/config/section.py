@@ -11,7 +11,7 @@ Seconds = float
 
 
 class Section(BaseModel):
-    """A mapping in the settings: immutable, and it refuses keys that it does not know."""
+    """A mapping in the settings: immutable, without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

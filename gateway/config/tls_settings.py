@@ -23,7 +23,7 @@ class ServerTlsSettings(Section):
         certificate: the gateway's own, with those between it and its authority behind it.
         key: of the certificate, not encrypted.
         client_ca: authorities of clients' certificates.
-        client_certificates: ``required`` refuses a connection without one, ``optional`` verifies what a client shows.
+        client_certificates: ``required`` rejects a connection without one, ``optional`` verifies what a client shows.
         minimum_version: oldest version of TLS that is spoken.
     """
 

@@ -38,7 +38,7 @@ class CompletionTokensDetails(TypedDict):
 
 
 class CompletionUsage(TypedDict):
-    """Token counts of an answer. Details are absent where nobody knows them."""
+    """Token counts of an answer. Details that are not known are absent."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -48,7 +48,7 @@ class CompletionUsage(TypedDict):
 
 
 class PromptLogprob(TypedDict):
-    """Extension: the log-prob of one token at one place of the prompt; the rank is null where nobody says it."""
+    """Extension: the log-prob of one token at one place of the prompt; the rank is null where it is not known."""
 
     logprob: float
     rank: int | None

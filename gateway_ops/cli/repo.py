@@ -45,7 +45,7 @@ def build(
         Path | None, typer.Option(help="Folder of the Python models; the gateway's own triton_repo when not given.")
     ] = None,
 ) -> None:
-    """Render a model repository; refuse contradictions with the key, the reason and the fix.
+    """Render a model repository; report contradictions with the key, the reason and the fix.
 
     With --diff, exit 1 on differences and 2 when nothing could be compared.
     """

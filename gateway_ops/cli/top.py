@@ -37,7 +37,7 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Show one interval and end; also without a terminal.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one interval as a JSON object.")] = False,
 ) -> None:
-    """Watch models, endpoints, queues, tokens a second, times to the first token and refusals, until Ctrl-C."""
+    """Watch models, endpoints, queues, tokens a second, times to the first token and rejections, until Ctrl-C."""
     from gateway_ops.chatting.harmless import one_line  # noqa: PLC0415 - the other commands need none of it
     from gateway_ops.chatting.streamed_answer import ChatError  # noqa: PLC0415
     from gateway_ops.watching.watched_gateway import WatchedGateway  # noqa: PLC0415

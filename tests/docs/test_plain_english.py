@@ -19,7 +19,8 @@ WORDS = re.compile(
 )
 ONE_WORD = re.compile(r"\b(refus\w+|told|sealed)\b", re.IGNORECASE)
 """Rejected, reported and encrypted are the words for these."""
-CODE = re.compile(r"``?[^`]+``?|\"[^\"]*\"|'[^']*'")
+CODE = re.compile(r"``?[^`]+``?|\"[^\"]*\"|'[^']*'|^\s*\w+: ")
+"""Names and quotations, and arguments that a docstring describes."""
 PACKAGES = ("gateway", "gateway_ops")
 
 

@@ -63,7 +63,7 @@ class ToolUseBlock(Block):
 
 
 class ThinkingBlock(Block):
-    """Reasoning of an earlier turn, whoever wrote it: its signature is not verified."""
+    """Reasoning of an earlier turn; its signature is not verified."""
 
     branch = "thinking"
 
@@ -154,7 +154,7 @@ class ThinkingOptions(_Part):
 
 
 class OutputOptions(_Part):
-    """The effort, which the chat template is told, and the form of the answer's text."""
+    """The effort, which the chat template gets, and the form of the answer's text."""
 
     effort: str | None = None
     format: dict[str, Any] | None = None

@@ -29,7 +29,7 @@ class TextPart(_Part):
 
 
 class RefusalPart(_Part):
-    """A content part with which an assistant refused."""
+    """The content part of a refusal."""
 
     type: Literal["refusal"]
     refusal: str

@@ -38,7 +38,7 @@ class InputTextPart(_Part):
 
 
 class InputRefusalPart(_Part):
-    """A content part with which the model refused."""
+    """The content part of a refusal."""
 
     type: Literal["refusal"]
     refusal: str
@@ -140,7 +140,7 @@ class OutputItem(_Item):
 
 
 class ReasoningItem(_Item):
-    """Reasoning of an earlier turn, whoever wrote it: nothing in it is refused."""
+    """Reasoning of an earlier turn of any model; all of it is accepted."""
 
     branch = "reasoning"
 
@@ -170,7 +170,7 @@ class ReasoningItem(_Item):
 
 
 class CompactionItem(_Item):
-    """What a compaction has made of the conversation before it, sealed; one that cannot be opened says nothing."""
+    """The encrypted summary of the conversation before it; one that cannot be decrypted adds nothing."""
 
     branch = "compaction"
 

@@ -40,7 +40,7 @@ class ResponseMessage(TypedDict):
 class ResponseReasoning(TypedDict):
     """The model's reasoning; there are no summaries of it.
 
-    ``encrypted_content`` is the same sealed, where it is asked for and the operator has given keys.
+    ``encrypted_content`` is the same encrypted, where it is asked for and the operator has given keys.
     """
 
     id: str
@@ -119,7 +119,7 @@ class ResponseIncompleteDetails(TypedDict):
 
 
 class ResponseReasoningConfig(TypedDict):
-    """How the model was told to reason."""
+    """How the model was asked to reason."""
 
     effort: str | None
     summary: None
@@ -317,7 +317,7 @@ EVENTS: tuple[type, ...] = (
 
 
 class ResponseCompaction(TypedDict):
-    """A conversation made shorter: messages that were kept, then an item of the type ``compaction``, sealed."""
+    """A shortened conversation: the messages that stay, then an encrypted item of the type ``compaction``."""
 
     id: str
     object: Literal["response.compaction"]

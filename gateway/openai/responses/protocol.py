@@ -21,7 +21,7 @@ class _Part(BaseModel):
 
 
 class ReasoningOptions(_Part):
-    """How the model reasons: the effort is told to the chat template; there are no summaries."""
+    """How the model reasons: the chat template gets the effort; there are no summaries."""
 
     effort: str | None = None
     summary: str | None = None

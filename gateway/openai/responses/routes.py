@@ -106,7 +106,7 @@ def responses_router(
 
     @router.post("/v1/responses/compact", responses=_COMPACTED, openapi_extra=body_of(CompactRequest, _TO_COMPACT))
     async def compact_response(request: Request) -> Response:
-        """Make a conversation shorter: what was said becomes a sealed summary by the model."""
+        """Shorten a conversation: the model writes a summary of it, which is encrypted."""
         kept = state.of(request.scope)
         seal = needed(kept.seal)
         begun = await begin_turn(request, registry, metrics, state, parse_compact_request)
