@@ -17,8 +17,8 @@ WORDS = re.compile(
     r"away|apart|ado|mend\w*|of the name)\b",
     re.IGNORECASE,
 )
-ONE_WORD = re.compile(r"\b(refus\w+|told|sealed)\b", re.IGNORECASE)
-"""Rejected, reported and encrypted are the words for these."""
+ONE_WORD = re.compile(r"\b(refus(?!als?\b)\w+|told|sealed)\b", re.IGNORECASE)
+"""Rejected, reported and encrypted are the words for these; a refusal is what OpenAI calls so."""
 CODE = re.compile(r"``?[^`]+``?|\"[^\"]*\"|'[^']*'|^\s*\w+: ")
 """Names and quotations, and arguments that a docstring describes."""
 PACKAGES = ("gateway", "gateway_ops")
