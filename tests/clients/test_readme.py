@@ -56,7 +56,8 @@ def test_the_clone_line(tmp_path: Path) -> None:
     script = blocks("sh")[CLONE].replace("<this repository>", str(ROOT)).replace("make up", "make --dry-run up")
     if subprocess.run(["git", "rev-parse"], cwd=ROOT, capture_output=True, check=False).returncode:
         pytest.skip("no Git repository here to clone")
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # of a make around it
+    around = ("MAKE", "MFLAGS", "ARGS")  # of a make around the tests
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(around)}
     assert run(["sh", "-ec", script], cwd=tmp_path, env=environ).rstrip().endswith(".venv/bin/gateway up")
 
 
