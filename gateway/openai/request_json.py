@@ -20,7 +20,10 @@ MOST_CHARACTERS = 2**23  # of one string
 MOST_LEVELS = 64  # of nesting
 MOST_CONTAINERS = 65536  # objects and arrays, and keys
 MOST_ITEMS = 327680  # of objects and arrays
-_MOST_SURROGATES = 8192  # groups of escapes in a body that has a lone one
+_MOST_SURROGATES = 65536  # groups of escapes in a body that has a lone one
+_MOST_NAMED = 33  # paths of replaced characters; a header names 32 and says whether there are more
+_LONGEST_PATH = 256  # characters
+_RUN = 4096  # bytes of a run of backslashes that are counted in one step
 _LEAST_LIMITED = 2048  # bytes; a smaller body has no array that is too long
 _CONTAINERS = frozenset((dict, list))
 _NO_MARKS = bytes(set(range(256)) - set(b"{[:,"))
@@ -33,6 +36,7 @@ _SURROGATES = re.compile(
     rb"|(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})+|\\u[dD][89abAB][0-9a-fA-F]{2}"
 )
 _ESCAPE = len(_NUL)
+_LONE = ("lone leading surrogate", "unexpected end of hex escape")  # in jiter's words
 _DUPLICATE = re.compile(r'Detected duplicate key "(.*)" at line', re.DOTALL)
 _SHOWN = frozenset(
     ("messages", "input", "prompt", "system", "instructions", "items", "tools", "functions", "documents", "suffix")
@@ -45,7 +49,7 @@ class RequestBody(NamedTuple):
     """The body of a request.
 
     Attributes:
-        raw: the bytes that came.
+        raw: the bytes that were parsed, with NUL escapes for lone surrogates.
         fields: the JSON object.
         replaced: paths of texts in which U+FFFD stands for NUL characters and lone surrogates.
     """
@@ -67,11 +71,11 @@ def parse_body(raw: bytes) -> RequestBody:
     try:
         value = _parse(raw)
     except ValueError as error:
-        repaired = _without_lone_surrogates(raw)
-        if repaired is None:
+        if not str(error).startswith(_LONE):
             raise _syntax_error(raw, str(error)) from None
+        raw = _without_lone_surrogates(raw)
         try:
-            raw, value = repaired, _parse(repaired)
+            value = _parse(raw)
         except ValueError as further:
             raise _syntax_error(raw, str(further)) from None
     if not isinstance(value, dict):
@@ -83,7 +87,7 @@ def parse_body(raw: bytes) -> RequestBody:
         _check_texts(value)
     replaced: list[str] = []
     if _NUL in raw:
-        value = _without_nul(value, "", "", replaced)
+        value = _without_nul(value, (), replaced)
     return RequestBody(raw, value, replaced)
 
 
@@ -115,28 +119,43 @@ def _too_deep() -> BadRequestError:
     return _unreadable(f"it is nested deeper than {MOST_LEVELS} levels")
 
 
-def _without_lone_surrogates(raw: bytes) -> bytes | None:
-    """The body with NUL escapes for escapes of lone surrogates; None where it has none of these.
+def _without_lone_surrogates(raw: bytes) -> bytes:
+    """Write NUL escapes for the escapes of lone surrogates.
 
     Raises:
-        BadRequestError: it has too many to look at each.
+        BadRequestError: the body has too many escapes of surrogates to look at each.
     """
     pieces: list[bytes] = []
+    places = dict.fromkeys((b"\\ud", b"\\uD"), -1)
     end = at = 0
     for _ in range(_MOST_SURROGATES):
-        found = _SURROGATES.search(raw, at)
-        if found is None:
-            return b"".join((*pieces, raw[end:])) if pieces else None
-        first = start = found.start()
-        while raw[first - 1 : first] == b"\\":
-            first -= 1
-        at = start + _ESCAPE  # of an escaped backslash and "ud800"
-        if (start - first) % 2 == 0:
-            at = found.end()
-            if not found["pairs"]:
-                pieces += raw[end:start], _NUL * ((at - start) // _ESCAPE)
-                end = at
+        for mark, place in places.items():
+            if place < at:
+                found = raw.find(mark, at)
+                places[mark] = len(raw) if found < 0 else found
+        start = min(places.values())
+        if start == len(raw):
+            return b"".join((*pieces, raw[end:]))
+        match = _SURROGATES.match(raw, start)
+        if match is None or _backslashes(raw, start) % 2:  # as many before it: its own is escaped
+            at = start + 1
+            continue
+        at = match.end()
+        if not match["pairs"]:
+            pieces += raw[end:start], _NUL * ((at - start) // _ESCAPE)
+            end = at
     raise _unreadable("it has too many escapes of surrogates beside a lone one")
+
+
+def _backslashes(raw: bytes, end: int) -> int:
+    """The length of the run of backslashes before a place."""
+    count = 0
+    while True:
+        block = raw[max(0, end - count - _RUN) : end - count]
+        found = len(block) - len(block.rstrip(b"\\"))
+        count += found
+        if found < _RUN:
+            return count
 
 
 def _check_counts(raw: bytes) -> None:
@@ -222,55 +241,71 @@ def _check_texts(value: dict[str, Any]) -> None:
     for path, text in _texts(value):
         if len(text) > MOST_CHARACTERS:
             message = f"A text may have at most {MOST_CHARACTERS} characters, but this one has {len(text)}."
-            raise BadRequestError(message, _printable(path), "string_above_max_length")
+            raise BadRequestError(message, _named(path), "string_above_max_length")
 
 
-def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+_Path = tuple[str | int, ...]
+
+
+def _texts(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, str]]:
     """All strings with their paths, keys among them."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
         for key, child in value.items():
             yield path, key
-            yield from _texts(child, f"{path}.{key}" if path else key)
+            yield from _texts(child, (*path, key))
     elif isinstance(value, list):
         for index, child in enumerate(value):
-            yield from _texts(child, f"{path}[{index}]")
+            yield from _texts(child, (*path, index))
 
 
-def _without_nul(value: Any, path: str, key: str, replaced: list[str]) -> Any:
+def _without_nul(value: Any, path: _Path, replaced: list[str]) -> Any:
     """A value with U+FFFD in place of NUL characters.
 
     Args:
         value: to read.
         path: of the value.
-        key: under which it stands in the nearest object.
         replaced: takes the paths of changed texts.
 
     Raises:
         BadRequestError: a key, name or id has one, or a field that the model is not shown.
     """
-    if isinstance(value, str) and "\0" in value:
-        if re.split(r"[.[]", path, maxsplit=1)[0] not in _SHOWN or key in _NAMES or key.endswith("_id"):
+    if isinstance(value, str):
+        if "\0" not in value:
+            return value
+        if not _is_shown(path):
             raise _nul(path)
-        replaced.append(path)
+        if len(replaced) < _MOST_NAMED:
+            replaced.append(_named(path) or "")
         return value.replace("\0", _REPLACEMENT)
     if isinstance(value, dict):
-        if any("\0" in name for name in value):
+        if any("\0" in key for key in value):
             raise _nul(path)
-        return {
-            name: _without_nul(child, f"{path}.{name}" if path else name, name, replaced)
-            for name, child in value.items()
-        }
+        return {key: _without_nul(child, (*path, key), replaced) for key, child in value.items()}
     if isinstance(value, list):
-        return [_without_nul(child, f"{path}[{index}]", key, replaced) for index, child in enumerate(value)]
+        return [_without_nul(child, (*path, index), replaced) for index, child in enumerate(value)]
     return value
 
 
-def _nul(path: str) -> BadRequestError:
+def _is_shown(path: _Path) -> bool:
+    """Whether a text is one that the model is shown, and no name or id; arguments of a call may have any keys."""
+    if path[0] not in _SHOWN:
+        return False
+    key = next(step for step in reversed(path) if isinstance(step, str))
+    return (key not in _NAMES and not key.endswith("_id")) or "input" in path[1:-1]
+
+
+def _nul(path: _Path) -> BadRequestError:
     message = "NUL characters and lone surrogates are possible in texts that the model is shown, not here."
-    return BadRequestError(message, _printable(path), "invalid_value")
+    return BadRequestError(message, _named(path), "invalid_value")
 
 
-def _printable(path: str) -> str:
-    return path[:256].encode("ascii", "backslashreplace").decode()
+def _named(path: _Path) -> str | None:
+    """A path as errors and headers name it, cut where it is long; None for the body itself."""
+    steps = [f"[{step}]" if isinstance(step, int) else f".{_printable(step)}" for step in path]
+    return "".join(steps).removeprefix(".")[:_LONGEST_PATH] or None
+
+
+def _printable(text: str) -> str:
+    return text[:_LONGEST_PATH].encode("ascii", "backslashreplace").decode()

@@ -48,31 +48,31 @@ def test_langchain_invokes(up: Project) -> None:
 def test_the_image_alone_serves_before_a_triton_that_exists(up: Project, tmp_path: Path) -> None:
     """By the commands of the page, with names, ports and volumes of the project."""
     page = (ROOT / "docs/deploy-compose.md").read_text().partition("## Before a Triton that exists")[2]
-    run, check = (shlex.split(found) for found in re.findall(r"(?ms)^    docker ((?:run|exec).*?[^\\])$", page)[:2])
+    check, serve = (shlex.split(found) for found in re.findall(r"(?ms)^    docker (run.*?[^\\])$", page)[:2])
     (block,) = re.findall(r"(?ms)^```yaml\n(.*?)^```$", (ROOT / "README.md").read_text())
-    file = tmp_path / "gateway.yaml"
     values = {"triton:8001": "127.0.0.1:8001", "/models/llama3": "/models/served/tokenizer", "8192": "2048"}
     for shown, own in values.items():
         assert f" {shown}" in block
         block = block.replace(f" {shown}", f" {own}")
-    file.write_text(block)
+    (tmp_path / "gateway.yaml").write_text(block)
     tmp_path.chmod(0o755)
     (volume,) = (mount["Name"] for mount in up.inspect("gateway")["Mounts"] if mount["Destination"] == "/models")
     name, image = f"{up.name}-alone", "triton-openai-gateway:local"
-    own = {
-        "gateway": name,
-        "$PWD/gateway.yaml:/etc/gateway.yaml:ro": f"{file}:/etc/gateway.yaml:ro",
-        "/models:/models:ro": f"{volume}:/models:ro",
-    }
-    place, end = run.index("--publish"), run.index(image)
-    alone = [own.get(word, word) for word in run[:place] + run[place + 2 : end]]
-    network = ["--network", f"container:{up.container('net')}", "--env", "GATEWAY_PORT=9010"]
-    command = [*alone, *network, *run[end:]]
+    own = {"gateway": name, "$PWD:/config:ro": f"{tmp_path}:/config:ro", "/models:/models:ro": f"{volume}:/models:ro"}
+
+    def run(words: list[str]) -> str:
+        """Run a command of the page in the network of the project, where nothing is published."""
+        end = words.index(image)
+        if "--publish" in words:
+            place = words.index("--publish")
+            words, end = words[:place] + words[place + 2 :], end - 2
+        network = ["--network", f"container:{up.container('net')}", "--env", "GATEWAY_PORT=9010"]
+        return up.engine.docker(*(own.get(word, word) for word in words[:end]), *network, *words[end:])
+
+    assert "ready for traffic: yes" in run(check)
     try:
-        up.engine.docker(*command)
+        run(serve)
         ready = ("curl", "-sf", "-o", "/dev/null", "http://127.0.0.1:9010/health/ready")
         up.wait(lambda: up.inside(*ready).code == 0, 60)
-        said = up.engine.docker(check[0], name, *check[2:])
-        assert "ready for traffic: yes" in said
     finally:
         up.engine.docker("rm", "--force", name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,35 @@ def test_what_is_between_quotes_is_text(padding: str) -> None:
 def test_a_name_id_or_key_with_a_character_that_is_replaced_is_rejected(lone: str, field: str, param: str) -> None:
     error = refusal(("{" + field % lone + "}").encode())
     assert (error.param, error.code) == (param, "invalid_value")
+
+
+def test_arguments_of_a_call_may_have_any_keys() -> None:
+    call = {"type": "tool_use", "id": "c", "name": "f", "input": {"user_id": "a\0", "name": "b\0"}}
+    found = parse_body(json.dumps({"messages": [{"role": "assistant", "content": [call]}]}).encode())
+    path = "messages[0].content[0].input"
+    assert found.replaced == [f"{path}.user_id", f"{path}.name"]
+    call["id"] = "\0"
+    error = refusal(json.dumps({"messages": [{"role": "assistant", "content": [call]}]}).encode())
+    assert error.param == "messages[0].content[0].id"
+
+
+def test_long_keys_of_many_replaced_texts_take_no_memory() -> None:
+    tracemalloc.start()
+    body = json.dumps({"messages": [{"k" * 100_000: ["\0"] * 5000}]}).encode()
+    found = parse_body(body)
+    assert tracemalloc.get_traced_memory()[1] < 20 * len(body)
+    tracemalloc.stop()
+    assert (len(found.replaced), max(map(len, found.replaced))) == (33, 256)
+
+
+def test_many_characters_beside_a_lone_surrogate_are_read() -> None:
+    text = "😀 " * 20_000
+    body = json.dumps({"input": [text, "\udc80" * 9_000, "a" * 5000 + "\\" * 9_999 + "\udc80"]}).encode()
+    found = parse_body(body)
+    assert found.fields["input"][0] == text
+    assert found.fields["input"][1] == "\ufffd" * 9_000
+    assert found.fields["input"][2].endswith("\\\ufffd")
+    assert found.replaced == ["input[1]", "input[2]"]
 
 
 @pytest.mark.parametrize(
