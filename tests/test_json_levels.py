@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from gateway.freed_apart import FreedApart
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +25,6 @@ VALUES = st.recursive(
     lambda values: (
         st.lists(values)
         | st.lists(values).map(tuple)
-        | st.lists(values).map(FreedApart)
         | st.dictionaries(st.text(), values)
         | st.dictionaries(st.text(), values).map(MappingProxyType)
     ),

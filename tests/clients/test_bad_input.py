@@ -44,7 +44,7 @@ def error_of(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
         pytest.param(b'{"model": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", id="10,000 deep"),
         pytest.param(b'{"model": "a", "model": "b", "messages": []}', id="duplicate keys"),
         pytest.param(b'{"model": "\xff\xfe"}', id="invalid UTF-8"),
-        pytest.param(b'{"model": "x", "messages": [{"role": "user", "content": "\\ud800"}]}', id="lone surrogate"),
+        pytest.param(b'{"model": "\\ud800", "messages": [{"role": "user", "content": "x"}]}', id="lone surrogate"),
         pytest.param(json.dumps(GOOD)[:-1].encode() + b', "top_p": NaN}', id="NaN"),
         pytest.param(json.dumps(GOOD)[:-1].encode() + b', "top_p": 1e999}', id="infinite"),
     ],

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from gateway.generation import EngineError, ErrorKind
-from gateway.openai.completions.choice import CompletionChoice
 from tests.app.harness import gateway
 from tests.app.scripted import MAX_SEQ_LEN, MODEL, ByteIds
 from tests.openai.completions_harness import FEATURES, checked, complete, scores
@@ -51,19 +48,6 @@ async def test_every_form_of_a_prompt(folder: Path, prompt: Any, texts: list[str
         lengths = [len(ids) for text in texts for ids in [ByteIds(folder).of(text)]]
         assert body["usage"]["prompt_tokens"] == sum(lengths)
         assert body["usage"]["completion_tokens"] == 2 * len(texts)
-
-
-@pytest.mark.parametrize("count", [2, 100])
-async def test_many_choices_are_freed_by_another_thread(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
-    freed: SimpleQueue[int] = SimpleQueue()
-    monkeypatch.setattr(CompletionChoice, "__del__", lambda _: freed.put(threading.get_ident()), raising=False)
-    async with gateway(folder) as running:
-        body = checked((await complete(running, ["a"] * count, max_tokens=1)).json())
-        assert len(body["choices"]) == body["usage"]["completion_tokens"] == count
-        threads = {freed.get(timeout=20) for _ in range(count)}
-        assert (threading.get_ident() in threads) is (count == 2)
 
 
 async def test_n_choices_of_each_prompt_share_it(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from gateway.generation import EngineChunk, EngineError, ErrorKind, Prompt, Sequ
 from gateway.generation.health import EngineHealth
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.generation import Generation
-from gateway.serving.generation_group import MANY, Generations, together
+from gateway.serving.generation_group import Generations, together
 from gateway.telemetry.metrics import Metrics
 from gateway.tokens import Tokenizer
 from tests.app.scripted import TOKENS, ByteIds, ScriptedEngine, Step, chunks
@@ -208,13 +207,3 @@ async def test_all_are_cancelled_where_whoever_leaves_is_cancelled_himself(folde
     for _ in range(100):  # turns of the loop, in which what was cancelled cleans up
         await asyncio.sleep(0)
     assert sorted(setup.engine.closed_early) == ["0", "1", "2"]
-
-
-async def test_the_collector_looks_at_few_objects_at_a_time_while_many_run(folder: Path) -> None:
-    usual = gc.get_threshold()
-    many = Setup(folder, [chunks(ByteIds(folder).of("a"))] * (MANY + 1))
-    async with many.choices as running:
-        meanwhile = gc.get_threshold()
-        assert (await texts_of(running, MANY + 1))[0] == ["a"] * (MANY + 1)
-    assert usual[0] != meanwhile[0] <= 10_000
-    assert gc.get_threshold()[:2] == usual[:2]
