@@ -366,7 +366,6 @@ class EngineHealth:
             self._queued = self._queued or sent
             self._next = now + _PAUSE_S
         else:
-            self._probe_failures += 1
             self._fail(failure)
         self._exchange_notes()
 
@@ -392,9 +391,12 @@ class EngineHealth:
 
     def _fail(self, words: str = "") -> None:
         """Note a failure of the engine itself; ``words``: of a probe's."""
-        self._failures += 1
-        self._failure = words or self._failure
         now = self._clock()
+        if self._doubted and self.latest() > self._since:  # which no look has seen yet
+            self._believe(self._latest)
+        self._failures += 1
+        self._probe_failures += bool(words)
+        self._failure = words or self._failure
         if not self._doubted:
             self._doubt(now)
         if words:

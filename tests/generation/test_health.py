@@ -313,6 +313,20 @@ def test_an_engine_that_fails_is_asked_at_its_first_failure_and_out_at_the_secon
     assert situation.watch.condition[:2] == (True, "ready")
 
 
+def test_a_failure_behind_a_token_that_no_look_has_seen_counts() -> None:
+    situation = Situation()
+    situation.wait(60)
+    situation.probe = "it is broken"
+    for answer, failed in ((situation.begin(), True), (situation.begun(), False), (situation.begin(), True)):
+        situation.now += 0.001
+        answer.at = answer.at and situation.now
+        situation.watch.ended(answer, failed=failed)
+    situation.look()
+    assert len(situation.probes) == 1
+    situation.wait(10)
+    assert situation.watch.condition[:2] == (False, "failing")
+
+
 def test_three_failures_in_a_row_of_which_a_probe_is_one_take_it_out() -> None:
     situation = Situation()
     situation.wait(60)
