@@ -148,7 +148,7 @@ def found(output: str) -> str:
     "amount",
     [
         pytest.param(("--phases", "fuzzing", "-n", "2"), id="short"),
-        pytest.param(("--phases", "coverage,fuzzing,stateful", "-n", "100"), id="long", marks=pytest.mark.long),
+        pytest.param(("--phases", "coverage,fuzzing,stateful", "-n", "40"), id="long", marks=pytest.mark.long),
     ],
 )
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="schemathesis has no release for Python 3.10")

@@ -16,7 +16,7 @@ from tests.rings import examples
 from tests.tokens.build import FIXED, byte_level
 
 QUICK = settings(FIXED, max_examples=examples(25))
-LONG = settings(QUICK, max_examples=600)
+LONG = settings(QUICK, max_examples=300)
 ROME = '{"city":"Rome"}'
 
 

@@ -20,7 +20,7 @@ PIECES = st.sampled_from([*CONTROL, "<|im_", "end|>", "<", "|>", "<think>", "é�
 TEXT = st.text(st.characters(exclude_characters="ü", codec="utf-8"), max_size=4)
 HOSTILE = st.lists(PIECES | TEXT, max_size=8).map("".join)
 QUICK = settings(FIXED, max_examples=examples(30))
-LONG = settings(FIXED, max_examples=500)
+LONG = settings(FIXED, max_examples=250)
 ONE_CHARACTER = "\u241e"
 
 

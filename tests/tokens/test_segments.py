@@ -23,7 +23,7 @@ from tests.tokens.build import FIXED, byte_level, sentence_piece, unigram, word_
 from tests.tokens.families import FAMILIES, WINDOWS, qwen
 
 QUICK = settings(FIXED, max_examples=examples(60))
-LONG = settings(FIXED, max_examples=1000)
+LONG = settings(FIXED, max_examples=300)
 
 
 def word_level() -> Tokenizer:
