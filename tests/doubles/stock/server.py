@@ -22,8 +22,6 @@ _LOAD_TIMEOUT_S = 60.0
 _AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _END_TIMEOUT_S = 20.0
 _POLL_S = 0.01
-_PROBE = "a"  # the prompt of the gateway's probes, of one token or two
-_MOST_PROBED = 2
 
 
 class LoadingTriton(TritonServer):
@@ -182,15 +180,14 @@ class StockServer:
         os.replace(fresh, self._script)  # noqa: PTH105 - an engine never sees half a script
 
     def requests(self) -> list[dict[str, Any]]:
-        """What the engines were asked since the last `play`, without probes.
+        """What the engines were asked since the last `play`, without probes (ids that begin with ``probe-``).
 
         Each has ``model``, ``id``, ``prompt`` (decoded), ``prompt_ids``, ``max_tokens``, ``end_id``, ``stop_words``,
         ``temperature``, ``guide``; ``tensors``: all that reached the engine, by name; ``effective``: the parameters as
         the engine follows them, with its defaults; ``answer``: the ``ids`` that it has to say, and what ``end`` they
         have (``end_id``, ``stop_words``, ``length``).
         """
-        asked = [entry for entry in self._entries("asked") if not entry["probe"]]
-        return [entry for entry in asked if entry["prompt"] != _PROBE or entry["max_tokens"] > _MOST_PROBED]
+        return [entry for entry in self._entries("asked") if not entry["id"].startswith("probe-")]
 
     def endings(self, at_least: int = 0) -> list[dict[str, Any]]:
         """How requests ended: ``model``, ``id``, ``how`` (finished, cancelled, stopped, failed), ``tokens`` sent.

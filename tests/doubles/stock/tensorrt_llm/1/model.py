@@ -116,7 +116,6 @@ class TritonPythonModel:
             raise RefusedError("Streaming is only supported in decoupled mode.")
         self._check_lora(asked)
         turn = self._script.turn(asked.prompt)
-        probe = turn is None
         if turn is None:
             if asked.max_tokens > 2:
                 raise RefusedError("no turn of the script matches the prompt")
@@ -125,7 +124,7 @@ class TritonPythonModel:
             if asked.id in self._live:
                 raise RefusedError(f"requestId {asked.id} is already in progress, request is ignored.")
             self._live |= {asked.id} - {""}
-        self._write_asked(asked, turn, probe=probe)
+        self._write_asked(asked, turn)
         return asked, turn
 
     def _check_lora(self, asked: Asked) -> None:
@@ -183,14 +182,13 @@ class TritonPythonModel:
                 tensors[f"kv_cache_{name}_blocks"] = np.array([[value]], np.int32)
         return {**(_ZEROS if self._version < (0, 13) else {}), **tensors}
 
-    def _write_asked(self, asked: Asked, turn: dict[str, Any], *, probe: bool) -> None:
+    def _write_asked(self, asked: Asked, turn: dict[str, Any]) -> None:
         ids, end = self.draw(asked, turn)
         self._note(
             {
                 "event": "asked",
                 "model": self._name,
                 "id": asked.id,
-                "probe": probe,
                 "prompt": self._script.decode(asked.prompt),
                 "prompt_ids": asked.prompt,
                 "max_tokens": int(asked.tensors["request_output_len"].reshape(-1)[0]),
