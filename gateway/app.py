@@ -46,9 +46,9 @@ from gateway.generation.health import Condition
 from gateway.generation.route import EndpointStatus
 from gateway.helper import helper_pids
 from gateway.ids import new_id
-from gateway.mirroring.copies import Copies
-from gateway.mirroring.keeper import MirrorKeeper, wants_mirror
-from gateway.mirroring.link import Link
+from gateway.mirror.copies import Copies
+from gateway.mirror.keeper import MirrorKeeper, wants_mirror
+from gateway.mirror.link import Link
 from gateway.openai.chat.routes import chat_router
 from gateway.openai.completions.routes import completions_router
 from gateway.openai.conversations.routes import conversations_router

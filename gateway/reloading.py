@@ -18,7 +18,7 @@ from gateway.access.guard import Guard
 from gateway.certificates import CertificateWatch
 from gateway.config import ConfigError, Settings, SettingsSource
 from gateway.early_signals import EarlyHangup
-from gateway.mirroring.keeper import wants_mirror
+from gateway.mirror.keeper import wants_mirror
 from gateway.serving.registry import Registry
 from gateway.supervision import keep_running
 from gateway.telemetry.metrics import Metrics

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from gateway_ops.bench.plan import Lengths
-from gateway_ops.sizing.curves import Curve
-from gateway_ops.sizing.engine_costs import EngineCosts
-from gateway_ops.sizing.gateway_costs import measured_costs
-from gateway_ops.sizing.loads import Load
-from gateway_ops.sizing.plan import Fleet, FleetPlan, Targets
+from gateway_ops.plan_fleet.curves import Curve
+from gateway_ops.plan_fleet.engine_costs import EngineCosts
+from gateway_ops.plan_fleet.gateway_costs import measured_costs
+from gateway_ops.plan_fleet.loads import Load
+from gateway_ops.plan_fleet.plan import Fleet, FleetPlan, Targets
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "fleet-sizing.md"
 # benchmarks/gpu.md, model `1b` with sdpa: milliseconds between tokens with 1, 8 and 64 streams, and the first token.

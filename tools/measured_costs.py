@@ -12,7 +12,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "benchmarks" / "README.md"
-FILE: Final = ROOT / "gateway_ops" / "sizing" / "measured_costs.json"
+FILE: Final = ROOT / "gateway_ops" / "plan_fleet" / "measured_costs.json"
 _PROMPT_TOKENS: Final = re.compile(r"a prompt of (\d+) tokens")
 _TEMPLATE_MS: Final = re.compile(r"Template and tokenization: ([\d.]+) ms")
 
@@ -40,7 +40,7 @@ def rows(text: str, first: str) -> list[dict[str, str]]:
 
 
 def costs(page: str, transport: str) -> dict[str, Any]:
-    """The costs of a transport as ``gateway_ops.sizing.gateway_costs`` reads them."""
+    """The costs of a transport as ``gateway_ops.plan_fleet.gateway_costs`` reads them."""
     kind = f"gateway tokens {transport}"
     requests, requests_by = section(page, "requests")
     relay, relay_by = section(page, "relay")

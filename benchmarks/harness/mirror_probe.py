@@ -18,8 +18,8 @@ from pathlib import Path
 import uvloop
 
 from gateway.config import ModelSettings
-from gateway.mirroring.copies import Copies
-from gateway.mirroring.link import Link
+from gateway.mirror.copies import Copies
+from gateway.mirror.link import Link
 from gateway.relay.interface import StreamOutput, copied
 
 _MODEL = ModelSettings.model_validate({"name": "m", "triton": {"url": "a:1"}, "mirror": {"to": "b", "share": 1.0}})

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from gateway.comparison.verdict import Aspect
 from gateway.config.section import Seconds, Section, split_commas
 from gateway.config.tls_settings import Metadata, TritonTlsSettings
-from gateway.judging.verdict import Aspect
 
 Policy = Literal["strict", "warn", "ignore"]
 TextStreaming = Literal["refuse", "whole", "lossy"]

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from gateway.access.caller import caller
 from gateway.config import TimeoutSettings
 from gateway.generation import EngineError, Piece, PromptTokenLogprob, Usage
-from gateway.mirroring.copies import Copies, Copy
+from gateway.mirror.copies import Copies, Copy
 from gateway.openai.errors import CLIENT_GONE, Names, OpenAIError, from_engine
 from gateway.openai.parameters.check import Ignored
 from gateway.openai.request_body import read_request

@@ -11,9 +11,9 @@ from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
 from gateway.bad_request import BadRequestError
+from gateway.comparison.facts import PROBE, TURNS, Facts, compare_facts, facts_of, warnings_of
 from gateway.generation import EngineError
-from gateway.judging.facts import PROBE, TURNS, Facts, compare_facts, facts_of, warnings_of
-from gateway.mirroring.link import Link
+from gateway.mirror.link import Link
 from gateway.openai.errors import SERVER, OpenAIError
 from gateway.openai.models.routes import capability_map, model_object
 from gateway.openai.tokens.answer import tokenize

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gateway.config import ModelSettings, Settings
 from gateway.generation import EngineError
 from gateway.generation.health import Condition
-from gateway.mirroring.copies import Copies
+from gateway.mirror.copies import Copies
 from gateway.serving.adapter_files import ADAPTER_FILES
 from gateway.serving.admission.shares import Shares
 from gateway.serving.backend import BackendFactory

@@ -21,6 +21,7 @@ from typing import Any, Final
 import uvloop
 
 from gateway.app import create_app
+from gateway.comparison.answer_forms import LONGEST_ANSWER, Answer, Failure, Outcome, outcome_of
 from gateway.config import (
     AuthSettings,
     ConfigError,
@@ -32,8 +33,7 @@ from gateway.config import (
     TelemetrySettings,
 )
 from gateway.early_signals import end_with_parent, outlive_hangups
-from gateway.judging.answer_forms import LONGEST_ANSWER, Answer, Failure, Outcome, outcome_of
-from gateway.mirroring.receiver import Receiver
+from gateway.mirror.receiver import Receiver
 from gateway.telemetry.logs import set_up_logging
 from gateway.web.access_log import ACCESS_LOG
 from gateway.web.sse import COMMENT

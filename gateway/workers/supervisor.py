@@ -21,7 +21,7 @@ from gateway.access.shared_buckets import SharedBuckets
 from gateway.config import ServerSettings
 from gateway.early_signals import SUPERVISOR_VARIABLE
 from gateway.generation.health import Condition
-from gateway.mirroring.keeper import MirrorKeeper
+from gateway.mirror.keeper import MirrorKeeper
 from gateway.serving.fleet.shared_counts import SharedCounts, size_of
 from gateway.tokens.token_cache import create_shared
 from gateway.web.listening import listen

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from gateway.judging.answer_forms import FailedError
+from gateway.comparison.answer_forms import FailedError
 
 _LONGEST_LINE = 2**20
 _TEXT_KEYS = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls")

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from gateway.judging.answer_forms import FailedError
+from gateway.comparison.answer_forms import FailedError
 from gateway_ops.bench.exchange import exchange
 from gateway_ops.bench.plan import Plan
 from gateway_ops.bench.tally import Tally

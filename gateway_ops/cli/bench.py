@@ -57,7 +57,7 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
         import gateway_ops.bench.exchange  # noqa: F401, PLC0415 - the gateway does not need aiohttp
     except ImportError:
         raise fail(f"this command needs aiohttp: {pip_install('bench')}") from None
-    from gateway.judging.answer_forms import FailedError  # noqa: PLC0415
+    from gateway.comparison.answer_forms import FailedError  # noqa: PLC0415
     from gateway_ops.bench.plan import Lengths, Plan, PlanError  # noqa: PLC0415
 
     try:

@@ -13,8 +13,8 @@ import typer
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
-    from gateway_ops.chatting.chat_server import AskedAnswer, ChatServer
-    from gateway_ops.chatting.dialogue import Dialogue
+    from gateway_ops.chat.chat_server import AskedAnswer, ChatServer
+    from gateway_ops.chat.dialogue import Dialogue
 
 _INTERRUPTED = 130
 _NO_LIST = (404, 405, 501)
@@ -45,9 +45,9 @@ def chat(  # noqa: PLR0913, PLR0917 - one for each option
     as_json: Annotated[bool, typer.Option("--json", help="With a message: print one JSON object.")] = False,
 ) -> None:
     """Talk to a model of any server that speaks OpenAI's API. With a message, or text on standard input: ask once."""
-    from gateway_ops.chatting.chat_server import ChatServer  # noqa: PLC0415 - the other commands need none of it
-    from gateway_ops.chatting.dialogue import Dialogue, DialogueError, read_parameters, read_tools  # noqa: PLC0415
-    from gateway_ops.chatting.streamed_answer import ChatError  # noqa: PLC0415
+    from gateway_ops.chat.chat_server import ChatServer  # noqa: PLC0415 - the other commands need none of it
+    from gateway_ops.chat.dialogue import Dialogue, DialogueError, read_parameters, read_tools  # noqa: PLC0415
+    from gateway_ops.chat.streamed_answer import ChatError  # noqa: PLC0415
     from gateway_ops.cli.chat_session import Session  # noqa: PLC0415
 
     question = _question(message)
@@ -85,7 +85,7 @@ def _piped() -> str:
 
 
 def _names(server: ChatServer) -> list[str]:
-    from gateway_ops.chatting.streamed_answer import ChatError  # noqa: PLC0415
+    from gateway_ops.chat.streamed_answer import ChatError  # noqa: PLC0415
 
     try:
         names = [each["id"] for each in server.models()]
@@ -100,7 +100,7 @@ def _names(server: ChatServer) -> list[str]:
 
 def _ask_once(server: ChatServer, dialogue: Dialogue, question: str, *, as_json: bool) -> None:
     """Print an answer: its text as it comes, or all of it as JSON."""
-    from gateway_ops.chatting.harmless import harmless, one_line  # noqa: PLC0415
+    from gateway_ops.chat.harmless import harmless, one_line  # noqa: PLC0415
 
     dialogue.say(question)
     asked = server.ask(dialogue.body())
@@ -144,6 +144,6 @@ def _as_json(dialogue: Dialogue, asked: AskedAnswer) -> dict[str, object]:
 
 
 def _failure(message: str) -> typer.Exit:
-    from gateway_ops.chatting.harmless import one_line  # noqa: PLC0415
+    from gateway_ops.chat.harmless import one_line  # noqa: PLC0415
 
     return fail(one_line(message))

@@ -8,10 +8,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from gateway_ops.chatting.chat_server import AskedAnswer, ChatServer
-from gateway_ops.chatting.dialogue import Dialogue
-from gateway_ops.chatting.harmless import harmless, one_line
-from gateway_ops.chatting.streamed_answer import ChatError
+from gateway_ops.chat.chat_server import AskedAnswer, ChatServer
+from gateway_ops.chat.dialogue import Dialogue
+from gateway_ops.chat.harmless import harmless, one_line
+from gateway_ops.chat.streamed_answer import ChatError
 from gateway_ops.cli.chat_display import Display
 
 _INTERRUPTED = 130

@@ -59,7 +59,7 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
         except KeyboardInterrupt:
             raise fail("interrupted", 130) from None
         return
-    from gateway_ops.checking import report  # noqa: PLC0415
+    from gateway_ops.check import report  # noqa: PLC0415
 
     if target == _FILE and not Path(target).exists():
         targets = "a settings file, a model repository, HOST:PORT of a Triton's gRPC, or the URL of a gateway"

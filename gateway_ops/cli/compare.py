@@ -16,16 +16,16 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from gateway.comparison.facts import Fact
 from gateway.extras import pip_install
-from gateway.judging.facts import Fact
 from gateway_ops.cli.bench import tell_json
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
-    from gateway_ops.comparing.comparison import Comparison, Plan
-    from gateway_ops.comparing.preparation import Made
-    from gateway_ops.comparing.request_lines import Lines
-    from gateway_ops.comparing.targets import Address
+    from gateway_ops.compare.comparison import Comparison, Plan
+    from gateway_ops.compare.preparation import Made
+    from gateway_ops.compare.request_lines import Lines
+    from gateway_ops.compare.targets import Address
 
 _INTERRUPTED = 130
 _UNCOMPARED = 2
@@ -82,13 +82,13 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Send the same requests to two models and show what differs. Exit 0: nothing; 1: something; 2: not compared."""
     try:
-        from gateway_ops.comparing.comparison import Plan  # noqa: PLC0415 - the gateway does not need aiohttp
+        from gateway_ops.compare.comparison import Plan  # noqa: PLC0415 - the gateway does not need aiohttp
     except ImportError:
         raise fail(f"this command needs aiohttp: {pip_install('bench')}", _UNCOMPARED) from None
-    from gateway.judging.verdict import Rules  # noqa: PLC0415
-    from gateway_ops.comparing.preparation import Made  # noqa: PLC0415
-    from gateway_ops.comparing.request_lines import Lines, LinesError  # noqa: PLC0415
-    from gateway_ops.comparing.targets import Address, TargetError  # noqa: PLC0415
+    from gateway.comparison.verdict import Rules  # noqa: PLC0415
+    from gateway_ops.compare.preparation import Made  # noqa: PLC0415
+    from gateway_ops.compare.request_lines import Lines, LinesError  # noqa: PLC0415
+    from gateway_ops.compare.targets import Address, TargetError  # noqa: PLC0415
 
     if mirror is not None:
         raise typer.Exit(_show_mirror(mirror, timeout, given=a is not None, as_json=as_json, output=output))
@@ -110,9 +110,9 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
 
 def _show_mirror(url: str, timeout_s: float, *, given: bool, as_json: bool, output: Path | None) -> int:
     """Show the report of a gateway's mirror; the exit status."""
-    from gateway.judging.report import exit_status  # noqa: PLC0415
-    from gateway_ops.comparing.mirrors import read_report  # noqa: PLC0415
-    from gateway_ops.comparing.targets import Address, TargetError  # noqa: PLC0415
+    from gateway.comparison.report import exit_status  # noqa: PLC0415
+    from gateway_ops.compare.mirrors import read_report  # noqa: PLC0415
+    from gateway_ops.compare.targets import Address, TargetError  # noqa: PLC0415
 
     if given:
         raise fail("--mirror compares what a gateway has copied: it takes no targets", _UNCOMPARED)
@@ -146,8 +146,8 @@ async def _run(
 ) -> tuple[Comparison, dict[str, Any], bool]:
     """Run a comparison; return it, its report, and whether Ctrl-C ended it early."""
     from gateway_ops.bench.load import open_session  # noqa: PLC0415
-    from gateway_ops.comparing.comparison import Comparison  # noqa: PLC0415
-    from gateway_ops.comparing.preparation import prepare  # noqa: PLC0415
+    from gateway_ops.compare.comparison import Comparison  # noqa: PLC0415
+    from gateway_ops.compare.preparation import prepare  # noqa: PLC0415
 
     async with open_session(keys[0]) as of_a, open_session(keys[1]) as of_b:
         prepared = await prepare(addresses, (of_a, of_b), wanted)

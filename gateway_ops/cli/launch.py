@@ -12,7 +12,7 @@ from gateway_ops.cli.console import fail
 from gateway_ops.cli.deployments import choose_deployments, load_deployments
 
 if TYPE_CHECKING:
-    from gateway_ops.launching.launch import Launch
+    from gateway_ops.launch.launch import Launch
     from gateway_ops.local_stack.server_watch import RestartPolicy
 
 _RESTARTS: Final = 3
@@ -59,9 +59,9 @@ def launch(  # noqa: PLR0913, PLR0917 - one for each option
     Exit status: 0 after SIGTERM or SIGINT; 2: nothing was started; 3: a model's process died; 4: not ready in time;
     else tritonserver's own, or 128 and its signal.
     """
-    from gateway_ops.launching.commands import Choices, Ports  # noqa: PLC0415 - the other commands need none of it
-    from gateway_ops.launching.launch import prepare  # noqa: PLC0415
-    from gateway_ops.launching.supervisor import Job, Supervisor  # noqa: PLC0415
+    from gateway_ops.launch.commands import Choices, Ports  # noqa: PLC0415 - the other commands need none of it
+    from gateway_ops.launch.launch import prepare  # noqa: PLC0415
+    from gateway_ops.launch.supervisor import Job, Supervisor  # noqa: PLC0415
     from gateway_ops.local_stack import LocalStackError  # noqa: PLC0415
 
     policy = _policy(restart)

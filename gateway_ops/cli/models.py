@@ -43,9 +43,9 @@ def models(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """List the models of a server and what it says of each; `gateway check URL` has what each can."""
-    from gateway_ops.chatting.chat_server import ChatServer  # noqa: PLC0415 - the other commands need none of it
-    from gateway_ops.chatting.harmless import one_line  # noqa: PLC0415
-    from gateway_ops.chatting.streamed_answer import ChatError  # noqa: PLC0415
+    from gateway_ops.chat.chat_server import ChatServer  # noqa: PLC0415 - the other commands need none of it
+    from gateway_ops.chat.harmless import one_line  # noqa: PLC0415
+    from gateway_ops.chat.streamed_answer import ChatError  # noqa: PLC0415
 
     try:
         server = ChatServer(url, api_key, _LIST_TIMEOUT_S)

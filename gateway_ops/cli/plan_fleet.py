@@ -15,9 +15,9 @@ from gateway_ops.cli.bench import tell_json
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
-    from gateway_ops.sizing.engine_costs import BenchResult, EngineCosts
-    from gateway_ops.sizing.loads import Load, Trace
-    from gateway_ops.sizing.plan import FleetPlan
+    from gateway_ops.plan_fleet.engine_costs import BenchResult, EngineCosts
+    from gateway_ops.plan_fleet.loads import Load, Trace
+    from gateway_ops.plan_fleet.plan import FleetPlan
 
 
 class Arrivals(str, Enum):
@@ -92,11 +92,11 @@ def plan_fleet(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Size a fleet for a load; each figure with its source. Exit 1 if no number of Tritons keeps the targets."""
     from gateway_ops.bench.plan import Lengths, PlanError  # noqa: PLC0415 - the other commands need none of it
-    from gateway_ops.sizing.curves import Curve, SizingError  # noqa: PLC0415
-    from gateway_ops.sizing.engine_costs import engine_costs, read_bench  # noqa: PLC0415
-    from gateway_ops.sizing.gateway_costs import measured_costs  # noqa: PLC0415
-    from gateway_ops.sizing.loads import Load, read_trace  # noqa: PLC0415
-    from gateway_ops.sizing.plan import Fleet, Targets  # noqa: PLC0415
+    from gateway_ops.plan_fleet.curves import Curve, SizingError  # noqa: PLC0415
+    from gateway_ops.plan_fleet.engine_costs import engine_costs, read_bench  # noqa: PLC0415
+    from gateway_ops.plan_fleet.gateway_costs import measured_costs  # noqa: PLC0415
+    from gateway_ops.plan_fleet.loads import Load, read_trace  # noqa: PLC0415
+    from gateway_ops.plan_fleet.plan import Fleet, Targets  # noqa: PLC0415
 
     if (rate is None) == (trace is None):
         raise fail("give either --rate or --trace", 2)
@@ -139,7 +139,7 @@ def _assumptions(load: Load | Trace, engine: EngineCosts, cached: int) -> list[s
 
 def _compared(engine: EngineCosts, results: list[BenchResult]) -> dict[str, float]:
     """The simulated tokens a second over the measured, by file of a result."""
-    from gateway_ops.sizing.plan import compare  # noqa: PLC0415
+    from gateway_ops.plan_fleet.plan import compare  # noqa: PLC0415
 
     return {str(each.path): round(compare(engine, each), 3) for each in results if round(each.streams) <= engine.slots}
 

@@ -13,7 +13,7 @@ from gateway_ops.cli.console import fail
 from gateway_ops.cli.version import gateway_version
 
 if TYPE_CHECKING:
-    from gateway_ops.recording.any_call import Serve
+    from gateway_ops.record.any_call import Serve
 
 _Host = Annotated[str, typer.Option(help="Address to listen on.")]
 _Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 is any.")]
@@ -30,8 +30,8 @@ def record(
     most_mb: Annotated[int, typer.Option(min=1, help="Size of the file at most; calls beyond are left out.")] = 100,
 ) -> None:
     """Stand between a gateway and its Triton, and write every call into a file, until Ctrl-C."""
-    from gateway_ops.recording.recorder import Recorder  # noqa: PLC0415 - the other commands need none of it
-    from gateway_ops.recording.recording import RecordingError, RecordingWriter  # noqa: PLC0415
+    from gateway_ops.record.recorder import Recorder  # noqa: PLC0415 - the other commands need none of it
+    from gateway_ops.record.recording import RecordingError, RecordingWriter  # noqa: PLC0415
 
     async def run() -> None:
         with RecordingWriter(file, gateway_version(), redact=redact, most_bytes=most_mb * 2**20) as writer:
@@ -56,8 +56,8 @@ def replay(
     at_once: Annotated[bool, typer.Option("--at-once", help="Answer without the recorded delays.")] = False,
 ) -> None:
     """Be the Triton of a recording: answer each request that it has as it was answered then, until Ctrl-C."""
-    from gateway_ops.recording.recording import RecordingError, read_recording  # noqa: PLC0415
-    from gateway_ops.recording.replayed_triton import ReplayedTriton  # noqa: PLC0415
+    from gateway_ops.record.recording import RecordingError, read_recording  # noqa: PLC0415
+    from gateway_ops.record.replayed_triton import ReplayedTriton  # noqa: PLC0415
 
     try:
         redacted, exchanges = read_recording(file)
@@ -70,7 +70,7 @@ def replay(
 async def _listen(host: str, port: int, serve: Serve, doing: str) -> None:
     """Serve until SIGINT or SIGTERM."""
     from gateway_ops.local_stack.gateway_process import cannot_listen  # noqa: PLC0415
-    from gateway_ops.recording.any_call import AnyCallServer  # noqa: PLC0415
+    from gateway_ops.record.any_call import AnyCallServer  # noqa: PLC0415
 
     reason = cannot_listen(host, port)  # which gRPC would tell in words of its own
     if reason is not None:

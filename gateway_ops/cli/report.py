@@ -28,8 +28,8 @@ def report(
 ) -> None:
     """Pack versions, settings without secrets, capabilities and last errors, show them, and write them if you agree."""
     from gateway.config import SettingsSource  # noqa: PLC0415 - the other commands need none of it
-    from gateway_ops.chatting.harmless import harmless  # noqa: PLC0415
-    from gateway_ops.reporting.fault_report import fault_report  # noqa: PLC0415
+    from gateway_ops.chat.harmless import harmless  # noqa: PLC0415
+    from gateway_ops.report.fault_report import fault_report  # noqa: PLC0415
 
     found = fault_report(versions(), SettingsSource.find(file), url, api_key, log)
     text = json.dumps(found, indent=2, ensure_ascii=False)

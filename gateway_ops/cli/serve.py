@@ -49,7 +49,7 @@ def serve(
 
 
 def _supervise(source: SettingsSource, workers: int) -> None:
-    from gateway.mirroring.keeper import MirrorKeeper, wants_mirror  # noqa: PLC0415
+    from gateway.mirror.keeper import MirrorKeeper, wants_mirror  # noqa: PLC0415
     from gateway.telemetry.logs import set_up_logging  # noqa: PLC0415
     from gateway.workers.supervisor import Supervisor  # noqa: PLC0415
 

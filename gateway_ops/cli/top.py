@@ -15,10 +15,10 @@ from rich.text import Text
 
 from gateway_ops.cli.console import fail
 from gateway_ops.cli.top_display import view
-from gateway_ops.watching.activity import SLOW_S
+from gateway_ops.top.activity import SLOW_S
 
 if TYPE_CHECKING:
-    from gateway_ops.watching.watched_gateway import WatchedGateway
+    from gateway_ops.top.watched_gateway import WatchedGateway
 
 _UNLIMITED = 1000  # columns where no terminal sets a limit
 
@@ -38,9 +38,9 @@ def top(
     as_json: Annotated[bool, typer.Option("--json", help="Print one interval as a JSON object.")] = False,
 ) -> None:
     """Watch models, endpoints, queues, tokens a second, times to the first token and rejections, until Ctrl-C."""
-    from gateway_ops.chatting.harmless import one_line  # noqa: PLC0415 - the other commands need none of it
-    from gateway_ops.chatting.streamed_answer import ChatError  # noqa: PLC0415
-    from gateway_ops.watching.watched_gateway import WatchedGateway  # noqa: PLC0415
+    from gateway_ops.chat.harmless import one_line  # noqa: PLC0415 - the other commands need none of it
+    from gateway_ops.chat.streamed_answer import ChatError  # noqa: PLC0415
+    from gateway_ops.top.watched_gateway import WatchedGateway  # noqa: PLC0415
 
     console = Console(highlight=False, file=sys.stdout)
     if not console.is_terminal and "COLUMNS" not in os.environ:
@@ -64,8 +64,8 @@ def top(
 
 def _watch(watched: WatchedGateway, console: Console, interval: float) -> None:
     """Show one interval after the other, and try an unreachable gateway again."""
-    from gateway_ops.chatting.harmless import one_line  # noqa: PLC0415
-    from gateway_ops.chatting.streamed_answer import ChatError  # noqa: PLC0415
+    from gateway_ops.chat.harmless import one_line  # noqa: PLC0415
+    from gateway_ops.chat.streamed_answer import ChatError  # noqa: PLC0415
 
     begun = Text(f"{watched.base}: the first interval ends in {interval:g} s", "dim")
     with Live(begun, console=console, auto_refresh=False) as live:

@@ -107,7 +107,7 @@ def _endpoint(model: str, endpoint: dict[str, Any]) -> Iterator[Text]:
 
 def _troubles(model: dict[str, Any]) -> Iterator[str]:
     """What is not as it should be, as clauses."""
-    from gateway_ops.chatting.harmless import one_line  # noqa: PLC0415
+    from gateway_ops.chat.harmless import one_line  # noqa: PLC0415
 
     if not model["ready"]:
         yield one_line(str(model["reason"] or "not ready; /health/ready says why"))

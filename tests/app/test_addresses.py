@@ -10,7 +10,7 @@ import pytest
 
 from gateway.app import create_app
 from gateway.generation import EngineError, ErrorKind
-from gateway_ops.checking.endpoint import describe_gateway
+from gateway_ops.check.endpoint import describe_gateway
 from tests.app.documented import DocumentedClient
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL, settings_for, write_tokenizer

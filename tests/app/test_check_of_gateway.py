@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway_ops.checking.endpoint import describe_gateway
-from gateway_ops.checking.findings import Finding, Severity
+from gateway_ops.check.endpoint import describe_gateway
+from gateway_ops.check.findings import Finding, Severity
 from tests.app.harness import gateway
 from tests.app.scripted import MODEL, TOKENS, write_tokenizer
 

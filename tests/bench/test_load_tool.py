@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gateway.judging.durations import Durations
+from gateway.comparison.durations import Durations
 from gateway_ops.bench.exchange import Exchange
 from gateway_ops.bench.load import Load, open_session
 from gateway_ops.bench.plan import Lengths, Plan, PlanError

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway_ops.chatting.streamed_answer import ChatAnswer
+from gateway_ops.chat.streamed_answer import ChatAnswer
 from tests.raw_server import raw_server
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GATEWAY, GatewayProcess

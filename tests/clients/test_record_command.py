@@ -19,9 +19,9 @@ import pytest
 from tritonclient.grpc.service_pb2 import ServerReadyRequest, ServerReadyResponse
 
 from gateway_ops.local_stack.tritonserver import TritonServer
-from gateway_ops.recording.any_call import AnyCallServer
-from gateway_ops.recording.recorder import Recorder
-from gateway_ops.recording.recording import RecordingWriter
+from gateway_ops.record.any_call import AnyCallServer
+from gateway_ops.record.recorder import Recorder
+from gateway_ops.record.recording import RecordingWriter
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GATEWAY, GatewayProcess
 from tests.warm_gateways import WarmGateways

@@ -18,8 +18,8 @@ import pytest
 from rich.console import Console
 
 from gateway_ops.cli.top_display import view
-from gateway_ops.watching.activity import activity
-from gateway_ops.watching.scrapes import Interval, Scrape
+from gateway_ops.top.activity import activity
+from gateway_ops.top.scrapes import Interval, Scrape
 from tests.ports import free_port
 from tests.raw_server import raw_server
 from tests.scripted_engine.replay import ScriptedServer, turn

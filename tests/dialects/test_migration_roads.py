@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from gateway_ops.cli.root import app
 from tests.doubles.llmapi.server import LlmapiServer
 from tests.doubles.stock.server import StockServer
-from tests.gateway_ops.comparing.other_server import OtherServer, Said
+from tests.gateway_ops.compare.other_server import OtherServer, Said
 from tests.scripted_engine.replay import turn
 from tests.stack import GatewayProcess
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway_ops.checking.findings import Severity
-from gateway_ops.checking.repository.review import check_repository
+from gateway_ops.check.findings import Severity
+from gateway_ops.check.repository.review import check_repository
 from gateway_ops.local_stack.tritonserver import TritonServer
 
 STEP = """backend: "python"

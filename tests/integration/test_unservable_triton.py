@@ -10,7 +10,7 @@ import tritonclient.grpc as triton_client
 
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.triton import TritonBackend
-from gateway_ops.checking.endpoint import describe_triton
+from gateway_ops.check.endpoint import describe_triton
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.waiting import until
 

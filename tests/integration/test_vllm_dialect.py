@@ -13,8 +13,8 @@ import pytest
 import yaml
 from openai import OpenAI
 
-from gateway_ops.checking.endpoint import describe_triton
-from gateway_ops.checking.findings import Severity
+from gateway_ops.check.endpoint import describe_triton
+from gateway_ops.check.findings import Severity
 from tests.doubles.llmapi.server import BOS
 from tests.doubles.text.text_server import ADAPTER, MAX_MODEL_LEN, TextServer, vllm_model
 from tests.doubles.text.vllm_sampling import VERSIONS, drawn_logprob

@@ -14,8 +14,8 @@ from llmapi_stack import Server
 from typer.testing import CliRunner
 
 from gateway_ops.cli.root import app
-from gateway_ops.comparing.asking import Request
-from gateway_ops.comparing.sampled_requests import Sample
+from gateway_ops.compare.asking import Request
+from gateway_ops.compare.sampled_requests import Sample
 from tests.doubles.stock.server import StockServer
 from tests.scripted_engine.replay import turn
 from tests.stack import GatewayProcess

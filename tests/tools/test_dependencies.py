@@ -30,7 +30,7 @@ EXTRAS = {
     "gateway/telemetry": ("otel",),
     "gateway/tokens": ("transformers",),
     "gateway_ops/bench": ("bench",),
-    "gateway_ops/comparing": ("bench",),
+    "gateway_ops/compare": ("bench",),
     "gateway_ops/local_stack": ("embedded",),
 }
 # Declared for a reason that no import of the packages shows.

@@ -26,8 +26,8 @@ from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble
 from gateway.triton.servable import DiscoveryError, check
 from gateway.triton.triton_client import TritonClient
-from gateway_ops.checking.findings import Severity
-from gateway_ops.checking.repository import check_repository
+from gateway_ops.check.findings import Severity
+from gateway_ops.check.repository import check_repository
 from tests.doubles.text.text_server import vllm_config
 from tests.doubles.text.vllm_sampling import VERSIONS
 

@@ -10,9 +10,9 @@ _EXAMPLE = f"{_RENDERING}test_an_example_renders_the_tensors_of_the_contract"
 _README = "tools/coverage/test_readme_scripts.py::"
 _TEXT = "integration/test_triton_repo_text.py::"
 _UP = "gateway_ops/cli/test_up.py::test_up_in_the_background_chats_as_printed_and_goes_down"
-_JOB = "gateway_ops/launching/test_slurm.py::test_each_task_is_a_rank_and_all_end_when_rank_0_has_answered"
-_JOB_SIZE = "gateway_ops/launching/test_slurm.py::test_an_allocation_that_does_not_fit_is_named"
-_LAUNCHED = "gateway_ops/launching/test_running.py::test_it_comes_back_from_failures_and_ends_when_all_is_answered"
+_JOB = "gateway_ops/launch/test_slurm.py::test_each_task_is_a_rank_and_all_end_when_rank_0_has_answered"
+_JOB_SIZE = "gateway_ops/launch/test_slurm.py::test_an_allocation_that_does_not_fit_is_named"
+_LAUNCHED = "gateway_ops/launch/test_running.py::test_it_comes_back_from_failures_and_ends_when_all_is_answered"
 
 STEPS = (
     Row("Run the pre-built container (NGC)", "`launch.sh` runs inside it; it was not run", _SCRIPTS, "rendered"),

@@ -97,13 +97,13 @@ CLIENTS = (
 )  # fmt: skip
 
 
-_LAUNCH = "gateway_ops/launching/test_launch_refusals.py::"
+_LAUNCH = "gateway_ops/launch/test_launch_refusals.py::"
 _OPTIONS = f"{_LAUNCH}test_options_reach_the_command"
 _RANKS = f"{_LAUNCH}test_four_gpus_have_a_rank_each"
 _SLURM = "gateway_ops/repository/test_rendering.py::test_slurm_starts_a_server_for_each_rank"
 _WORKERS = "gateway_ops/repository/test_build_commands.py::test_workers_with_ranks_start_with_the_orchestrator"
 _PORT = f"{_LAUNCH}test_a_port_that_is_taken"
-_LOGGED = "gateway_ops/launching/test_running.py::test_without_a_policy_the_status_of_a_killed_server_is_handed_on"
+_LOGGED = "gateway_ops/launch/test_running.py::test_without_a_policy_the_status_of_a_killed_server_is_handed_on"
 
 LAUNCHER = (
     Row("--world_size", "`parallelism.tp` times `parallelism.pp`; 1 with an orchestrator", _RANKS, "rendered"),

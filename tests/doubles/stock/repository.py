@@ -19,7 +19,7 @@ TRIO = ("preprocessing", "tensorrt_llm", "postprocessing")
 BLS = "tensorrt_llm_bls"
 _TEXT_STEPS = ("preprocessing", "postprocessing")
 
-_OLDER = json.loads((HERE.parents[1] / "gateway_ops" / "checking" / "older.json").read_text(encoding="utf-8"))
+_OLDER = json.loads((HERE.parents[1] / "gateway_ops" / "check" / "older.json").read_text(encoding="utf-8"))
 # The tensors of 1.0 are those of 1.2.1: what differs is what the models do with them.
 _FACTS: dict[str, dict[str, Any]] = {
     "0.12": _OLDER["0.12.0"],

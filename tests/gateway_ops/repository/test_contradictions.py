@@ -14,8 +14,8 @@ from gateway.triton.abilities import EngineOptions, read_abilities
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models
 from gateway.triton.servable import check
-from gateway_ops.checking.findings import Severity
-from gateway_ops.checking.repository import check_repository
+from gateway_ops.check.findings import Severity
+from gateway_ops.check.repository import check_repository
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.rendered_files import render, write

@@ -12,8 +12,8 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from gateway_ops.checking import Severity
-from gateway_ops.checking.repository import check_repository
+from gateway_ops.check import Severity
+from gateway_ops.check.repository import check_repository
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.difference import differences, settings_of

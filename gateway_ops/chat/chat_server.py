@@ -1,0 +1,175 @@
+"""A server of OpenAI's API, as a conversation uses it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any
+
+from gateway_ops.chat.streamed_answer import AnswerReader, ChatAnswer, ChatError, Piece, words_of
+from gateway_ops.conformance.bounded_http import Answer, Http, OpenAnswer, Request, UnreachableError
+
+_OK = 200
+_NO_KEY = (401, 403)
+_BAD_REQUEST = (400, 422)
+_FAILED_FROM = 500
+_USAGE = "stream_options"
+_KEY_HINT = "Give a key of the server with --api-key or GATEWAY_API_KEY."
+
+
+class ChatServer:
+    """Answers chat requests.
+
+    Args:
+        url: the base URL, with or without ``/v1``.
+        api_key: a bearer key; None for none.
+        timeout_s: seconds for an answer, to its end.
+
+    Raises:
+        ChatError: the URL or the key is invalid.
+    """
+
+    def __init__(self, url: str, api_key: str | None, timeout_s: float) -> None:
+        try:
+            self.http = Http(url, api_key, timeout_s)
+        except UnreachableError as error:
+            raise ChatError(_sentence(str(error))) from None
+        self.tells_usage = True  # until the server rejects a request for usage
+
+    def models(self) -> list[dict[str, Any]]:
+        """The models that it lists, each with an ``id``.
+
+        Raises:
+            ChatError: it does not answer with a list.
+        """
+        said = self.get("/v1/models")
+        data = said.get("data") if isinstance(said, dict) else None
+        if not isinstance(data, list):
+            raise ChatError(f"{self.http.base}/v1/models is no list of models.")
+        return [each for each in data if isinstance(each, dict) and isinstance(each.get("id"), str)]
+
+    def health(self) -> dict[str, dict[str, Any]]:
+        """What a gateway's health says of each model, ready or not; nothing of another server."""
+        try:
+            said = json.loads(self.http.send(Request("GET", "/health/ready")).body)
+        except (UnreachableError, ValueError, RecursionError):
+            return {}
+        models = said.get("models") if isinstance(said, dict) else None
+        found = models if isinstance(models, dict) else {}
+        return {name: each for name, each in found.items() if isinstance(each, dict)}
+
+    def get(self, path: str) -> Any:
+        """A JSON value.
+
+        Raises:
+            ChatError: it does not answer with one.
+        """
+        try:
+            return json.loads(self.fetch(path).body)
+        except (ValueError, RecursionError):
+            raise ChatError(f"{self.http.base}{path} is no JSON.") from None
+
+    def fetch(self, path: str) -> Answer:
+        """Fetch a whole response with status 200.
+
+        Raises:
+            ChatError: the server gives another response or none.
+        """
+        try:
+            answer = self.http.send(Request("GET", path))
+        except UnreachableError as error:
+            raise ChatError(_sentence(str(error))) from None
+        if answer.status != _OK:
+            raise ChatError(_refusal(answer), answer.status)
+        if answer.trouble:
+            raise ChatError(f"{self.http.base}{path} was not read to its end: {answer.trouble}.")
+        return answer
+
+    def ask(self, body: Mapping[str, Any]) -> AskedAnswer:
+        """Ask for an answer; nothing is sent before it is read."""
+        return AskedAnswer(self, body)
+
+
+class AskedAnswer:
+    """An answer that is asked for and read by ``pieces``.
+
+    Attributes:
+        reader: what has come so far.
+    """
+
+    def __init__(self, server: ChatServer, body: Mapping[str, Any]) -> None:
+        self._server = server
+        self._body = dict(body)
+        self.reader = AnswerReader()
+
+    @property
+    def answer(self) -> ChatAnswer:
+        """What has come so far."""
+        return self.reader.answer
+
+    def pieces(self) -> Generator[Piece, None, None]:
+        """Send the request and yield its answer until the end.
+
+        Closing the generator early ends the connection.
+
+        Raises:
+            ChatError: the answer is missing or incomplete.
+        """
+        try:
+            if self._server.tells_usage:
+                yield from self._pieces(usage=True)
+            if not self._server.tells_usage:  # or has just rejected the request for usage
+                yield from self._pieces(usage=False)
+        except UnreachableError as error:
+            raise ChatError(_sentence(str(error))) from None
+
+    def _pieces(self, *, usage: bool) -> Iterator[Piece]:
+        asked = {_USAGE: {"include_usage": True}} if usage else {}
+        request = Request("POST", "/v1/chat/completions", json.dumps({**self._body, "stream": True, **asked}))
+        with self._server.http.opened(request) as opened:
+            if opened.status != _OK:
+                refused = opened.read()
+                if usage and refused.status in _BAD_REQUEST and _USAGE in refused.text:
+                    self._server.tells_usage = False  # asked for again without
+                    return
+                raise ChatError(_refusal(refused), refused.status)
+            if opened.content_type != "text/event-stream":
+                answer = opened.read()
+                if answer.trouble:
+                    raise ChatError(_broken_off(answer))
+                yield from self.reader.whole(answer.body)
+                return
+            yield from self._events(opened)
+
+    def _events(self, opened: OpenAnswer) -> Iterator[Piece]:
+        for part in opened.parts():
+            yield from self.reader.feed(part)
+            if self.reader.ended:
+                return
+        if self.answer.finish_reason is None:  # without [DONE], but whole
+            raise ChatError(_broken_off(opened.answer()))
+
+
+def _broken_off(answer: Answer) -> str:
+    return f"The answer broke off: {answer.trouble or 'the server closed the connection'}."
+
+
+def _refusal(answer: Answer) -> str:
+    """The sentence that reports a failed response to the user."""
+    if not answer.status:
+        return _sentence(answer.trouble)
+    try:
+        message, names = words_of(json.loads(answer.body))
+    except (ValueError, RecursionError):
+        message, names = answer.text.strip()[:200], ""
+    verb = "failed" if answer.status >= _FAILED_FROM else "refused"
+    told = f"The server {verb} ({', '.join(filter(None, (str(answer.status), names)))})"
+    said = _sentence(f"{told}: {message}" if message else told)
+    wait = answer.headers.get("retry-after", "")
+    if wait.isdigit():
+        said += f" It asks to wait {wait} s."
+    return f"{said} {_KEY_HINT}" if answer.status in _NO_KEY else said
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -1,0 +1,121 @@
+"""The messages of a conversation, and the request that each turn makes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gateway_ops.chat.streamed_answer import ChatAnswer
+
+_OWN = frozenset({"messages", "model", "stream", "stream_options", "tools", "n", "logprobs"})
+
+
+class DialogueError(ValueError):
+    """A file or a parameter that does not fit; the message is a sentence for the user."""
+
+
+@dataclass(slots=True)
+class Dialogue:
+    """A conversation.
+
+    Attributes:
+        model: whom to ask.
+        system: the system prompt; empty for none.
+        tools: OpenAI's definitions of functions.
+        parameters: further ones of every request.
+        logprobs: whether to ask for them.
+        messages: without the system prompt.
+    """
+
+    model: str
+    system: str = ""
+    tools: list[Any] = field(default_factory=list)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    logprobs: bool = False
+    messages: list[dict[str, Any]] = field(default_factory=list)
+
+    def body(self) -> dict[str, Any]:
+        """The request for the next answer."""
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        body: dict[str, Any] = {"model": self.model, "messages": [*system, *self.messages], **self.parameters}
+        if self.tools:
+            body["tools"] = self.tools
+        if self.logprobs:
+            body["logprobs"] = True
+        return body
+
+    def say(self, text: str) -> None:
+        """Add a message of the user."""
+        self.messages.append({"role": "user", "content": _encodable(text)})
+
+    def hear(self, answer: ChatAnswer) -> None:
+        """Add an answer without the thoughts, which a model does not get again."""
+        message: dict[str, Any] = {"role": "assistant", "content": _encodable(answer.text)}
+        if answer.calls:
+            message["content"] = message["content"] or None
+            message["tool_calls"] = json.loads(_encodable(json.dumps(answer.calls, ensure_ascii=False)))
+        self.messages.append(message)
+
+    def give(self, call: Mapping[str, Any], result: str) -> None:
+        """Add the result of a call."""
+        self.messages.append({"role": "tool", "tool_call_id": call["id"], "content": _encodable(result)})
+
+    def save(self, path: Path) -> None:
+        """Write the conversation as the body of a request.
+
+        Raises:
+            OSError: the file exists, or cannot be written.
+        """
+        with path.open("x", encoding="utf-8", errors="replace") as file:
+            file.write(json.dumps(self.body(), indent=2, ensure_ascii=False) + "\n")
+
+
+def read_tools(path: Path) -> list[Any]:
+    """The tools of a file: a list of OpenAI's definitions, or an object that has it as ``tools``.
+
+    Raises:
+        DialogueError: it has none.
+    """
+    try:
+        read = json.loads(path.read_bytes())
+    except OSError as error:
+        raise DialogueError(f"{path} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise DialogueError(f"{path} is no JSON: {error}.") from None
+    tools = read.get("tools") if isinstance(read, dict) else read
+    if not isinstance(tools, list) or not tools:
+        raise DialogueError(f"{path} has no list of tools, as OpenAI's requests have it.")
+    for number, tool in enumerate(tools, start=1):
+        function = tool.get("function") if isinstance(tool, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            form = '{"type": "function", "function": {"name": ..., "parameters": ...}}'
+            raise DialogueError(f"Tool {number} of {path} is no function; its form is {form}.")
+    return tools
+
+
+def read_parameters(words: list[str]) -> dict[str, Any]:
+    """Parameters of requests: ``NAME=VALUE`` each, where a value is JSON or else text.
+
+    Raises:
+        DialogueError: one has another form, or is not to be set.
+    """
+    found: dict[str, Any] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or not name:
+            raise DialogueError(f"{word!r} sets no parameter: write NAME=VALUE, such as temperature=0.")
+        if name in _OWN:
+            raise DialogueError(f"{name} cannot be set here: the conversation has its own.")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def _encodable(text: str) -> str:
+    """A text without halves of surrogate pairs, which JSON can hold and UTF-8 cannot."""
+    return text.encode(errors="replace").decode()

@@ -1,0 +1,177 @@
+"""Checks of an endpoint: a Triton, or a running gateway."""
+
+from __future__ import annotations
+
+import http
+import http.client
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio.to_thread
+
+from gateway.generation import EngineError
+from gateway.generation.engine import Capability, EngineFeatures
+from gateway.triton.inspection import DiscoveryError, EngineOptions, NoTokenError, inspect_model
+from gateway_ops.check.findings import Finding, Severity, doubt_findings, loss_findings, sentence
+
+_TIMEOUT_S = 10.0
+_PROOF_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The way in which a model is served, or would be.
+
+    Attributes:
+        path: ``tokens`` or ``ensemble``; None when a gateway does not know it yet.
+        reason: why this path, or why the model is not ready.
+        triton_model: the Triton model that is called.
+        max_seq_len: prompt plus generated tokens, where it is known.
+        capabilities: the way in which each request parameter is served.
+    """
+
+    path: str | None
+    reason: str | None
+    triton_model: str | None
+    max_seq_len: int | None = None
+    capabilities: Mapping[str, Capability] = field(default_factory=dict)
+
+    @staticmethod
+    def of(features: EngineFeatures) -> Described:
+        """Take the discovered features of an engine."""
+        return Described(
+            features.path, features.reason, features.model, features.max_seq_len, dict(features.capabilities)
+        )
+
+
+Outcome = tuple[list[Finding], dict[str, Described]]
+
+
+async def describe_triton(url: str, model: str) -> Outcome:
+    """Discover a Triton model as the gateway would.
+
+    Args:
+        url: host:port of Triton's gRPC endpoint.
+        model: the Triton model.
+    """
+    where = f"{url} {model}"
+    try:
+        features = await inspect_model(url, model, "auto", EngineOptions())
+    except DiscoveryError as error:
+        fix = "On this command line that is --model." if "triton.model" in str(error) else ""
+        return [Finding(Severity.ERROR, where, sentence(str(error)), fix)], {}
+    except EngineError as error:
+        fix = f"Is this Triton's gRPC port, and {model!r} the model?"
+        if isinstance(error, NoTokenError):
+            fix = "Triton's log says why; restart it where the process of a model has died."
+        return [Finding(Severity.ERROR, where, sentence(error.message), fix)], {}
+    findings = [Finding(Severity.WARNING, where, sentence(words)) for words in features.warnings]
+    findings += loss_findings(where, features.losses)
+    what = "The tokenizer is not compared: only a settings file or a gateway names one."
+    findings.append(Finding(Severity.INFO, where, what))
+    return findings, {model: Described.of(features)}
+
+
+async def describe_gateway(url: str, api_key: str | None) -> Outcome:
+    """Ask a running gateway what it serves.
+
+    Args:
+        url: its base URL, with or without ``/v1``.
+        api_key: a key, where it wants one.
+    """
+    base = url.rstrip("/").removesuffix("/v1")
+    try:
+        listed = await anyio.to_thread.run_sync(_get, f"{base}/v1/models", api_key)
+        # A model is listed under its aliases too.
+        entries = {entry["id"]: entry for entry in listed["data"] if entry["gateway"]["model"] == entry["id"]}
+        for name in entries:
+            path = urllib.parse.quote(name, safe="")
+            entries[name] = await anyio.to_thread.run_sync(_get, f"{base}/v1/models/{path}", api_key)
+        reasons = await anyio.to_thread.run_sync(_reasons, base)
+    except urllib.error.HTTPError as error:
+        error.close()
+        fix = "A URL is taken for a gateway's: of a Triton give host:port of its gRPC endpoint."
+        if error.code in (401, 403):
+            fix = "Give a key with --api-key or GATEWAY_API_KEY."
+        return [Finding(Severity.ERROR, base, f"It answered {error.code} to {error.url}.", fix)], {}
+    except (OSError, http.client.HTTPException) as error:
+        return [Finding(Severity.ERROR, base, f"It cannot be reached ({error}).", "Is it the gateway's address?")], {}
+    except (ValueError, KeyError, TypeError):
+        return [Finding(Severity.ERROR, base, "It does not answer as this gateway does.", "Is it the right URL?")], {}
+    findings = []
+    models = {}
+    for name, entry in entries.items():
+        gateway = entry["gateway"]
+        if not gateway.get("ready", True):
+            reason = reasons.get(name) or gateway.get("reason") or "Not ready"
+            findings.append(Finding(Severity.ERROR, f"{base} {name}", sentence(reason)))
+        else:
+            findings += await anyio.to_thread.run_sync(_proof, base, name, api_key)
+        tokenizer = (entry.get("capabilities") or {}).get("tokenizer") or {}
+        if tokenizer.get("how") == "impossible":
+            findings.append(Finding(Severity.INFO, f"{base} {name}", sentence(tokenizer["note"])))
+        findings += doubt_findings(f"{base} {name}", gateway.get("family"), gateway.get("family_doubts") or {})
+        if gateway.get("template_renders") is False:
+            what = "Its chat template cannot render a message of a user."
+            fix = "Chats that give it no more are refused; the gateway's log says why."
+            findings.append(Finding(Severity.WARNING, f"{base} {name}", what, fix))
+        losses = dict.fromkeys(gateway.get("losses") or (), "") | (gateway.get("cures") or {})
+        findings += loss_findings(f"{base} {name}", losses)
+        models[name] = Described(
+            gateway.get("path"),
+            gateway.get("path_reason") or reasons.get(name) or gateway.get("reason"),
+            gateway.get("triton_model"),
+            gateway.get("max_seq_len"),
+            {key: _capability(value) for key, value in (entry.get("capabilities") or {}).items()},
+        )
+    return findings, models
+
+
+def _proof(base: str, model: str, api_key: str | None) -> list[Finding]:
+    """Have a model generate one token; what is wrong where it does not."""
+    body = json.dumps({"model": model, "prompt": "a", "max_tokens": 1}).encode()
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {})
+    request = urllib.request.Request(f"{base}/v1/completions", body, headers)  # noqa: S310 - as for _get
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=_PROOF_S) as answer:
+            json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            told = error.read(2000).decode(errors="replace")
+        limited = error.code == http.HTTPStatus.TOO_MANY_REQUESTS
+        severity = Severity.WARNING if limited else Severity.ERROR
+        what = f"It was asked for one token and answered {error.code}: {told.strip()}"
+        return [Finding(severity, f"{base} {model}", sentence(what))]
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return [Finding(Severity.ERROR, f"{base} {model}", f"It was asked for one token and gave none ({error}).")]
+    return []
+
+
+def _capability(value: Mapping[str, Any]) -> Capability:
+    return Capability(value["how"], value["note"], value.get("limit"))
+
+
+def _reasons(base: str) -> dict[str, str]:
+    """Read the reason why each model is not ready; health gives more of it where the API is open."""
+    try:
+        told = _get(f"{base}/health/ready", None)
+    except urllib.error.HTTPError as error:
+        if error.code != 503:
+            raise
+        with error:
+            told = json.load(error)
+    return {name: model["reason"] for name, model in told["models"].items() if "reason" in model}
+
+
+def _get(url: str, api_key: str | None) -> Any:
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the caller has checked the scheme
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy of the environment is not meant
+    with opener.open(request, timeout=_TIMEOUT_S) as answer:
+        return json.load(answer)

@@ -1,0 +1,84 @@
+"""The report of ``gateway check``: its targets, and all findings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+
+from gateway_ops.check.endpoint import Described, describe_gateway, describe_triton
+from gateway_ops.check.findings import AWAY, Finding, Severity
+from gateway_ops.check.repository import check_repository
+from gateway_ops.check.settings_file import check_file
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The outcome of a check.
+
+    Attributes:
+        findings: in the order of the file, or of the endpoint's models.
+        models: the discovered models, by served name or Triton model.
+        proves: whether engines were asked for a token.
+    """
+
+    findings: tuple[Finding, ...]
+    models: Mapping[str, Described]
+    proves: bool = False
+
+    @property
+    def errors(self) -> int:
+        """The number of errors."""
+        return sum(finding.severity is Severity.ERROR for finding in self.findings)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values: ``ok``, ``traffic`` (``yes``, ``no, because ...``; null unproved), ``findings``, ``models``."""
+        return {
+            "ok": not self.errors,
+            "traffic": self._traffic() if self.proves else None,
+            "findings": [{**asdict(finding), "severity": finding.severity.value} for finding in self.findings],
+            "models": {name: asdict(model) for name, model in self.models.items()},
+        }
+
+    def _traffic(self) -> str:
+        """Whether requests can be sent, and the first reason why not."""
+        open_ = [each for each in self.findings if each.severity is Severity.ERROR or each.fix == AWAY]
+        if open_:
+            return f"no, because: {open_[0].what}"
+        if not self.models:
+            return "no, because there is no model"
+        return "yes"
+
+
+async def check(target: str, *, model: str, api_key: str | None, offline: bool) -> Report:
+    """Check a settings file, a model repository, a Triton or a running gateway.
+
+    Args:
+        target: a file or a folder; ``host:port`` of a Triton's gRPC endpoint; or the URL of a gateway.
+        model: the Triton model to describe, when the target is a Triton.
+        api_key: a key, when the target is a gateway.
+        offline: whether to skip the Tritons that a file names.
+    """
+    if target.startswith(("http://", "https://")):
+        findings, models = await describe_gateway(target, api_key)
+    elif is_triton(target):
+        findings, models = await describe_triton(target, model)
+    elif is_folder(target):
+        findings, models = await anyio.to_thread.run_sync(check_repository, Path(target)), {}
+    else:
+        findings, models = await check_file(Path(target), offline=offline)
+    return Report(tuple(findings), models, proves=not offline and not is_folder(target))
+
+
+def is_folder(target: str) -> bool:
+    """Whether a target is a folder, so a model repository."""
+    return Path(target).is_dir()
+
+
+def is_triton(target: str) -> bool:
+    """Whether a target reads as host:port; an existing file of such a name is a file."""
+    host, _, port = target.rpartition(":")
+    return bool(host) and port.isdigit() and "/" not in target and not Path(target).exists()

@@ -1,0 +1,45 @@
+"""Compares the engines that a repository loads, where their files can be read here, with its models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gateway_ops.check.findings import Finding, Severity
+from gateway_ops.check.repository.models import Models, at, engines, filled, is_count, is_native
+from gateway_ops.engines.gpus import this_machine
+from gateway_ops.engines.machine import Machine
+from gateway_ops.engines.verification import Mismatch, Wanted, engine_mismatches
+from gateway_ops.repository.model_folders import ModelFolder
+
+_SIZES = ("max_seq_len", "max_beam_width")
+_PAGED = ("enable_kv_cache_reuse", "enable_chunked_context")
+
+
+def check_built(models: Models) -> Iterator[Finding]:
+    """Compare each engine that is on this machine with the model that loads it, and with the GPUs of this machine."""
+    for model in engines(models).values():
+        folder = Path(filled(model, "gpt_model_path"))
+        if is_native(model) and folder.is_absolute() and (folder / "config.json").is_file():
+            for found in engine_mismatches(folder, _wanted(model), here()):
+                yield as_finding(found, at(model, "gpt_model_path"))
+
+
+def here() -> Machine | None:
+    """This machine, where it has GPUs, which then are those that serve; None elsewhere."""
+    gpus = this_machine()
+    return Machine("", gpus) if gpus else None
+
+
+def as_finding(found: Mismatch, where: str) -> Finding:
+    """A difference of an engine as a finding."""
+    severity = Severity.ERROR if found.error else Severity.WARNING
+    return Finding(severity, where, f"{found.where}: {found.what}", found.fix)
+
+
+def _wanted(model: ModelFolder) -> Wanted:
+    sizes = {name: int(filled(model, name)) for name in _SIZES if is_count(filled(model, name))}
+    sizes["max_batch_size"] = model.config.max_batch_size
+    groups = [group.split(",") for group in filled(model, "gpu_device_ids").split(";") if group]
+    paged = tuple(name for name in _PAGED if filled(model, name).lower() == "true")
+    return Wanted(world=len(groups[0]) if groups else None, sizes=sizes, paged_context=paged)

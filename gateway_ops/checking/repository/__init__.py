@@ -1,5 +1,0 @@
-"""The review of a Triton model repository before it is deployed."""
-
-from gateway_ops.checking.repository.review import check_repository
-
-__all__ = ["check_repository"]

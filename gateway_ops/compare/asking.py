@@ -1,0 +1,98 @@
+"""Sends one request to one target, with an answer, a rejection or a failure as the outcome."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+import orjson
+
+from gateway.comparison.answer_forms import LONGEST_ANSWER, FailedError, Failure, Outcome, Reader, refused
+from gateway_ops.bench.exchange import failures_by_kind, lines_of
+from gateway_ops.compare.targets import Target, read_body
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that both targets get.
+
+    Attributes:
+        place: its line in the file, or its number in the sample, from 1.
+        name: its ``custom_id``, or its kind in a sample; empty where there is none.
+        path: of the endpoint.
+        body: without ``model``, which each target has its own of.
+    """
+
+    place: int
+    name: str
+    path: str
+    body: Mapping[str, Any]
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether a server that follows it says the same each time, as far as a request can ask for that."""
+        return self.body.get("temperature") == 0 or self.body.get("top_k") == 1
+
+    def greedy(self) -> Request:
+        """The same with temperature 0."""
+        return replace(self, body={**self.body, "temperature": 0})
+
+
+async def ask(target: Target, request: Request, timeout_s: float) -> Outcome:
+    """Send a request and read its answer to the end.
+
+    Args:
+        target: whom to ask.
+        request: what to ask.
+        timeout_s: seconds for all of it.
+    """
+    try:
+        with failures_by_kind():
+            return await _exchange(target, request, timeout_s)
+    except FailedError as error:
+        return Failure(str(error))
+
+
+async def _exchange(target: Target, request: Request, timeout_s: float) -> Outcome:
+    data = orjson.dumps({**request.body, "model": target.model})
+    timeout = aiohttp.ClientTimeout(total=timeout_s, connect=timeout_s)
+    began = time.perf_counter()
+    async with target.session.post(
+        f"{target.address.base}{request.path}", data=data, timeout=timeout, allow_redirects=False
+    ) as said:
+        if said.status != HTTPStatus.OK:
+            return refused(said.status, await read_body(said.content))
+        reader = Reader(request.path)
+        first: float | None = None
+        if said.content_type == "text/event-stream":
+            first = await _read_events(said.content, reader)
+        else:
+            reader.whole(await read_body(said.content))
+        answer = reader.answer()
+        answer.first_s = None if first is None else first - began
+        answer.whole_s = time.perf_counter() - began
+        return answer
+
+
+async def _read_events(content: aiohttp.StreamReader, reader: Reader) -> float | None:
+    """Read a stream to its end; return when its first text came."""
+    first: float | None = None
+    size = 0
+    async for line in lines_of(content):
+        size += len(line)
+        if size > LONGEST_ANSWER:
+            raise FailedError("an answer of more than 16 MiB")
+        if not line.startswith(b"data:"):
+            continue
+        data = line[5:].strip()
+        if data == b"[DONE]":
+            return first
+        if reader.event(data) and first is None:
+            first = time.perf_counter()
+        if reader.is_whole:
+            return first
+    raise FailedError("a stream without its end")

@@ -1,0 +1,74 @@
+"""The run of a comparison."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from gateway.comparison.answer_forms import Outcome
+from gateway.comparison.report import Report
+from gateway.comparison.verdict import Rules
+from gateway_ops.compare.asking import Request, ask
+from gateway_ops.compare.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How requests are sent and judged.
+
+    Attributes:
+        at_once: requests at the same time; each goes to one target after the other.
+        timeout_s: seconds for an answer.
+        repeat: whether A is asked a second time.
+        rules: what counts as a difference.
+        show_text: whether rows have texts, which may repeat secrets of the requests.
+    """
+
+    at_once: int = 4
+    timeout_s: float = 300.0
+    repeat: bool = False
+    rules: Rules = field(default_factory=Rules)
+    show_text: bool = False
+
+
+class Comparison:
+    """Sends the same requests to two targets and keeps what differs.
+
+    Attributes:
+        report: on what came of them.
+    """
+
+    def __init__(self, a: Target, b: Target, plan: Plan) -> None:
+        self.report = Report(plan.rules, repeat=plan.repeat, show_text=plan.show_text)
+        self._targets = (a, b)
+        self._plan = plan
+
+    async def run(self, requests: Iterable[Request], done: Callable[[], None]) -> None:
+        """Send all requests; a cancel ends it early and keeps what was found.
+
+        Args:
+            requests: what to send.
+            done: called after each of them.
+        """
+        source = iter(requests)
+        tasks = [asyncio.create_task(self._work(source, done)) for _ in range(self._plan.at_once)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _work(self, source: Iterator[Request], done: Callable[[], None]) -> None:
+        for request in source:
+            # Each target is the first as often as the other: what a cache keeps of one may help the next.
+            sides = (0, 1) if request.place % 2 else (1, 0)
+            outcomes = {side: await self._ask(side, request) for side in sides}
+            again = await self._ask(0, request) if self._plan.repeat else None
+            row = {"request": request.place, "name": request.name, "endpoint": request.path}
+            self.report.take(row, outcomes[0], outcomes[1], again)
+            done()
+
+    async def _ask(self, side: int, request: Request) -> Outcome:
+        return await ask(self._targets[side], request, self._plan.timeout_s)

@@ -1,0 +1,106 @@
+"""Words before a comparison: the two targets, the facts known of both, and the differences to beware of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from gateway.comparison.facts import PROBE, TURNS, Fact, Facts, compare_facts, facts_of, warnings_of
+from gateway_ops.compare.request_lines import Lines
+from gateway_ops.compare.sampled_requests import Sample
+from gateway_ops.compare.targets import Address, Target, find_target, get_json
+
+_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The wish for a sample.
+
+    Attributes:
+        count: of its requests.
+        seed: of them.
+    """
+
+    count: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A comparison that can begin.
+
+    Attributes:
+        targets: A and B.
+        facts: what both say of themselves.
+        warnings: sentences.
+        requests: that are sent to both.
+    """
+
+    targets: tuple[Target, Target]
+    facts: list[Fact]
+    warnings: list[str]
+    requests: Lines | Sample
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values: ``a``, ``b``, ``facts`` and ``warnings``."""
+        sides = {
+            side: {"url": target.address.shown, "model": target.model}
+            for side, target in zip(("a", "b"), self.targets, strict=True)
+        }
+        return {**sides, "facts": [fact.as_json() for fact in self.facts], "warnings": self.warnings}
+
+
+async def prepare(
+    addresses: tuple[Address, Address],
+    sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession],
+    wanted: Lines | Made,
+) -> Prepared:
+    """Find both targets and ask them about themselves.
+
+    Args:
+        addresses: of A and B.
+        sessions: with the keys of A and B.
+        wanted: recorded requests, or how many are to be made.
+
+    Raises:
+        TargetError: one of them cannot be compared.
+    """
+    a = await find_target(addresses[0], sessions[0], _TIMEOUT_S)
+    b = await find_target(addresses[1], sessions[1], _TIMEOUT_S)
+    of_a, of_b = await _learn(a), await _learn(b)
+    facts = compare_facts(of_a, of_b)
+    requests = wanted if isinstance(wanted, Lines) else _sample(wanted, of_a, of_b)
+    return Prepared((a, b), facts, list(_warnings(a, b, facts, requests)), requests)
+
+
+async def _learn(target: Target) -> Facts:
+    """Ask a target about itself."""
+    return facts_of(target.entry, await _tokens(target, {"prompt": PROBE}), await _tokens(target, {"messages": TURNS}))
+
+
+async def _tokens(target: Target, what: Mapping[str, Any]) -> Any:
+    """The token ids of a text or a conversation, which vLLM and the gateway report."""
+    url, body = f"{target.address.base}/tokenize", {"model": target.model, **what}
+    said = await get_json(target.session, url, _TIMEOUT_S, body)
+    return said.get("tokens") if said else None
+
+
+def _sample(made: Made, a: Facts, b: Facts) -> Sample:
+    contexts = [each.context for each in (a, b) if each.context is not None]
+    return Sample(made.count, made.seed, a.lacking | b.lacking, min(contexts, default=None))
+
+
+def _warnings(a: Target, b: Target, facts: list[Fact], requests: Lines | Sample) -> Iterator[str]:
+    if a.identity == b.identity:
+        yield f"A and B are the same, {a.label}: what differs is its own noise."
+    yield from warnings_of(facts)
+    if isinstance(requests, Sample):
+        for kind, parameter in requests.left_out.items():
+            yield f"No request of the kind '{kind}' is made: A or B cannot serve {parameter}."
+    elif requests.drawn:
+        what = f"{requests.drawn} of {requests.count} requests do not ask for temperature 0"
+        yield f"{what}: their answers may differ by chance. --greedy asks for it, --repeat tells A's own noise."

@@ -1,0 +1,145 @@
+"""Recorded requests: a file with one on each line, as OpenAI's batches have them, or bare bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from gateway.comparison.answer_forms import plain
+from gateway_ops.compare.asking import Request
+
+LONGEST_LINE = 16 * 2**20
+_MOST_TOLD = 5
+_LONGEST_NAME = 64
+_BATCH_KEYS = frozenset({"custom_id", "method", "url", "body"})
+_BY_FIELD = {"messages": "/v1/chat/completions", "prompt": "/v1/completions", "input": "/v1/responses"}
+_FORMS = "a line is {custom_id, method, url, body} or a body of chat completions, completions or responses"
+
+
+class LinesError(ValueError):
+    """A file of requests that cannot be used; the message names its lines."""
+
+
+class _LineError(ValueError):
+    """Says why a line is not a request."""
+
+
+@dataclass(slots=True)
+class Lines:
+    """A file of requests that was looked through; its requests are read when they are wanted.
+
+    Attributes:
+        path: of the file.
+        greedy: whether all are sent with temperature 0.
+        count: of its requests.
+        drawn: of them those whose answers may be drawn by chance.
+    """
+
+    path: Path
+    greedy: bool = False
+    count: int = 0
+    drawn: int = 0
+
+    @staticmethod
+    def check(path: Path, *, greedy: bool = False) -> Lines:
+        """Look through all of a file.
+
+        Args:
+            path: of the file.
+            greedy: see the attribute.
+
+        Raises:
+            LinesError: the file cannot be read, has no requests, or has lines that are not requests.
+        """
+        found = Lines(path, greedy)
+        broken = []
+        for number, line in _numbered(path):
+            try:
+                request = _read(number, line)
+            except _LineError as error:
+                broken.append(f"{path}, line {number}: {error}")
+                continue
+            found.count += 1
+            found.drawn += not (greedy or request.is_greedy)
+        if broken:
+            more = [f"and {len(broken) - _MOST_TOLD} more"] if len(broken) > _MOST_TOLD else []
+            raise LinesError("\n".join([*broken[:_MOST_TOLD], *more]))
+        if not found.count:
+            raise LinesError(f"{path} has no requests")
+        return found
+
+    def __iter__(self) -> Iterator[Request]:
+        for number, line in _numbered(self.path):
+            try:
+                request = _read(number, line)
+            except _LineError as error:  # it has changed since it was looked through
+                raise LinesError(f"{self.path}, line {number}: {error}") from None
+            yield request.greedy() if self.greedy else request
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, each with its number; one that is too long is not read to its end."""
+    if path.exists() and not path.is_file():
+        raise LinesError(f"{path} is no file; it is read twice, first to look through it")
+    try:
+        with path.open("rb") as file:
+            number = 0
+            while line := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(line) > LONGEST_LINE:
+                    raise LinesError(f"{path}, line {number}: more than {LONGEST_LINE >> 20} MiB")
+                if number == 1:
+                    line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark
+                if line.strip():
+                    yield number, line
+    except OSError as error:
+        raise LinesError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _read(number: int, line: bytes) -> Request:
+    try:
+        values = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        raise _LineError("not JSON; each line has all of a request") from None
+    if not isinstance(values, dict):
+        raise _LineError(f"not an object; {_FORMS}")
+    if "logger" in values:
+        raise _LineError("a line of a log: those of the access log have no bodies, so they cannot be sent again")
+    if "response" in values:
+        raise _LineError("a result of a batch; its requests are in the batch's input file")
+    if "body" not in values:
+        return Request(number, "", _path_of(values), _body(values))
+    if unknown := sorted(values.keys() - _BATCH_KEYS):
+        raise _LineError(f"a form that is not known here, with {unknown[0][:_LONGEST_NAME]!r}; {_FORMS}")
+    body = values["body"]
+    if not isinstance(body, dict):
+        raise _LineError("'body' is not an object")
+    if str(values.get("method", "POST")).upper() != "POST":
+        raise _LineError("'method' is not POST")
+    path = values.get("url", None) or _path_of(body)
+    if path not in _BY_FIELD.values():
+        raise _LineError(f"'url' is none of {', '.join(_BY_FIELD.values())}")
+    return Request(number, plain(str(values.get("custom_id") or ""))[:_LONGEST_NAME], path, _body(body))
+
+
+def _path_of(body: dict[str, Any]) -> str:
+    found = [path for name, path in _BY_FIELD.items() if name in body]
+    if len(found) != 1:
+        raise _LineError(f"not a request; {_FORMS}")
+    return found[0]
+
+
+def _body(body: dict[str, Any]) -> dict[str, Any]:
+    """What is sent: a comparison leaves no responses behind in a server's store."""
+    try:
+        orjson.dumps(body)
+    except orjson.JSONEncodeError:  # it reads deeper than it writes
+        raise _LineError("nested too deeply to be sent again") from None
+    kept = {name: value for name, value in body.items() if name != "model"}
+    if "input" in body and not body.get("background"):
+        kept.setdefault("store", False)
+    return kept

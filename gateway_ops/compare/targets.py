@@ -1,0 +1,198 @@
+"""The two targets of a comparison: a model on a server that speaks OpenAI's API."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+import orjson
+
+from gateway.comparison.answer_forms import LONGEST_ANSWER, FailedError, plain
+from gateway_ops.bench.exchange import failures_by_kind
+
+_MOST_NAMED = 20
+
+
+class TargetError(ValueError):
+    """A target that cannot be compared; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a target is, as the command line has it.
+
+    Attributes:
+        side: ``A`` or ``B``.
+        base: of its URLs, without ``/v1``.
+        model: None: the only one that is listed there.
+    """
+
+    side: str
+    base: str
+    model: str | None
+
+    @staticmethod
+    def parse(side: str, text: str, default_url: str) -> Address:
+        """Read ``URL#model``, ``URL``, or the name of a model on ``default_url``.
+
+        Raises:
+            TargetError: the text has none of these forms.
+        """
+        if "://" in text:
+            url, _, model = text.partition("#")
+        else:
+            url, model = default_url, text
+            if "#" in text:
+                raise TargetError(f"{side}: {text!r} is no URL: begin it with http:// or https://")
+        try:
+            parts = urllib.parse.urlsplit(url)
+            valid = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0 and not parts.query
+        except ValueError:
+            valid = False
+        if not valid or not text:
+            raise TargetError(f"{side}: {text!r} is neither URL#model, nor a URL, nor the name of a model")
+        return Address(side, url.rstrip("/").removesuffix("/v1").rstrip("/"), model or None)
+
+    @property
+    def origin(self) -> tuple[str, str | None, int | None]:
+        """Scheme, host and port."""
+        parts = urllib.parse.urlsplit(self.base)
+        return parts.scheme, parts.hostname, parts.port
+
+    @property
+    def shown(self) -> str:
+        """Its base without what a URL may carry to sign in."""
+        parts = urllib.parse.urlsplit(self.base)
+        return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A model that requests are sent to.
+
+    Attributes:
+        address: where it is.
+        model: its id there.
+        entry: what its server says of it; empty where it says nothing.
+        session: with the key among its headers.
+    """
+
+    address: Address
+    model: str
+    entry: Mapping[str, Any]
+    session: aiohttp.ClientSession = field(repr=False)
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return f"{plain(self.model)} at {self.address.shown}"
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """The same for two names of one model."""
+        return (self.address.origin, served_name(self.entry) or self.model)
+
+
+def served_name(entry: Mapping[str, Any]) -> str | None:
+    """The name of the model behind an id, where the server is a gateway and reports it."""
+    gateway = entry.get("gateway")
+    name = gateway.get("model") if isinstance(gateway, dict) else None
+    return name if isinstance(name, str) else None
+
+
+async def find_target(address: Address, session: aiohttp.ClientSession, timeout_s: float) -> Target:
+    """Find a target's model among those that its server lists; a server without a list is taken at its word.
+
+    Args:
+        address: where it is.
+        session: with the key among its headers.
+        timeout_s: seconds for each answer.
+
+    Raises:
+        TargetError: it cannot be reached or wants a key, it lists several models and none is named, or lists others.
+    """
+    listed = await _listed(address, session, timeout_s)
+    if listed is None and address.model is None:
+        raise TargetError(f"{address.side}: {address.shown} lists no models: name one as {address.shown}#model")
+    model = address.model or _only(address, listed or {})
+    if listed and model not in listed:
+        raise TargetError(f"{address.side}: {address.shown} has no model {model!r}; it lists {_names(listed)}")
+    path = f"{address.base}/v1/models/{urllib.parse.quote(model, safe='')}"
+    described = await get_json(session, path, timeout_s) if listed else None
+    entry = described if isinstance(described, dict) and described.get("id") == model else (listed or {}).get(model, {})
+    return Target(address, model, entry, session)
+
+
+async def _listed(address: Address, session: aiohttp.ClientSession, timeout_s: float) -> dict[str, Any] | None:
+    """The entries of the list of models by id, or None without such a list."""
+    try:
+        with failures_by_kind():
+            url = f"{address.base}/v1/models"
+            async with session.get(url, timeout=aiohttp.ClientTimeout(total=timeout_s)) as answer:
+                status, body = answer.status, await read_body(answer.content)
+    except FailedError as error:
+        raise TargetError(f"{address.side}: {address.shown} does not answer: {error}") from None
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        option = "--api-key" if address.side == "A" else "--api-key-b"
+        raise TargetError(f"{address.side}: {address.shown} answers {status}: give its key by {option}")
+    entries = _object(body).get("data") if status == HTTPStatus.OK else None
+    if not isinstance(entries, list):
+        return None
+    return {each["id"]: each for each in entries if isinstance(each, dict) and isinstance(each.get("id"), str)}
+
+
+def _only(address: Address, listed: Mapping[str, Any]) -> str:
+    # The gateway lists a model under its aliases, too.
+    names = {served_name(entry) or name for name, entry in listed.items()}
+    if len(names) != 1:
+        what = f"lists {_names(names)}" if names else "lists no model"
+        raise TargetError(f"{address.side}: {address.shown} {what}: name one as {address.shown}#model")
+    return names.pop()
+
+
+def _names(names: Any) -> str:
+    found = sorted(names)
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return ", ".join(repr(name) for name in found[:_MOST_NAMED]) + more
+
+
+async def get_json(
+    session: aiohttp.ClientSession, url: str, timeout_s: float, body: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """An object that a server answers to a GET, or to a POST of a body; None where it answers anything else."""
+    timeout = aiohttp.ClientTimeout(total=timeout_s)
+    try:
+        with failures_by_kind():
+            data = None if body is None else orjson.dumps(body)
+            async with session.request("GET" if body is None else "POST", url, data=data, timeout=timeout) as answer:
+                said = await read_body(answer.content) if answer.status == HTTPStatus.OK else b""
+    except FailedError:
+        return None
+    return _object(said) or None
+
+
+async def read_body(content: aiohttp.StreamReader) -> bytes:
+    """All of a body.
+
+    Raises:
+        FailedError: it is longer than an answer may be.
+    """
+    parts, size = [], 0
+    async for part in content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > LONGEST_ANSWER:
+            raise FailedError("an answer of more than 16 MiB")
+    return b"".join(parts)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}

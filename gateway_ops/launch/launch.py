@@ -1,0 +1,116 @@
+"""A launch put together from deployments: its plan, its choices, its environment and what stands in its way."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gateway.config.deployment_settings import REFERENCE_PATTERN, DeploymentSettings
+from gateway_ops.launch.checks import Problem, problems
+from gateway_ops.launch.commands import Choices, command_of, shell_line, slurm_line
+from gateway_ops.launch.gpus import visible_gpus
+from gateway_ops.launch.installation import choose_installation
+from gateway_ops.repository.configs import configurations
+from gateway_ops.repository.launch_plan import LaunchPlan, plan_launch
+from gateway_ops.repository.rendered_files import render
+from gateway_ops.repository.speculative_rules import find_draft
+
+_NAME_IN_PRINT = "gateway"  # a server that runs has one of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What is started, and with what.
+
+    Attributes:
+        deployments: those to be served.
+        among: all deployments of the file.
+        plan: the processes.
+        choices: for their command lines.
+        env: their environment.
+    """
+
+    deployments: Sequence[DeploymentSettings]
+    among: Sequence[DeploymentSettings]
+    plan: LaunchPlan
+    choices: Choices
+    env: Mapping[str, str]
+
+    @property
+    def models(self) -> list[str]:
+        """The Triton models that it serves."""
+        return [name for one in self.deployments for name in configurations(one)]
+
+    def command(self, name: str) -> list[str]:
+        """The words of the command for a server of a name."""
+        return command_of(self.plan, self.choices, name)
+
+    def printed(self) -> str:
+        """The command as a shell takes it, below a remark on what it is."""
+        served = ", ".join(one.name for one in self.deployments)
+        ranks = f", {self.plan.ranks} ranks" if self.plan.ranks > 1 else ""
+        gpus = f", {self.plan.gpus} GPU{'s' * (self.plan.gpus > 1)}" if self.plan.gpus else ""
+        nodes = f" on each of {self.plan.nodes} machines" if self.plan.nodes > 1 else ""
+        if self.plan.nodes > 1:
+            line = slurm_line(self.plan, self.choices.repository)
+        else:
+            line = shell_line(self.command(_NAME_IN_PRINT), self.plan.environment)
+        return f"# {served}: {self.plan.mode.value}{ranks}{gpus}{nodes}\n{line}"
+
+    def problems(self, python_models: Path) -> list[Problem]:
+        """Find what stands in its way.
+
+        Args:
+            python_models: this project's model repository, for the rendering that the repository is compared with.
+        """
+        rendering = render(self.deployments, python_models, self.among)
+        found = problems(self.deployments, self.plan, self.choices, rendering, visible_gpus())
+        return [*found, *self._absent_drafts()]
+
+    def _absent_drafts(self) -> Iterator[Problem]:
+        for deployment in self.deployments:
+            draft = find_draft(deployment, self.among)
+            if draft is not None and draft.engine_name not in self.models:
+                what = f"{deployment.name} calls {draft.engine_name} for its drafts, which is not among these."
+                yield Problem(what, f"Add --deployment {draft.name}.", fatal=False)
+
+
+def prepare(
+    chosen: Sequence[DeploymentSettings],
+    among: Sequence[DeploymentSettings],
+    choices: Choices,
+    tritonserver: Path | None,
+) -> Launch:
+    """Put a launch together.
+
+    Args:
+        chosen: deployments to be served.
+        among: all deployments of the file; where there are more of them, the chosen ones' models are loaded by name.
+        choices: without what is found here.
+        tritonserver: the program, where it was named.
+
+    Raises:
+        TritonStartError: the embedded tritonserver is all there is, and it lacks a part.
+    """
+    resolved = [_resolved(one) for one in chosen]
+    installation = choose_installation(tritonserver, resolved)
+    plan = plan_launch(resolved, llmapi_ranks=choices.llmapi_ranks)
+    launch = Launch(chosen, among, plan, choices, {**installation.env, **plan.environment})
+    found = replace(
+        choices,
+        tritonserver=installation.binary,
+        models=tuple(launch.models) if len(chosen) < len(among) else (),
+        gpus=len(visible_gpus()),
+        more=(*installation.options, *choices.more),
+    )
+    return replace(launch, choices=found)
+
+
+def _resolved(deployment: DeploymentSettings) -> DeploymentSettings:
+    """A deployment with the engine that the environment names, where the file leaves it to that."""
+    if re.match(REFERENCE_PATTERN, deployment.engine):
+        return deployment.model_copy(update={"engine": os.environ.get(deployment.engine[2:-1], deployment.engine)})
+    return deployment

@@ -1,0 +1,160 @@
+"""An answer is the same to a comparison whichever way it comes, and a difference is what a client would notice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.comparison.answer_forms import Answer, Choice, Counts, FailedError, Reader, Token
+from gateway.comparison.verdict import Kind, Rules, judge
+from gateway_ops.compare.asking import Request
+from gateway_ops.compare.sampled_requests import Sample
+
+CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
+
+
+def whole(path: str, value: Any) -> Answer:
+    reader = Reader(path)
+    reader.whole(json.dumps(value).encode())
+    return reader.answer()
+
+
+def streamed(path: str, *events: Any) -> tuple[Answer, list[bool]]:
+    reader = Reader(path)
+    said = [reader.event(json.dumps(event).encode()) for event in events]
+    return reader.answer(), said
+
+
+def piece(index: int = 0, finish: str | None = None, logprobs: Any = None, **delta: Any) -> dict[str, Any]:
+    return {"choices": [{"index": index, "delta": delta, "finish_reason": finish, "logprobs": logprobs}]}
+
+
+def test_a_streamed_chat_is_the_whole_one() -> None:
+    scored = [{"token": text, "logprob": -0.5, "top_logprobs": [{"token": "x", "logprob": -2}]} for text in ("a", "b")]
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+    message = {"role": "assistant", "content": "ab", "reasoning_content": "so", "tool_calls": [call]}
+    usage = {"prompt_tokens": 3, "completion_tokens": 2, "completion_tokens_details": {"estimated": True}}
+    one = {"index": 0, "message": message, "logprobs": {"content": scored}, "finish_reason": "tool_calls"}
+    two = {"index": 1, "message": {"content": None}, "finish_reason": "length"}
+    answer, said = streamed(
+        CHAT,
+        piece(role="assistant", content=""),
+        piece(reasoning_content="so"),
+        piece(content="a", logprobs={"content": scored[:1]}),
+        piece(1, "length"),
+        piece(content="b", logprobs={"content": scored[1:]}),
+        piece(tool_calls=[{"index": 0, "id": "1", "function": {"name": "f", "arguments": ""}}]),
+        piece(tool_calls=[{"index": 0, "function": {"arguments": '{"a":'}}]),
+        piece(tool_calls=[{"index": 0, "function": {"arguments": " 1}"}}]),
+        piece(finish="tool_calls"),
+        {"choices": [], "usage": usage},
+    )
+    assert answer == whole(CHAT, {"choices": [two, one], "usage": usage})
+    assert answer.choices[0] == Choice(
+        "ab", "so", "", (("f", '{"a": 1}'),), "tool_calls", (Token("a", -0.5, {"x": -2}), Token("b", -0.5, {"x": -2}))
+    )
+    assert answer.usage == Counts(3, 2, estimated=True)
+    assert said == [False, True, True, False, True, True, True, True, False, False]
+
+
+def test_a_streamed_completion_is_the_whole_one() -> None:
+    def logprobs(*texts: str) -> dict[str, Any]:
+        return {"tokens": [*texts], "token_logprobs": [-1.0] * len(texts), "top_logprobs": None}
+
+    events = [{"choices": [{"index": 0, "text": text, "logprobs": logprobs(text)}]} for text in ("a", "b")]
+    answer, said = streamed(COMPLETIONS, *events, {"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]})
+    choice = {"index": 0, "text": "ab", "logprobs": logprobs("a", "b"), "finish_reason": "stop"}
+    assert answer == whole(COMPLETIONS, {"choices": [choice]})
+    assert said == [True, True, False]
+    assert answer.usage is None
+
+
+def test_a_streamed_response_is_the_whole_one() -> None:
+    response = {
+        "status": "incomplete",
+        "incomplete_details": {"reason": "max_output_tokens"},
+        "output": [
+            {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "so"}]},
+            {"type": "message", "content": [{"type": "output_text", "text": "ab", "logprobs": []}]},
+            {"type": "function_call", "name": "f", "arguments": "{}"},
+        ],
+        "usage": {"input_tokens": 3, "output_tokens": 2},
+    }
+    answer, said = streamed(
+        RESPONSES,
+        {"type": "response.created", "response": {"status": "in_progress"}},
+        {"type": "response.output_text.delta", "delta": "ab"},
+        {"type": "response.incomplete", "response": response},
+    )
+    assert answer == whole(RESPONSES, response)
+    assert answer == Answer(
+        (Choice("ab", "so", "", (("f", "{}"),), "max_output_tokens"),), Counts(3, 2, estimated=False)
+    )
+    assert said == [False, True, False]
+    with pytest.raises(FailedError, match="a response that is queued"):
+        whole(RESPONSES, {"status": "queued", "output": []})
+
+
+def aspects(a: Choice, b: Choice, tolerance: float = 0.05) -> list[str]:
+    kind, found = judge(Answer((a,), None), Answer((b,), None), Rules(tolerance=tolerance))
+    assert (kind is Kind.EQUAL) == (not found)
+    return [each.aspect for each in found]
+
+
+def scored(*tokens: tuple[str, float]) -> Choice:
+    return Choice("".join(text for text, _ in tokens), tokens=tuple(Token(*token, {}) for token in tokens))
+
+
+def test_log_probs_are_held_against_each_other_up_to_another_token() -> None:
+    assert aspects(scored(("a", -1.0), ("b", -2.0)), scored(("a", -1.04), ("b", -2.0))) == []
+    assert aspects(scored(("a", -1.0), ("b", -2.0)), scored(("a", -1.0), ("b", -2.06))) == ["logprobs"]
+    assert aspects(scored(("a", -1.0)), scored(("a", -1.04)), 0) == ["logprobs"]
+    assert aspects(scored(("a", -1.0), ("b", -2.0)), scored(("a", -1.0), ("c", -9.0))) == ["text"]
+    assert aspects(scored(("ab", -1.0)), scored(("a", -1.0), ("b", -1.0))) == ["logprobs"]
+    assert aspects(scored(("a", -1.0)), Choice("a")) == ["logprobs"]
+    assert aspects(scored(("a", float("-inf"))), scored(("a", float("-inf")))) == []
+    _, (text,) = judge(
+        Answer((scored(("a", -1.0), ("bc", -2.0)),), None), Answer((scored(("a", -1.0), ("bd", -2.0)),), None), Rules()
+    )
+    assert (text.facts["at_character"], text.facts["at_token"]) == (2, 1)
+
+
+def test_arguments_of_calls_are_held_against_each_other_as_values() -> None:
+    mine, same, other = (Choice(calls=(("f", text),)) for text in ('{"a": 1, "b": 2}', '{"b":2,"a":1}', '{"a": 1}'))
+    assert aspects(mine, same) == []
+    assert aspects(mine, other) == ["calls"]
+    assert aspects(mine, Choice()) == ["calls"]
+    assert aspects(Choice(calls=(("f", "{"),)), Choice(calls=(("f", "{ "),))) == ["calls"]
+
+
+def test_usage_that_only_one_tells_is_a_difference() -> None:
+    counts = Counts(1, 2, estimated=True)
+    _, (found,) = judge(Answer((), counts), Answer((), None), Rules())
+    assert found.facts == {
+        "prompt_tokens": {"a": 1, "b": None},
+        "completion_tokens": {"a": 2, "b": None},
+        "estimated": ["a"],
+    }
+    assert judge(Answer((), counts), Answer((), Counts(1, 2, estimated=False)), Rules())[0] is Kind.EQUAL
+
+
+def test_a_sample_is_greedy_varied_and_the_same_for_the_same_seed() -> None:
+    sample = list(Sample(50, 1))
+    assert sample == list(Sample(50, 1)) != list(Sample(50, 2))
+    assert all(request.is_greedy for request in sample)
+    bodies = [request.body for request in sample]
+    fields = ("stop", "logprobs", "stream", "tools", "response_format", "prompt", "messages")
+    assert {name: any(name in body for body in bodies) for name in fields} == dict.fromkeys(fields, True)
+    lacking = Sample(50, 1, {"logprobs", "stream"}, 256)
+    assert not any(body.keys() & {"logprobs", "stream"} for body in (request.body for request in lacking))
+    assert lacking.left_out == {
+        "short, streamed": "stream", "long, streamed": "stream", "stop strings, streamed": "stream",
+        "completion, streamed": "stream", "other scripts, streamed": "stream", "log-probs": "logprobs",
+    }  # fmt: skip
+    assert max(longest(request) for request in lacking) < max(longest(request) for request in sample) / 4
+
+
+def longest(request: Request) -> int:
+    return max(len(message["content"]) for message in request.body.get("messages", [{"content": ""}]))

@@ -1,0 +1,99 @@
+"""``gateway check`` on keys with names: each mistake with its place."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from gateway_ops.check import Severity
+from gateway_ops.check.settings_file import check_file
+from gateway_ops.local_stack.tiny_model import write_tiny_model
+
+MODELS = """\
+models:
+- {name: tiny, aliases: [small], triton: {url: 'h:1'}, tokenizer: tiny, max_seq_len: 2048}
+"""
+HASH = f"sha256:{hashlib.sha256(b'key').hexdigest()}"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    write_tiny_model(tmp_path / "tiny")
+    return tmp_path
+
+
+async def findings(folder: Path, auth: str) -> list[tuple[str, Severity, str]]:
+    path = folder / "gateway.yaml"
+    path.write_text(MODELS + auth)
+    found, _ = await check_file(path, offline=True)
+    return [(each.where.removeprefix(f"{folder}/"), each.severity, each.what) for each in found]
+
+
+def key_file(folder: Path, *lines: str, mode: int = 0o600) -> None:
+    path = folder / "keys.yaml"
+    path.write_text("\n".join(("keys:", *lines)))
+    path.chmod(mode)
+
+
+async def test_right_keys_have_no_findings(model: Path) -> None:
+    key_file(model, f"- {{name: a, hash: '{HASH}', expires: 2999-01-01, models: [tiny, small]}}")
+    assert await findings(model, "auth: {keys_file: keys.yaml}\n") == []
+
+
+async def test_a_weight_too_small_to_count_with_is_refused(model: Path) -> None:
+    key_file(model, f"- {{name: a, hash: '{HASH}', weight: 1.0e-300}}")
+    ((_, severity, what),) = await findings(model, "auth: {keys_file: keys.yaml}\n")
+    assert severity is Severity.ERROR
+    assert "0.001" in what
+
+
+async def test_keys_of_a_file_are_looked_at(model: Path) -> None:
+    other = HASH[:-1] + ("0" if HASH[-1] != "0" else "1")
+    key_file(
+        model,
+        f"- {{name: old, hash: '{HASH}', expires: 2020-01-01}}",
+        f"- {{name: lost, hash: '{other}', models: [tiny, large]}}",
+        mode=0o644,
+    )
+    assert await findings(model, "auth: {keys_file: keys.yaml}\n") == [
+        (
+            "keys.yaml",
+            Severity.WARNING,
+            "Everyone on this machine may read the file of keys; their names, models and hashes stand in it.",
+        ),
+        ("keys.yaml:2", Severity.WARNING, "The key 'old' has expired (2020-01-02 00:00 UTC)."),
+        ("keys.yaml:3", Severity.WARNING, "The key 'lost' names the model 'large', which is not served."),
+    ]
+
+
+async def test_mistakes_of_a_file_have_their_lines(model: Path) -> None:
+    key_file(model, "- {name: a, hash: sk-secret}", f"- {{name: b, hash: '{HASH}', limits: {{rpm: 3}}}}")
+    found = await findings(model, "auth:\n  keys_file: keys.yaml\n")
+    assert [(where, severity) for where, severity, _ in found] == [
+        ("keys.yaml:2", Severity.ERROR),
+        ("keys.yaml:3", Severity.ERROR),
+    ]
+    assert "sha256:" in found[0][2]
+    assert "sk-secret" not in found[0][2]
+    (model / "keys.yaml").unlink()
+    assert (await findings(model, "auth:\n  keys_file: keys.yaml\n"))[0][:2] == ("gateway.yaml:4", Severity.ERROR)
+
+
+async def test_keys_of_the_settings_and_tokens_are_looked_at(model: Path) -> None:
+    auth = f"""\
+auth:
+  keys:
+  - {{name: old, hash: '{HASH}', expires: 2020-01-01}}
+  jwt:
+    issuer: https://issuer.example
+    audience: [gateway]
+    jwks_url: http://issuer.example/keys
+"""
+    assert [(where, what.partition(" ")[0]) for where, _, what in await findings(model, auth)] == [
+        ("gateway.yaml:5", "The"),
+        ("gateway.yaml:9", "The"),
+    ]
+    auth = auth.replace("jwks_url: http://issuer.example/keys", "jwks_file: none.json")
+    assert (await findings(model, auth))[1][:2] == ("gateway.yaml:9", Severity.ERROR)

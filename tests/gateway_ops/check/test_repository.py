@@ -1,0 +1,350 @@
+"""Mistakes planted into model repositories, each named by the review with its fix."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway_ops.check.findings import Severity
+from gateway_ops.check.repository import check_repository
+from gateway_ops.check.repository.version_folders import OWN_GENERIC_MODULES, OWN_MODULES
+from gateway_ops.repository.pbtxt import to_text
+from tests.gateway_ops.check.configured_triton import agree
+from tests.gateway_ops.check.planted import PLANTED
+from tests.gateway_ops.check.planting import BLS, ENGINE, FIRST, TEXT, added, bad, edit, parameter
+from tests.gateway_ops.repository.stock import filled_by_hand
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_mistake_is_named_with_its_fix(name: str, repo: Path) -> None:
+    (file, pattern, replacement), (severity, what, fix) = PLANTED[name]
+    edit(repo / file, pattern, replacement)
+    found = [finding for finding in check_repository(repo) if what in finding.what]
+    assert [finding.severity.value for finding in found] == [severity], check_repository(repo)
+    assert fix in found[0].what + found[0].fix
+    path, _, line = found[0].where.rpartition(":")
+    assert Path(path).parent.parent == repo
+    assert int(line) >= 1
+    agree(repo)
+
+
+def test_a_file_that_does_not_parse_is_the_only_finding(repo: Path) -> None:
+    edit(repo / ENGINE, r"max_batch_size: 16", "max_batch_size 16")
+    (found,) = check_repository(repo)
+    assert found.what.startswith("It is not a model configuration")
+
+
+def test_a_number_that_no_field_can_hold(repo: Path) -> None:
+    edit(repo / ENGINE, "data_type: TYPE_INT32", "data_type: 99999999999")
+    (found,) = check_repository(repo)
+    assert found.what == "It is not a model configuration: Value out of range: 99999999999."
+
+
+@pytest.mark.parametrize("text", ["", "# nothing but this\n"])
+def test_a_file_with_nothing_in_it_is_the_only_finding(repo: Path, text: str) -> None:
+    (repo / ENGINE).write_text(text)
+    (found,) = check_repository(repo)
+    assert (found.severity, found.what) == (
+        Severity.ERROR,
+        "It is not a model configuration: there is nothing in it.",
+    )
+
+
+def test_a_step_that_is_gone_is_the_only_finding(repo: Path) -> None:
+    shutil.rmtree(repo / "preprocessing")
+    shutil.rmtree(repo / "tensorrt_llm_bls")
+    (found,) = check_repository(repo)
+    assert found.what == "A step runs the model 'preprocessing', which is not in this repository."
+    assert found.fix == "Add it."
+
+
+def test_beams_do_not_hide_that_a_model_is_not_decoupled(repo: Path) -> None:
+    edit(repo / ENGINE, *parameter("max_beam_width", "4"))
+    edit(repo / ENGINE, FIRST, added("decoding_mode", "beam_search"))
+    edit(repo / ENGINE, r"model_transaction_policy \{ decoupled: true \}", "model_transaction_policy { }")
+    said = {(found.severity, found.what.partition(":")[0]) for found in bad(repo)}
+    assert (Severity.WARNING, "a streamed answer comes as one event at its end") in said
+
+
+def test_python_that_does_not_parse(repo: Path) -> None:
+    file = repo / "preprocessing" / "1" / "text_to_tokens.py"
+    file.write_text("def f():\n    return (\n")
+    (found,) = bad(repo)
+    assert (found.where, found.what) == (f"{file}:2", "Python cannot read it: '(' was never closed.")
+
+
+@pytest.mark.parametrize("text", [f"x={'-' * 100_000}1\n", f"x={'1+' * 100_000}1\n"])
+def test_python_that_is_nested_too_deeply(repo: Path, text: str) -> None:
+    (repo / "preprocessing" / "1" / "text_to_tokens.py").write_text(text)
+    (found,) = bad(repo)
+    assert found.what == "Python cannot read it: it is nested too deeply."
+
+
+def test_beams_of_the_llm_api_are_for_beam_search_alone(rendered: Callable[[str], Path], tmp_path: Path) -> None:
+    repo = shutil.copytree(rendered("llmapi-tp4"), tmp_path / "repo")
+    edit(repo / ENGINE, *parameter("max_beam_width", "4"))
+    (found,) = check_repository(repo)
+    assert (found.severity, found.fix) == (Severity.INFO, "Chat from a model of its own.")
+    assert found.what == "It is for beam search alone: requests without use_beam_search are refused."
+
+
+@pytest.mark.parametrize("text", ["", "import json\n", "class Model:\n    pass\n"])
+def test_a_model_without_its_class(repo: Path, text: str) -> None:
+    file = repo / "preprocessing" / "1" / "model.py"
+    file.write_text(text)
+    (found,) = bad(repo)
+    assert (found.severity, found.where) == (Severity.ERROR, f"{file}:1")
+    assert found.what == "It has no class TritonPythonModel, which the Python backend makes."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from text_to_tokens import TextToTokens as TritonPythonModel\n",
+        "from text_to_tokens import *\n",
+        "class Base: pass\nTritonPythonModel = Base\n",
+    ],
+)
+def test_a_class_that_comes_from_elsewhere(repo: Path, text: str) -> None:
+    (repo / "preprocessing" / "1" / "model.py").write_text(text)
+    assert bad(repo) == []
+
+
+@pytest.mark.parametrize(
+    ("gone", "importer", "module"),
+    [
+        ("preprocessing/1/text_to_tokens.py", "preprocessing/1/model.py", "text_to_tokens"),
+        ("postprocessing/1/tokens_to_text.py", "postprocessing/1/model.py", "tokens_to_text"),
+        ("tensorrt_llm_bls/1/speculation.py", "tensorrt_llm_bls/1/model.py", "speculation"),
+        ("tensorrt_llm/1/wire/inputs.py", "tensorrt_llm/1/wire/base_adapter.py", "wire.inputs"),
+        ("tensorrt_llm/1/cpu_double/lora.py", "tensorrt_llm/1/cpu_double/reference_engine.py", "cpu_double.lora"),
+    ],
+)
+def test_a_helper_that_is_gone(
+    rendered: Callable[[str], Path], tmp_path: Path, gone: str, importer: str, module: str
+) -> None:
+    repo = shutil.copytree(rendered("embedded"), tmp_path / "repo")
+    (repo / gone).unlink()
+    found = [finding for finding in bad(repo) if finding.what == f"It imports {module}, which is not there."]
+    assert str(repo / importer) in {finding.where.rpartition(":")[0] for finding in found}
+    assert {finding.severity for finding in found} == {Severity.ERROR}
+
+
+def test_an_adapter_that_is_gone(rendered: Callable[[str], Path], tmp_path: Path) -> None:
+    repo = shutil.copytree(rendered("llmapi-tp4"), tmp_path / "repo")
+    (repo / "tensorrt_llm" / "1" / "engines" / "llmapi" / "llmapi_adapter.py").unlink()
+    (found,) = bad(repo)
+    assert found.what == "1/ has no llmapi_adapter.py, which engine llmapi runs."
+
+
+def test_imports_that_nobody_can_judge(repo: Path) -> None:
+    """Modules may be installed where Triton runs, and files may lie in the folder that nothing imports."""
+    version = repo / "preprocessing" / "1"
+    (version / "own").mkdir()
+    (version / "own" / "__init__.py").touch()
+    (version / "scripts").mkdir()
+    (version / "scripts" / "try.py").write_text("from .gone import x\n")
+    with (version / "text_to_tokens.py").open("a") as file:
+        file.write("import wire, adapter, some_package.part\nfrom . import text_to_tokens\nfrom .own import anything\n")
+        file.write("try:\n    from .fast import x\nexcept ImportError:\n    pass\n")
+    assert bad(repo) == []
+    with (version / "text_to_tokens.py").open("a") as file:
+        file.write("from .own.more import x\nimport own.other\nfrom . import gone\n")
+    assert [finding.what for finding in bad(repo)] == [
+        f"It imports {name}, which is not there." for name in (".own.more", "own.other", ".gone")
+    ]
+
+
+def test_the_projects_modules_are_known_by_name(repository: Path) -> None:
+    there = {
+        path.stem
+        for path in repository.glob("*/1/*")
+        if path.name != "model.py" and not path.name.startswith((".", "_")) and (path.is_dir() or path.suffix == ".py")
+    }
+    assert there == OWN_MODULES | OWN_GENERIC_MODULES
+
+
+@pytest.mark.parametrize(
+    ("file", "tensor", "what"),
+    [
+        (BLS, "num_draft_tokens", "there is no input num_draft_tokens: no request can ask for drafts"),
+        (ENGINE, "draft_input_ids", "tensorrt_llm has no input draft_input_ids: it takes no drafts"),
+    ],
+)
+def test_a_draft_model_that_nothing_asks(
+    rendered: Callable[[str], Path], tmp_path: Path, file: str, tensor: str, what: str
+) -> None:
+    repo = shutil.copytree(rendered("draft-target"), tmp_path / "repo")
+    edit(repo / file, rf'input \{{ name: "{tensor}"[^\n]*\n', "")
+    (found,) = bad(repo)
+    assert found.severity is Severity.WARNING
+    assert what in found.what
+    assert tensor in found.fix
+
+
+@pytest.mark.parametrize(
+    ("file", "pattern", "replacement", "name"),
+    [
+        (TEXT, r"max_batch_size: 16", "max_batch_size: ${triton_max_batch_size}", "triton_max_batch_size"),
+        (ENGINE, r'(name: "context_logits" data_type: )\w+', r"\1${logits_datatype}", "logits_datatype"),
+        (ENGINE, r"decoupled: true", "decoupled: ${decoupled_mode}", "decoupled_mode"),
+    ],
+)
+def test_what_is_not_filled_in_is_the_only_finding(
+    repo: Path, file: str, pattern: str, replacement: str, name: str
+) -> None:
+    edit(repo / file, pattern, replacement)
+    (found,) = check_repository(repo)
+    assert found.what == f"${{{name}}} is not filled in, so the file does not parse."
+
+
+def test_a_draft_that_is_its_target_and_an_engine_that_is_none(rendered: Callable[[str], Path], tmp_path: Path) -> None:
+    repo = shutil.copytree(rendered("draft-target"), tmp_path / "drafts")
+    edit(repo / "tensorrt_llm_draft" / "config.pbtxt", *parameter("gpt_model_path", "/engines/llama-3.1-8b"))
+    (found,) = bad(repo)
+    assert "load the same engine, /engines/llama-3.1-8b" in found.what
+    repo = shutil.copytree(rendered("llmapi-tp4"), tmp_path / "llmapi")
+    edit(repo / "tensorrt_llm" / "config.pbtxt", *parameter("engine", "tensort"))
+    (found,) = bad(repo)
+    assert (found.what, found.fix) == (
+        "engine is 'tensort', which this project does not have.",
+        "Set llmapi, transformers or reference.",
+    )
+
+
+def test_the_repository_they_were_planted_in_has_none(repo: Path) -> None:
+    assert check_repository(repo) == []
+
+
+def test_missing_files(repo: Path) -> None:
+    shutil.rmtree(repo / "ensemble" / "1")
+    (repo / "preprocessing" / "1" / "model.py").unlink()
+    (repo / "postprocessing" / "config.pbtxt").unlink()
+    (repo / "tensorrt_llm" / "latest").mkdir()
+    found = {(finding.where, finding.what): finding for finding in bad(repo)}
+    missing = found[str(repo / "ensemble"), "There is no version folder such as 1/."]
+    assert f"mkdir {repo / 'ensemble' / '1'}" in missing.fix
+    assert (str(repo / "preprocessing"), "1/ has no model.py, which the Python backend runs.") in found
+    assert (str(repo / "postprocessing"), "The folder has no config.pbtxt.") in found
+    assert (str(repo / "tensorrt_llm"), "The folder latest/ is not a version: Triton ignores it.") in found
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "fix"),
+    [
+        ("01", "There is no version folder such as 1/.", "Rename 01/ to 1/"),
+        ("v1", "There is no version folder such as 1/.", "mkdir"),
+        ("\u00b2", "There is no version folder such as 1/.", "mkdir"),  # a superscript, which is a digit to Python
+        ("\u0661", "There is no version folder such as 1/.", "mkdir"),  # a digit of another script
+        ("1abc", "There is no version folder such as 1/.", "Rename 1abc/ to 1/"),
+        ("9" * 23, f"The folder {'9' * 23}/ is a number beyond 64 bits: Triton ends at its start.", "1, 2, 3"),
+    ],
+)
+def test_a_version_folder_that_triton_does_not_read(repo: Path, name: str, what: str, fix: str) -> None:
+    (repo / "preprocessing" / "1").rename(repo / "preprocessing" / name)
+    (found,) = [finding for finding in bad(repo) if finding.where == str(repo / "preprocessing")]
+    assert (found.severity, found.what) == (Severity.ERROR, what)
+    assert fix in found.fix
+
+
+@pytest.mark.parametrize("name", ["0", "17", "9223372036854775807"])
+def test_any_number_of_64_bits_is_a_version(repo: Path, name: str) -> None:
+    (repo / "preprocessing" / "1").rename(repo / "preprocessing" / name)
+    assert bad(repo) == []
+
+
+def test_folders_beside_a_version(repo: Path) -> None:
+    for name in ("warmup", "configs", "01", "1abc", "2abc"):
+        (repo / "preprocessing" / name).mkdir()
+    assert {(found.severity, found.what) for found in bad(repo)} == {
+        (Severity.WARNING, "The folder 01/ is not a version but a number with zeros in front: Triton ignores it."),
+        (
+            Severity.WARNING,
+            "The folder 1abc/ is not a version, but Triton takes it for 1, and looks for that folder.",
+        ),
+        (Severity.ERROR, "The folder 2abc/ is not a version, but Triton takes it for 2, and looks for that folder."),
+    }
+
+
+def test_engines_that_take_each_others_gpus(rendered: Callable[[str], Path], tmp_path: Path) -> None:
+    repo = shutil.copytree(rendered("two-models"), tmp_path / "repo")
+    edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", *parameter("gpu_device_ids", "1;3"))
+    (found,) = bad(repo)
+    assert "GPU 1 is given to qwen_tensorrt_llm and to llama_tensorrt_llm" in found.what
+    assert (found.severity, "shares of the free memory" in found.what) == (Severity.WARNING, True)
+    bounded = added("max_tokens_in_paged_kv_cache", "40960")
+    edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", FIRST, bounded)
+    assert bad(repo) == []
+    edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", *parameter("gpu_device_ids", "2;3;4"))
+    (found,) = bad(repo)
+    assert found.what == "gpu_device_ids names 3 instances, and the instance group has 2."
+    edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", r'parameters \{ key: "gpu_device_ids"[^\n]*\n', "")
+    assert "it takes all GPUs" in bad(repo)[0].what
+
+
+def test_an_engine_folder_that_is_here_must_hold_an_engine(repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "engine").mkdir()
+    edit(repo / "tensorrt_llm" / "config.pbtxt", *parameter("gpt_model_path", str(tmp_path / "engine")))
+    (found,) = bad(repo)
+    assert "holds no rank0.engine" in found.what
+    (tmp_path / "engine" / "rank0.engine").touch()
+    assert bad(repo) == []
+
+
+def test_an_engine_folder_that_does_not_exist(repo: Path, tmp_path: Path) -> None:
+    edit(repo / ENGINE, *parameter("gpt_model_path", str(tmp_path / "engines" / "lama3")))
+    (found,) = check_repository(repo)
+    assert (found.severity, found.what) == (
+        Severity.WARNING,
+        f"{tmp_path}/engines/lama3 does not exist on this machine.",
+    )
+    edit(repo / ENGINE, *parameter("gpt_model_path", "/of/another/machine/llama3"))
+    (found,) = check_repository(repo)
+    assert (found.severity, found.what) == (Severity.INFO, "/of/another/machine/llama3 does not exist on this machine.")
+
+
+def test_stock_templates_filled_by_hand(tmp_path: Path) -> None:
+    """What people have after the README's steps: it loads, and is bad for chat in these ways."""
+    batch = {"triton_max_batch_size": "4", "decoupled_mode": "true", "logits_datatype": "TYPE_FP32"}
+    text = {**batch, "tokenizer_dir": "/data/m"}
+    engine = {
+        **batch,
+        "triton_backend": "tensorrtllm",
+        "engine_dir": "/engines/x",
+        "batching_strategy": "inflight_fused_batching",
+        "encoder_input_features_data_type": "TYPE_FP16",
+        "prompt_embedding_table_data_type": "TYPE_FP16",
+    }
+    values = {"ensemble": batch, "preprocessing": text, "postprocessing": text, "tensorrt_llm": engine}
+    values["tensorrt_llm_bls"] = {**batch, "bls_instance_count": "1"}
+    for name, config in filled_by_hand("1.2.1", values).items():
+        version = tmp_path / name / "1"
+        version.mkdir(parents=True)
+        (version / "model.py").write_text("class TritonPythonModel: ...\n")
+        (tmp_path / name / "config.pbtxt").write_text(to_text(config))
+    found = [finding.what for finding in bad(tmp_path) if not finding.what.startswith("Optional values")]
+    assert [what.partition(":")[0] for what in found] == [
+        "With dynamic_batching Triton 25.07 and newer lets streamed pieces overtake each other.",
+        "log-probs are rejected with temperature 0, top_k, top_p or min_p",
+        "Answers that are not streamed begin with the prompt.",
+        "1 instances serve 1 requests at a time",
+        "streamed answers are refused",
+    ]
+
+
+@pytest.mark.parametrize("value", ["true", None])
+def test_special_tokens_of_the_text_step_are_the_gateways_business(repo: Path, value: str | None) -> None:
+    """It tokenizes itself, or leaves the BOS to that step."""
+    pattern, written = parameter("add_special_tokens", "true")
+    if value is None:
+        pattern, written = r'parameters \{ key: "add_special_tokens"[^\n]*\n', ""
+    edit(repo / TEXT, pattern, written)
+    assert bad(repo) == []
+
+
+def test_a_folder_without_models(tmp_path: Path) -> None:
+    (found,) = check_repository(tmp_path)
+    assert found.what == "No folder in it has a config.pbtxt."

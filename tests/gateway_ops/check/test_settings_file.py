@@ -1,0 +1,340 @@
+"""``gateway check FILE``: every mistake with its line, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import ssl
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from gateway.extras import pip_install
+from gateway.tokens import Tokenizer, TokenizerError
+from gateway_ops.check import Finding, Severity
+from gateway_ops.check.settings_file import check_file
+from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.certificates import Authority
+from tests.ports import free_port
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
+
+
+async def findings(folder: Path, text: str, *, offline: bool = True) -> list[tuple[str, Finding]]:
+    """Findings, each with its place: the line in gateway.yaml, or file and line in another file."""
+    path = folder / "gateway.yaml"
+    path.write_text(dedent(text))
+    found, _ = await check_file(path, offline=offline)
+    return [(each.where.removeprefix(f"{path}:").removeprefix(f"{folder}/"), each) for each in found]
+
+
+async def lines(folder: Path, text: str, *, offline: bool = True) -> list[tuple[str, str]]:
+    return [(where, f"{each.what} {each.fix}".strip()) for where, each in await findings(folder, text, offline=offline)]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    write_tiny_model(tmp_path / "tiny")
+    return tmp_path
+
+
+RIGHT = """\
+    models:
+      - name: tiny
+        triton: {url: 'localhost:8001'}
+        tokenizer: tiny
+        max_seq_len: 2048
+    """
+
+
+async def test_a_right_file_has_no_findings(model: Path) -> None:
+    assert await lines(model, RIGHT) == []
+
+
+async def test_a_tokenizer_that_reads_prompts_as_a_whole_is_named(model: Path) -> None:
+    file = model / "tiny" / "tokenizer.json"
+    spec = json.loads(file.read_text())
+    for token in spec["added_tokens"]:
+        token["normalized"] = True
+    file.write_text(json.dumps(spec))
+    ((_, found),) = await findings(model, RIGHT)
+    assert found.severity is Severity.INFO
+    assert "cost their tokenization at each turn" in found.what
+
+
+async def test_a_missing_package_of_telemetry_is_found(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = dedent(RIGHT) + "telemetry:\n  traces: true\n"
+    assert await lines(model, text) == []
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
+    ((where, said),) = await lines(model, text)
+    assert (where, pip_install("otel") in said) == ("7", True)
+
+
+async def test_what_keeps_a_gateway_from_its_state_is_found(model: Path) -> None:
+    (model / "text").write_text("no database")
+    (model / "keys").write_text("no key")
+    state = "state: {path: text, keys_file: none}\n"
+    found = await findings(model, dedent(RIGHT) + state)
+    assert [(where, each.severity) for where, each in found] == [("6", Severity.ERROR)] * 2
+    assert [each.what.partition(":")[0] for _, each in found] == ["state.path", "state.keys_file"]
+    state = "state:\n  path: text/state.sqlite\n  keys_file: keys\n"
+    found = await findings(model, dedent(RIGHT) + state)
+    assert [(where, each.what.partition(":")[0]) for where, each in found] == [
+        ("7", "state.path"), ("8", "state.keys_file"),
+    ]  # fmt: skip
+
+
+async def test_every_mistake_is_named_with_its_line(model: Path) -> None:
+    text = """\
+        server:
+          prot: 9000
+        port: 9001
+        timeouts: 5
+        models:
+          - name: a
+            aliases: [b, tiny]
+            triton: {url: 'localhost:8001', modle: ensemble}
+            max_seq_len: many
+            tokenizer: nowhere
+          - name: b
+            tokenizer: tiny
+          - name: c
+            name: d
+            triton:
+              url: localhost
+            escape_special_tokens: maybe
+            policies: {impossible: lenient}
+            whatever: 1
+          - just text
+        """
+    found = await lines(model, text)
+    expected = [
+        ("2", "server.prot: is not a known key. Did you mean 'port'?"),
+        ("3", "port: is not a known key. Did you mean 'server.port'?"),
+        ("4", "timeouts: must be a mapping."),
+        ("8", "models[0].triton.modle: is not a known key. Did you mean 'model'?"),
+        ("9", "models[0].max_seq_len: must be a whole number."),
+        ("10", f"The folder {model / 'nowhere'} does not exist."),
+        ("11", "models[1].triton: is required."),
+        ("11", "models[1].name: the name 'b' is already taken by models[0].aliases."),
+        ("14", "models[2].name: this key is written twice, first in line 13."),
+        ("16", "models[2].triton.url: must be host:port"),
+        ("17", "models[2].escape_special_tokens: must be true or false."),
+        ("18", "models[2].policies.impossible: input should be 'strict', 'warn' or 'ignore'."),
+        ("19", "models[2].whatever: is not a known key. Known keys here: name, aliases, triton,"),
+        ("20", "models[3]: must be a mapping."),
+    ]
+    assert [where for where, _ in found] == [where for where, _ in expected]
+    for (_, said), (_, beginning) in zip(found, expected, strict=True):
+        assert said.startswith(beginning)
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "says"),
+    [
+        ("models: [\n", "2", "not valid YAML"),
+        ("a: 1\n b: 2\n", "2", "not valid YAML"),
+        ("- a\n", "1", "must hold a mapping"),
+        ("models: &m\n- *m\n", "", "not valid YAML"),
+        ("{}", "", "models: none is configured"),
+        ("server: {}\nmodels: []\n", "2", "models: none is configured"),
+        ("models:\n- &a {name: x, triton: {url: 'h:1'}}\n- *a\n", "2", "already taken"),
+        ("base: &b {path: fast}\nmodels:\n- {<<: *b, name: x, triton: {url: 'h:1'}}\n", "1", "base: is not a known"),
+        ("models: [{name: 7, triton: {url: 'h:1'}}]", "1", "models[0].name: must be text; put it in quotes."),
+    ],
+)
+async def test_odd_files(tmp_path: Path, text: str, where: str, says: str) -> None:
+    found = await findings(tmp_path, text)
+    places = [place for place, each in found if says in each.what and each.severity is Severity.ERROR]
+    assert places == [where or "gateway.yaml"]
+
+
+async def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    (finding,), _ = await check_file(tmp_path / "none.yaml", offline=True)
+    assert (finding.severity, "cannot be read" in finding.what) == (Severity.ERROR, True)
+
+
+async def test_merged_mappings_are_read_as_yaml_means_them(model: Path) -> None:
+    text = """\
+        models:
+          - &base
+            name: one
+            triton: {url: 'localhost:8001'}
+            tokenizer: tiny
+            max_seq_len: 64
+          - <<: *base
+            name: two
+            max_sto: 4
+        """
+    assert await lines(model, text) == [("9", "models[1].max_sto: is not a known key. Did you mean 'max_stops'?")]
+
+
+async def test_tokenizer_and_template(model: Path) -> None:
+    (model / "broken.jinja").write_text("{{ 1 }}\n{% for %}\n")
+    (model / "empty").mkdir()
+    (model / "spoilt").mkdir()
+    (model / "spoilt" / "tokenizer.json").write_text("{}")
+    (model / "bare").mkdir()
+    (model / "bare" / "tokenizer.json").write_bytes((model / "tiny" / "tokenizer.json").read_bytes())
+    text = """\
+        models:
+          - {name: a, triton: {url: 'h:1'}, max_seq_len: 64, tokenizer: empty}
+          - {name: b, triton: {url: 'h:1'}, max_seq_len: 64, tokenizer: spoilt}
+          - {name: c, triton: {url: 'h:1'}, max_seq_len: 64, tokenizer: tiny/tokenizer.json}
+          - {name: d, triton: {url: 'h:1'}, max_seq_len: 64, tokenizer: tiny, template: broken.jinja}
+          - {name: e, triton: {url: 'h:1'}, max_seq_len: 64, tokenizer: tiny, template: none.jinja}
+          - {name: f, triton: {url: 'h:1'}, max_seq_len: 64, tokenizer: bare}
+        """
+    found = await findings(model, text)
+    assert [where for where, _ in found] == ["2", "3", "4", "broken.jinja:2", "6", "7"]
+    assert {each.severity for _, each in found} == {Severity.ERROR}
+    what = [each.what for _, each in found]
+    assert "has no tokenizer.json" in what[0]
+    assert "is not a folder" in what[2]
+    assert "does not parse" in what[3]
+    assert "cannot be read" in what[4]
+    assert "chat template" in what[5]
+
+
+async def test_a_template_that_fails_at_each_message(model: Path) -> None:
+    (model / "fails.jinja").write_text("{% for m in messages %}{{ m.rol.x }}{% endfor %}")
+    text = """\
+        models:
+          - {name: a, triton: {url: 'h:1'}, max_seq_len: 64, tokenizer: tiny, template: fails.jinja}
+        """
+    [(where, found)] = await findings(model, text)
+    assert (where, found.severity) == ("2", Severity.WARNING)
+    assert "'dict object' has no attribute 'rol'" in found.what
+
+
+@pytest.mark.parametrize("content", [None, b"no model"])
+async def test_a_tokenizer_is_refused_in_the_words_of_the_server(model: Path, content: bytes | None) -> None:
+    folder = model / "native"
+    folder.mkdir()
+    if content is not None:
+        (folder / "tokenizer.model").write_bytes(content)
+    text = "models: [{name: a, triton: {url: 'h:1'}, max_seq_len: 64, tokenizer: native}]"
+    with pytest.raises(TokenizerError) as refusal:
+        Tokenizer.from_folder(folder)
+    assert [each.what for _, each in await findings(model, text)] == [str(refusal.value)]
+
+
+async def test_what_is_allowed_but_hardly_meant(model: Path) -> None:
+    text = """\
+        server:
+          host: 0.0.0.0
+        timeouts:
+          total_s: 10
+          first_token_s: 20
+        models:
+          - name: tiny
+            triton: {url: 'localhost:8001'}
+            tokenizer: tiny
+            max_seq_len: 9000
+            defaults:
+              max_tokens: 9000
+        """
+    found = await findings(model, text)
+    assert [where for where, _ in found] == ["2", "5", "10", "12"]
+    assert {each.severity for _, each in found} == {Severity.WARNING}
+
+
+async def test_a_doubtful_family_is_told_of_where_it_is_set(model: Path) -> None:
+    call = (
+        "{% for call in message.tool_calls %}<call>{{ call.function.name }} {{ call.function.arguments }}{% endfor %}"
+    )
+    text = "{{ tools }}{% for message in messages %}{{ message.role }}{{ message.content }}" + call + "{% endfor %}"
+    (model / "calls.jinja").write_text(text)
+    says = "It is taken for a model of the family {}, but its chat template writes calls as <call>get_weather "
+    for family, line, fix in (("", "2", "Set `family` if its models"), ("family: kimi", "7", "Set `template` to one")):
+        found = await findings(model, f"{dedent(RIGHT)}    template: calls.jinja\n    {family}\n")
+        assert [(where, each.severity) for where, each in found] == [(line, Severity.WARNING)]
+        (doubt,) = (each for _, each in found)
+        assert doubt.what.startswith(says.format("kimi" if family else "plain"))
+        assert doubt.fix.startswith(fix)
+
+
+async def test_a_triton_that_is_away_is_a_warning(model: Path) -> None:
+    text = f"""\
+        models:
+          - name: known
+            triton:
+              url: 127.0.0.1:{free_port()}
+            tokenizer: tiny
+            max_seq_len: 2048
+          - name: unknown
+            triton:
+              url: 127.0.0.1:{free_port()}
+        """
+    found = await findings(model, text, offline=False)
+    assert {each.severity for _, each in found} == {Severity.WARNING}
+    assert [where for where, _ in found] == ["4", "7", "9"]
+    assert "must come from Triton" in found[1][1].what
+
+
+async def test_a_model_wants_no_more_drafts_than_its_deployment_takes(model: Path) -> None:
+    text = (EXAMPLES / "draft-target.yaml").read_text()
+    wanted = "{num_draft_tokens: 8, max_draft_tokens: 8}"
+    for asked, keys in (
+        (wanted, []),
+        ("{num_draft_tokens: 9}", ["num_draft_tokens"]),
+        ("{num_draft_tokens: 7, max_draft_tokens: 9}", ["max_draft_tokens"]),
+        ("{num_draft_tokens: 10, max_draft_tokens: 10}", ["num_draft_tokens", "max_draft_tokens"]),
+    ):
+        found = [each for _, each in await findings(model, text.replace(wanted, asked)) if "speculative" in each.what]
+        reason = "it is more than the max_draft_tokens of deployment 'target', 8."
+        assert [each.what for each in found] == [f"models[0].speculative.{key}: {reason}" for key in keys]
+        assert all(each.fix.startswith("Take at most 8") and each.severity is Severity.ERROR for each in found)
+    elsewhere = text.replace(wanted, "{num_draft_tokens: 9}").replace("model: tensorrt_llm_bls", "model: another_bls")
+    assert not [each for _, each in await findings(model, elsewhere) if "speculative" in each.what]
+
+
+async def test_a_deployment_that_does_not_stream_is_told_of(model: Path) -> None:
+    text = (
+        (EXAMPLES / "llama3-8b-awq.yaml").read_text().replace("    triton:\n", "    triton:\n      decoupled: false\n")
+    )
+    (found,) = [each for _, each in await findings(model, text) if "decoupled" in each.what]
+    assert (found.severity, found.fix) == (Severity.WARNING, "Leave it true.")
+    assert "one event" in found.what
+
+
+async def test_certificates_that_cannot_be_used_are_found_and_those_that_end_soon(model: Path) -> None:
+    authority = Authority(model / "ca")
+    soon, other = authority.issue("soon", days=3), authority.issue("other")
+    file = f"""\
+    server:
+      tls:
+        certificate: {soon.certificate}
+        key: {soon.key}
+        client_ca: {authority.path}
+        client_certificates: required
+    models:
+      - name: tiny
+        triton:
+          url: 'localhost:8001'
+          tls: {{certificate: {other.certificate}, key: {soon.key}}}
+        tokenizer: tiny
+        max_seq_len: 2048
+    """
+    found = await findings(model, file)
+    assert [(where, each.severity) for where, each in found] == [
+        ("3", Severity.WARNING), ("6", Severity.WARNING), ("11", Severity.ERROR),
+    ]  # fmt: skip
+    said = [each.what for _, each in found]
+    assert said[0] == f"The certificate in {soon.certificate} expires in 2 days."
+    assert said[2] == f"triton.tls: the key in {soon.key} is not that of the certificate in {other.certificate}."
+
+
+async def test_a_triton_that_speaks_tls_is_told_from_one_that_is_away(model: Path) -> None:
+    authority = Authority(model / "ca")
+    pair = authority.issue("triton")
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(pair.certificate, pair.key)
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=served)
+    async with server:
+        url = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        found = await lines(model, RIGHT.replace("localhost:8001", url), offline=False)
+    sentence = f"Triton at {url} speaks TLS and the gateway does not: set triton.tls (with ca, or {{}})."
+    assert found[0][1].startswith(sentence)

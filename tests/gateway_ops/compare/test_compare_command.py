@@ -1,0 +1,364 @@
+"""``gateway compare`` as its users run it, between servers that answer, refuse, hang and talk nonsense."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from gateway.comparison import verdict
+from gateway_ops.cli.compare import Aspect
+from gateway_ops.cli.root import app
+from tests.bound_process import BoundProcess
+from tests.gateway_ops.compare.other_server import OtherServer, Said, chat, stream
+from tests.ports import free_port
+from tests.stack import GATEWAY
+
+SECRET = "sk-live-4242424242"
+Start = Callable[..., OtherServer]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    servers: list[OtherServer] = []
+
+    def begin(answer: Callable[[str, dict[str, Any]], Said], **more: Any) -> OtherServer:
+        servers.append(OtherServer(answer, **more).__enter__())
+        return servers[-1]
+
+    yield begin
+    for server in servers:
+        server.__exit__(None, None, None)
+
+
+def compare(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["compare", *arguments], env={"GATEWAY_API_KEY": "", "GATEWAY_API_KEY_B": ""})
+
+
+def write(folder: Path, *lines: Any) -> str:
+    file = folder / "requests.jsonl"
+    file.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    return str(file)
+
+
+def asks(*texts: str) -> list[dict[str, Any]]:
+    return [{"messages": [{"role": "user", "content": text}], "temperature": 0} for text in texts]
+
+
+def echo(_path: str, body: dict[str, Any]) -> Said:
+    return chat(body["messages"][-1]["content"], usage={"prompt_tokens": 3, "completion_tokens": 2})
+
+
+def reported(a: OtherServer, b: OtherServer, file: str, *options: str) -> tuple[dict[str, Any], int]:
+    done = compare(a.url, b.url, "--requests", file, "--json", *options)
+    assert done.exit_code in {0, 1, 2}, done.output
+    return json.loads(done.stdout), done.exit_code
+
+
+def test_what_differs_is_named_by_request(start: Start, tmp_path: Path) -> None:
+    def other(path: str, body: dict[str, Any]) -> Said:
+        text = body["messages"][-1]["content"]
+        if text == "refused":
+            return Said({"error": {"message": "no", "code": "bad", "param": "messages.0.role"}}, 400)
+        counts = {"prompt_tokens": 3, "completion_tokens": 4 if text == "counted" else 2}
+        return chat("thin" if text == "this" else text, "length" if text == "cut" else "stop", counts)
+
+    a, b = start(echo), start(other)
+    file = write(tmp_path, *asks("same", "this", "cut", "counted", "refused"))
+    found, status = reported(a, b, file)
+    assert status == 1
+    assert found["requests"] == {
+        "sent": 5, "equal": 1, "differs": 3, "refused_by_a": 0, "refused_by_b": 1, "refused_by_both": 0,
+        "unsteady": 0, "failed": 0,
+    }  # fmt: skip
+    assert found["differs_in"] == {"text": 1, "finish_reason": 1, "usage": 1}
+    same, text, cut, counted, refused = found["rows"]
+    assert same == {"request": 1, "name": "", "endpoint": "/v1/chat/completions", "outcome": "equal"}
+    assert text["differences"] == [{"in": "text", "choice": 0, "at_character": 3, "characters": {"a": 4, "b": 4}}]
+    assert cut["differences"] == [{"in": "finish_reason", "choice": 0, "a": "stop", "b": "length"}]
+    assert counted["differences"] == [{"in": "usage", "completion_tokens": {"a": 2, "b": 4}}]
+    assert refused["b"] == {"status": 400, "code": "bad", "param": "messages.0.role"}
+    assert [body["messages"] for body in sorted(a.asked, key=str)] == [
+        body["messages"] for body in sorted(b.asked, key=str)
+    ]
+    shown = compare(a.url, b.url, "--requests", file, "--ignore", "usage", "--ignore", "finish_reason").stdout
+    assert "3 equal, 1 differs, 1 refused by b" in shown
+    assert "- 2: differs: text: at character 3, characters 4 / 4" in shown
+    assert "- 5: refused by b: B refuses (400 bad messages.0.role)" in shown
+
+
+def test_no_secret_of_a_request_is_in_the_report_unless_it_is_asked_for(start: Start, tmp_path: Path) -> None:
+    def refuse(_path: str, body: dict[str, Any]) -> Said:
+        if body.get("stop"):
+            return chat(f"{SECRET}!")
+        return Said(
+            {"error": {"message": f"No {body['messages']}", "code": f"no {SECRET}", "param": SECRET + " "}}, 400
+        )
+
+    a, b = start(echo), start(refuse)
+    bodies = asks(SECRET, f"is {SECRET}")
+    lines = [bodies[0], {**bodies[1], "stop": "x"}]
+    file = write(tmp_path, *({"custom_id": "c", "method": "POST", "url": "/v1/chat/completions", "body": each,
+                              "headers": {"x": SECRET}} if each is lines[1] else each for each in lines))  # fmt: skip
+    report = tmp_path / "report.json"
+    arguments = (a.url, b.url, "--requests", file, "--output", str(report), "--api-key", "key-of-a")
+    done = compare(*arguments)
+    assert done.exit_code == 2
+    assert "'headers'" in done.stderr
+    file = write(tmp_path, *lines)
+    done = compare(*arguments)
+    assert done.exit_code == 1
+    assert SECRET not in done.stdout + done.stderr + report.read_text()
+    assert "key-of-a" not in done.stdout + done.stderr + report.read_text()
+    texts = json.loads(report.read_text())["rows"][1]
+    assert texts["a"]["choices"][0]["characters"] == len(f"is {SECRET}")
+    assert texts["a"]["choices"][0]["digest"] != texts["b"]["choices"][0]["digest"]
+    assert "key-of-a" not in compare(*arguments, "--show-text").stdout
+    rows = json.loads(report.read_text())["rows"]
+    assert SECRET in rows[0]["b"]["message"]
+    assert rows[1]["a"]["choices"][0]["text"] == f"is {SECRET}"
+    assert rows[1]["differences"][0]["around"]["b"] == f"{SECRET}!"
+
+
+def test_a_key_goes_to_its_own_server(start: Start, tmp_path: Path) -> None:
+    a, b = start(echo), start(echo)
+    file = write(tmp_path, *asks("x"))
+    assert compare(a.url, b.url, "--requests", file, "--api-key", "for-a").exit_code == 0
+    assert set(a.keys) == {"Bearer for-a"}
+    assert set(b.keys) == {None}
+    assert compare(a.url, b.url, "--requests", file, "--api-key", "for-a", "--api-key-b", "for-b").exit_code == 0
+    assert set(b.keys) == {None, "Bearer for-b"}
+    both = start(echo, models=["m", "n"])
+    assert compare("m", "n", "--url", both.url, "--requests", file, "--api-key", "one").exit_code == 0
+    assert set(both.keys) == {"Bearer one"}
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (Said(b"<html>It works!</html>", kind="text/html"), "an answer that is not JSON"),
+        (Said({"choices": "none"}), "an answer of another form"),
+        (Said({"choices": []}), "an answer without choices"),
+        (Said([1]), "an answer of another form"),
+        (Said({"choices": [{"message": {"content": ["a"]}}]}), "an answer of another form"),
+        (stream({"choices": []}, end=b""), "a stream without its end"),
+        (Said(b"data: {\n\n", kind="text/event-stream"), "an event that is not JSON"),
+        (stream({"error": {"code": "engine_failed"}}), "error event engine_failed"),
+        (Said(b"data: ", kind="text/event-stream", hangs=True), "timeout"),
+        (Said(b"data: " + b"x" * (2 * 2**20), kind="text/event-stream"), "an event of more than a mebibyte"),
+        (Said(b'"' + b"x" * (17 * 2**20)), "an answer of more than 16 MiB"),
+        (Said({"error": {"code": "server_overloaded"}}, 503), "503 server_overloaded"),
+    ],
+    ids=str,
+)
+def test_a_server_that_fails_is_a_row(start: Start, tmp_path: Path, said: Said, kind: str) -> None:
+    def now_and_then(path: str, body: dict[str, Any]) -> Said:
+        return said if body["messages"][-1]["content"] == "odd" else echo(path, body)
+
+    a, b = start(echo), start(now_and_then)
+    # Short only for the one that hangs: its other answers must come in time on a busy machine too.
+    limit = "5" if said.hangs else "60"
+    found, status = reported(a, b, write(tmp_path, *asks("first", "odd", "last")), "--timeout", limit)
+    assert status == 2
+    assert [row["outcome"] for row in found["rows"]] == ["equal", "failed", "equal"]
+    assert found["rows"][1]["b"] == {"failed": kind}
+
+
+def test_a_server_that_has_gone_is_told_in_each_row(start: Start, tmp_path: Path) -> None:
+    answered = itertools.count()
+
+    def once(path: str, body: dict[str, Any]) -> Said:
+        return echo(path, body) if next(answered) == 0 else Said(b"", hangs=True)
+
+    found, status = reported(
+        start(echo), start(once), write(tmp_path, *asks("a", "b", "c")), "--timeout", "3", "--at-once", "1"
+    )
+    assert status == 2
+    assert [row["outcome"] for row in found["rows"]] == ["equal", "failed", "failed"]
+
+
+def test_what_a_differs_from_itself_in_is_not_held_against_b(start: Start, tmp_path: Path) -> None:
+    turn = itertools.count()
+
+    def noisy(path: str, body: dict[str, Any]) -> Said:
+        text = body["messages"][-1]["content"]
+        return chat(f"{text} {next(turn)}") if text == "noise" else chat(text)
+
+    def steady(path: str, body: dict[str, Any]) -> Said:
+        text = body["messages"][-1]["content"]
+        return chat("other" if text == "differs" else text)
+
+    a, b = start(noisy), start(steady)
+    file = write(tmp_path, *asks("noise", "plain", "differs"))
+    found, status = reported(a, b, file, "--repeat")
+    assert found["noise"] == {"asked": 3, "differed": 1, "in": {"text": 1}}
+    assert [row["outcome"] for row in found["rows"]] == ["unsteady", "equal", "differs"]
+    assert status == 1
+    assert len(a.asked) == 2 * len(b.asked)
+    shown = compare(a.url, b.url, "--requests", file, "--repeat").stdout
+    assert "A differs from itself in 1 of 3 requests, 1 in text" in shown
+    assert reported(a, b, write(tmp_path, *asks("noise", "plain")), "--repeat")[1] == 0
+    assert reported(a, b, write(tmp_path, *asks("noise")), "--repeat")[1] == 2
+
+
+def test_what_is_not_the_same_of_two_models_is_said_first(start: Start, tmp_path: Path) -> None:
+    a, b, silent = start(echo, tokens=[1, 2, 3], context=4096), start(echo, tokens=[1, 2], context=8192), start(echo)
+    file = write(tmp_path, *asks("x"))
+    shown = compare(a.url, b.url, "--requests", file).stdout
+    assert "They differ in their tokenizer: A has 3 tokens" in shown
+    assert "They differ in their context: A has 4096 tokens, B has 8192 tokens." in shown
+    assert shown.index("They differ in their tokenizer") < shown.index("1 equal")
+    found, status = reported(a, silent, file)
+    facts = {fact["what"]: fact["same"] for fact in found["facts"]}
+    assert facts["tokenizer"] is facts["context"] is facts["parameters"] is None
+    assert not any("tokenizer" in warning for warning in found["warnings"])
+    found, status = reported(a, a, file)
+    assert any("A and B are the same" in warning for warning in found["warnings"])
+    assert status == 0
+
+
+def test_requests_by_chance_are_said_first_or_sent_greedily(start: Start, tmp_path: Path) -> None:
+    a, b = start(echo), start(echo)
+    file = write(tmp_path, {"messages": [{"role": "user", "content": "x"}], "temperature": 0.7}, *asks("y"))
+    found, _ = reported(a, b, file)
+    assert [each for each in found["warnings"] if each.startswith("1 of 2 requests do not ask for temperature 0")]
+    assert {body["temperature"] for body in a.asked} == {0.7, 0}
+    found, _ = reported(a, b, file, "--greedy")
+    assert found["warnings"] == []
+    assert {body["temperature"] for body in a.asked[2:]} == {0}
+
+
+def test_requests_leave_no_response_behind(start: Start, tmp_path: Path) -> None:
+    def response(path: str, _body: dict[str, Any]) -> Said:
+        assert path == "/v1/responses"
+        part = {"type": "output_text", "text": "hi"}
+        return Said({"status": "completed", "output": [{"type": "message", "content": [part]}]})
+
+    a, b = start(response), start(response)
+    lines = [{"input": "x", "temperature": 0}, {"input": "y", "temperature": 0, "store": True}]
+    assert compare(a.url, b.url, "--requests", write(tmp_path, *lines)).exit_code == 0
+    assert sorted(body["store"] for body in a.asked) == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('{"messages": [', "not JSON"),
+        ("\xff\xfe", "not JSON"),
+        ("[]", "not an object"),
+        ('{"model": "m"}', "not a request"),
+        ('{"logger": "gateway.access", "path": "/v1/completions"}', "access log"),
+        ('{"id": "b", "custom_id": "c", "response": {"status_code": 200}}', "a result of a batch"),
+        ('{"version": 2, "body": {"prompt": "x"}}', "a form that is not known here, with 'version'"),
+        ('{"body": "x"}', "'body' is not an object"),
+        ('{"method": "GET", "body": {"prompt": "x"}}', "'method' is not POST"),
+        ('{"url": "/v1/embeddings", "body": {"input": "x"}}', "'url' is none of"),
+        ('{"url": ["/v1/completions"], "body": {"input": "x"}}', "'url' is none of"),
+        ("[" * 5000, "not JSON"),
+        ('{"prompt": "x", "metadata": ' + "[" * 300 + "]" * 300 + "}", "nested too deeply to be sent"),
+    ],
+)
+def test_a_line_that_is_no_request_is_named_before_anything_is_sent(
+    start: Start, tmp_path: Path, line: str, why: str
+) -> None:
+    a = start(echo)
+    done = compare(a.url, a.url, "--requests", write(tmp_path, "", *asks("fine"), line, "{}", *["x"] * 9))
+    assert done.exit_code == 2
+    assert f"requests.jsonl, line 3: {why}" in done.stderr.replace("a line of a log: those of the ", "")
+    assert "and 6 more" in done.stderr
+    assert a.asked == []
+
+
+def test_a_line_of_a_gigabyte_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "requests.jsonl"
+    with file.open("wb") as target:
+        target.write(b'{"prompt": "x"}\n{"prompt": "')
+        target.truncate(2**30)
+    tracemalloc.start()
+    try:
+        done = compare("http://127.0.0.1:1#m", "http://127.0.0.1:1#n", "--requests", str(file))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "requests.jsonl, line 2: more than 16 MiB" in done.stderr
+    assert done.exit_code == 2
+    assert peak < 64 * 2**20
+
+
+def test_what_cannot_be_compared_is_said(start: Start, tmp_path: Path) -> None:
+    two, none, wants_key = start(echo, models=["m", "n"]), start(echo, models=None), start(echo)
+    wants_key._get = lambda _path: Said({"error": {"code": "invalid_api_key"}}, 401)
+    gone = f"http://127.0.0.1:{free_port()}"
+    file = write(tmp_path, *asks("x"))
+    for target, why in {
+        two.url: "lists 'm', 'n': name one as",
+        none.url: "lists no models: name one as",
+        f"{two.url}#o": "has no model 'o'; it lists 'm', 'n'",
+        gone: "does not answer: cannot connect",
+        wants_key.url: "answers 401: give its key by --api-key-b",
+        "ftp://x": "is neither",
+        "http://": "is neither",
+        f"{two.url}/?key={SECRET}#m": "is neither",
+        "localhost:9#m": "is no URL",
+        "": "is neither",
+    }.items():
+        done = compare(f"{two.url}#m", target, "--requests", file)
+        assert (done.exit_code, why in done.stderr) == (2, True), (target, done.stderr)
+        assert isinstance(done.exception, SystemExit)
+    assert compare(f"{two.url}/v1/#m", f"{none.url}#any", "--requests", file).exit_code == 0
+    assert compare(two.url, two.url, "--requests", file, "--sample", "3").exit_code == 2
+    done = compare(f"{two.url}#m", f"{two.url}#n", "--requests", file, "--output", "/proc/no/such")
+    assert done.exit_code == 2
+    assert compare(two.url, two.url, "--requests", str(tmp_path / "none")).exit_code == 2
+    assert "is no file" in compare(two.url, two.url, "--requests", str(tmp_path)).stderr
+    assert "has no requests" in compare(two.url, two.url, "--requests", write(tmp_path, "")).stderr
+
+
+def test_ctrl_c_shows_what_was_found(start: Start, tmp_path: Path) -> None:
+    third = threading.Event()
+
+    def slow(path: str, body: dict[str, Any]) -> Said:
+        if body["messages"][-1]["content"] != "last":
+            return echo(path, body)
+        third.set()
+        return Said(b"", hangs=True)
+
+    a, b = start(slow), start(echo)
+    file = write(tmp_path, *asks("first", "next", "last"))
+    command = [GATEWAY, "compare", a.url, b.url, "--requests", file, "--at-once", "1"]
+    with BoundProcess(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert third.wait(60)
+        process.send_signal(signal.SIGINT)
+        shown, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "2 requests: 2 equal" in shown
+    assert "Traceback" not in errors
+
+
+def test_every_aspect_can_be_ignored() -> None:
+    assert {aspect.value for aspect in Aspect} == set(get_args(verdict.Aspect))
+
+
+def test_names_of_a_server_cannot_play_with_the_terminal(start: Start, tmp_path: Path) -> None:
+    odd = "m\x1b[31m[bold]"
+    a = start(echo, models=[odd])
+    shown = compare(a.url, a.url, "--requests", write(tmp_path, *asks("x"))).stdout
+    assert "\x1b" not in shown
+    assert "[bold]" in shown
+    b = start(echo)
+    entry = {"id": "m", "capabilities": {"\x1b[2J": {"how": "\x1b[31m"}}, "gateway": {"path": "\x1b[1m"}}
+    a._get = lambda _path: Said({"data": [entry]})
+    b._get = lambda _path: Said({"data": [{"id": "m", "capabilities": {}}]})
+    shown = compare(a.url, b.url, "--requests", write(tmp_path, *asks("x"))).output
+    assert "parameter" in shown
+    assert "\x1b" not in shown
