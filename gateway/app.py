@@ -91,7 +91,6 @@ from gateway.triton.abilities import engine_options
 from gateway.triton.access import Accesses
 from gateway.triton.triton_backend import POLL_S, HealthChecks, TritonBackend
 from gateway.web.access_log import AccessLogMiddleware
-from gateway.web.departure import Departure
 from gateway.web.http_protocol import Bounds, http_protocol
 from gateway.web.listening import BACKLOG, listen, room_for
 from gateway.web.listening_tls import listening_contexts
@@ -108,6 +107,7 @@ from gateway.web.pages import PAGE_PATHS, api_page_router, chat_page_router
 from gateway.web.routing import Application, widen
 from gateway.web.scrapes import ScrapesMiddleware
 from gateway.web.server import InternalPort, Server, Stages, Tls
+from gateway.web.shutdown import Departure
 
 # A thread that parses or renders gives way to the event loop after so long. Each wait of the loop for a file or socket
 # gives way to that thread in turn: with Python's 5 ms three of them in a row would hold all streams for 15.

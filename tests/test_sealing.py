@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.sealing import MOST_BYTES, Sealer
+from gateway.encryption import MOST_BYTES, Sealer
 
 OLD, NEW, OTHER = (base64.urlsafe_b64encode(bytes([number]) * 32).decode() for number in range(3))
 SEAL = Sealer([OLD]).of("me")

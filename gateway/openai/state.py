@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from starlette.types import Scope
 
 from gateway.config import ConfigError, StateSettings
+from gateway.encryption import Seal, Sealer
 from gateway.extras import pip_install
 from gateway.openai.errors import OpenAIError
-from gateway.sealing import Seal, Sealer
 from gateway.store import Store, StoreHolder
 from gateway.web.middleware import owner_of
 

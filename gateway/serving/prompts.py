@@ -16,7 +16,7 @@ from gateway.families.call_schema import definitions_in_place
 from gateway.generation import Prompt, PromptTooLongError, context_exceeded
 from gateway.json_levels import inside, texts, whole_numbers
 from gateway.prompt import RequestTemplate, history
-from gateway.prompt.text_road import TokenBreaker, path_of
+from gateway.prompt.turn_text import TokenBreaker, path_of
 from gateway.serving.loading import ModelParts
 from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, TEMPLATES, LeftError, LongWork
 from gateway.tokens.segments import Recall

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gateway.relay.chunked_writer import ChunkedWriter
 from gateway.web.access_log import record_of
 from gateway.web.client_connection import EXTENSION, ClientConnection
-from gateway.web.departure import Departure
+from gateway.web.shutdown import Departure
 
 _log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from gateway.certificates import Reloading
-from gateway.web.departure import Departure
 from gateway.web.http_protocol import Bounds
 from gateway.web.listening import repeated
 from gateway.web.listening_tls import TlsAcceptor
+from gateway.web.shutdown import Departure
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest
-from gateway.openai.responses import before
+from gateway.openai.responses import previous
 from tests.app.harness import Gateway, gateway
 from tests.app.scripted import ByteIds, Step
 from tests.openai.responses_harness import checked, events_of, last_of, post, streamed, whole
@@ -232,12 +232,12 @@ async def test_a_chain_has_bounds(kept: Gateway, monkeypatch: pytest.MonkeyPatch
     ids = [(await whole(kept)).id]
     for _ in range(3):
         ids.append((await whole(kept, previous_response_id=ids[-1])).id)
-    monkeypatch.setattr(before, "MOST_TURNS", 3)
+    monkeypatch.setattr(previous, "MOST_TURNS", 3)
     assert (await post(kept, previous_response_id=ids[2])).status_code == 200
     refused = await post(kept, previous_response_id=ids[3])
     assert error_of(refused) == (400, "previous_response_id", "previous_responses_too_long")
-    monkeypatch.setattr(before, "MOST_TURNS", 100)
-    monkeypatch.setattr(before, "MOST_BYTES", 1000)
+    monkeypatch.setattr(previous, "MOST_TURNS", 100)
+    monkeypatch.setattr(previous, "MOST_BYTES", 1000)
     assert (await post(kept, previous_response_id=ids[0])).status_code == 200
     assert error_of(await post(kept, previous_response_id=ids[3]))[2] == "previous_responses_too_long"
 
@@ -247,12 +247,12 @@ async def test_tools_that_each_response_repeats_are_not_what_a_chain_says(
 ) -> None:
     tools = [{"type": "function", "name": "f", "description": "x" * 3000, "parameters": {}}]
     more: dict[str, Any] = {"tools": tools, "tool_choice": "none"}
-    monkeypatch.setattr(before, "MOST_BYTES", 3000)
+    monkeypatch.setattr(previous, "MOST_BYTES", 3000)
     last = (await whole(kept, **more)).id
     for _ in range(3):
         last = (await whole(kept, previous_response_id=last, **more)).id
     assert (await shown(kept, last)).json()["tools"] == tools
-    monkeypatch.setattr(before, "MOST_REPEATED", 9000)
+    monkeypatch.setattr(previous, "MOST_REPEATED", 9000)
     assert error_of(await post(kept, previous_response_id=last))[2] == "previous_responses_too_long"
 
 

@@ -22,10 +22,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.app import unread_answer
 from gateway.certificates import CertificateError, Reloading
 from gateway.config.tls_settings import ServerTlsSettings
-from gateway.web.departure import Departure
 from gateway.web.http_protocol import MOST_TOLD, Bounds, http_protocol
 from gateway.web.listening_tls import listening_contexts
 from gateway.web.server import Server, Stages, Tls
+from gateway.web.shutdown import Departure
 from tests.certificates import Authority, Pair
 
 ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -16,8 +16,8 @@ from typing_extensions import TypedDict
 
 from gateway.bad_request import BadRequestError, printable
 from gateway.openai.errors import OpenAIError
-from gateway.openai.kept_items import ItemLines
 from gateway.openai.repeated import repeated
+from gateway.openai.stored_items import ItemLines
 from gateway.store import ConflictError, Store, Write
 
 MOST_ITEMS = 4096

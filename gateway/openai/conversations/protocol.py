@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.conversations.contents import MOST_ITEMS
-from gateway.openai.kept_items import ItemLines
 from gateway.openai.responses.input_items import InputItem, ReferenceItem
+from gateway.openai.stored_items import ItemLines
 from gateway.openai.validation import validated
 
 _Items = Annotated[list[InputItem], Field(max_length=MOST_ITEMS, fail_fast=True)]

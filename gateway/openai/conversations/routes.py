@@ -19,7 +19,12 @@ from gateway.openai.conversations.protocol import (
     parse_conversation,
 )
 from gateway.openai.endpoint import name_header
-from gateway.openai.kept_items import (
+from gateway.openai.repeated import repeated
+from gateway.openai.request_body import read_request
+from gateway.openai.request_json import RequestBody
+from gateway.openai.router import IGNORED, answers, api_router, body_of, parameter
+from gateway.openai.state import State
+from gateway.openai.stored_items import (
     INCLUDE,
     PAGING,
     ItemLines,
@@ -30,11 +35,6 @@ from gateway.openai.kept_items import (
     paging_of,
     shown_line,
 )
-from gateway.openai.repeated import repeated
-from gateway.openai.request_body import read_request
-from gateway.openai.request_json import RequestBody
-from gateway.openai.router import IGNORED, answers, api_router, body_of, parameter
-from gateway.openai.state import State
 from gateway.web.routing import DirectRoute
 
 _ERRORS = (400, 404, 415, 429, 503)

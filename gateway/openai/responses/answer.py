@@ -19,7 +19,6 @@ from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.chat.serving import Prepared
 from gateway.openai.errors import Names, OpenAIError
-from gateway.openai.kept_items import ItemLines
 from gateway.openai.responses.output import Event, OutputItems
 from gateway.openai.responses.stored import (
     LostError,
@@ -31,6 +30,7 @@ from gateway.openai.responses.stored import (
     told,
 )
 from gateway.openai.responses.translate import Turn
+from gateway.openai.stored_items import ItemLines
 from gateway.openai.usage import ReasonedUsage
 from gateway.relay.interface import Forward, Write
 from gateway.relay.text_events import Passed, numbered_text_events, parsed_events

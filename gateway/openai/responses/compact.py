@@ -9,16 +9,16 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.bad_request import BadRequestError
+from gateway.encryption import Seal
 from gateway.openai.endpoint import whole
 from gateway.openai.errors import SERVER, OpenAIError
-from gateway.openai.kept_items import as_stored
 from gateway.openai.repeated import repeated
 from gateway.openai.responses.answer import ResponsesAnswer
 from gateway.openai.responses.input_items import ConfigurationUpdateItem, MessageItem, UpdatedText
 from gateway.openai.responses.protocol import Input, ResponsesRequest
 from gateway.openai.responses.translate import Turn
+from gateway.openai.stored_items import as_stored
 from gateway.openai.validation import validated
-from gateway.sealing import Seal
 from gateway.web.access_log import RequestRecord
 
 PROMPT: Final = (

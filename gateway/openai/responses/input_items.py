@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter
 
-from gateway.openai.kept_items import text_of
+from gateway.encryption import Seal
+from gateway.openai.stored_items import text_of
 from gateway.openai.validation import BRANCH, text_or_list
-from gateway.sealing import Seal
 
 _TEXTS = frozenset({"input_text", "output_text", "text"})
 _KINDS = {

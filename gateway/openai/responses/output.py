@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gateway.encryption import Seal
 from gateway.families import Content, Reasoning
 from gateway.generation import TokenLogprob
 from gateway.openai.chat.answer import logprobs_object
 from gateway.openai.responses.stored import item_id
 from gateway.openai.responses.tools import Origin
-from gateway.sealing import Seal
 
 Event = dict[str, Any]
 """An event without its sequence number, which its writer adds."""

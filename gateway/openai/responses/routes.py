@@ -20,11 +20,9 @@ from gateway.openai.chat.objects import CITY
 from gateway.openai.chat.serving import ChatPlan
 from gateway.openai.endpoint import Begun, answered, name_header, prepared
 from gateway.openai.errors import OpenAIError, from_engine
-from gateway.openai.kept_items import INCLUDE, LOGPROBS, PAGING, SEALED, ItemPage, included, page_of, paging_of, shown
 from gateway.openai.responses.answer import ResponsesAnswer
 from gateway.openai.responses.background import Runs
 from gateway.openai.responses.compact import CompactRequest, compacted, needed, parse_compact_request
-from gateway.openai.responses.following import follow
 from gateway.openai.responses.objects import (
     EVENTS,
     ResponseCompaction,
@@ -33,11 +31,13 @@ from gateway.openai.responses.objects import (
     ResponseObject,
 )
 from gateway.openai.responses.protocol import ResponsesRequest
+from gateway.openai.responses.replay import follow
 from gateway.openai.responses.serving import RESPONSES, begin_turn
 from gateway.openai.responses.stored import LostError, Shelf, StoredResponse, joined
 from gateway.openai.responses.translate import Turn
 from gateway.openai.router import DEVIATIONS, GENERATING, IGNORED, answers, api_router, body_of, parameter
 from gateway.openai.state import Kept, State
+from gateway.openai.stored_items import INCLUDE, LOGPROBS, PAGING, SEALED, ItemPage, included, page_of, paging_of, shown
 from gateway.relay.interface import StreamOutput
 from gateway.serving import prompts
 from gateway.serving.registry import Registry

@@ -17,7 +17,7 @@ from gateway.openai.parameters.check import Ignored
 from gateway.openai.request_body import in_turn, read_request
 from gateway.openai.request_json import RequestBody
 from gateway.openai.responses.answer import ResponsesAnswer, ResponsesEvents
-from gateway.openai.responses.before import NOTHING, Before, before, needs_store
+from gateway.openai.responses.previous import NOTHING, Before, before, needs_store
 from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
 from gateway.openai.responses.translate import Turn, parse_turn, translated
 from gateway.openai.state import State

@@ -17,8 +17,8 @@ import orjson
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.errors import from_store
-from gateway.openai.kept_items import ItemLines
 from gateway.openai.responses.input_items import InputItem, ReferenceItem
+from gateway.openai.stored_items import ItemLines
 from gateway.store import ConflictError, Store, StoreError, Write
 
 _ID = re.compile(r"resp_[0-9a-f]{32}")

@@ -10,11 +10,10 @@ from typing import Any
 import orjson
 
 from gateway.bad_request import BadRequestError, printable
+from gateway.encryption import Seal
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.conversations.contents import ConversationEnd
-from gateway.openai.kept_items import LOGPROBS, SEALED, ItemLines
 from gateway.openai.request_json import MOST_CALLS
-from gateway.openai.responses.before import NOTHING, Before
 from gateway.openai.responses.input_items import (
     CompactionItem,
     ConfigurationUpdateItem,
@@ -30,14 +29,15 @@ from gateway.openai.responses.input_items import (
     ReferenceItem,
     ToolsItem,
 )
+from gateway.openai.responses.previous import NOTHING, Before
 from gateway.openai.responses.protocol import ResponsesRequest, as_sent, parse_responses_request
 from gateway.openai.responses.stored import Shelf
 from gateway.openai.responses.tools import Toolbox, chosen
 from gateway.openai.state import Kept
+from gateway.openai.stored_items import LOGPROBS, SEALED, ItemLines
 from gateway.openai.translation import EXTENSIONS, TranslatedRequest, Translation
 from gateway.openai.validation import without_nulls
 from gateway.prompt.conversation import OpenCalls
-from gateway.sealing import Seal
 
 SUMMARY = "Summary of the conversation so far:"
 """The first line of the message that stands for a compaction."""

@@ -17,10 +17,10 @@ from starlette.datastructures import QueryParams
 from typing_extensions import TypedDict
 
 from gateway.bad_request import BadRequestError
+from gateway.encryption import Seal
 from gateway.ids import new_id
 from gateway.openai.repeated import repeated
 from gateway.openai.router import parameter
-from gateway.sealing import Seal
 
 LOGPROBS = "message.output_text.logprobs"
 """The value of ``include`` that requests log-probs."""
