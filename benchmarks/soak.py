@@ -31,7 +31,7 @@ import uvloop
 from tritonclient.grpc import service_pb2
 
 from gateway.triton.grpcio import open_channel
-from gateway.triton.h2.http2_streams import Stream
+from gateway.triton.h2.http2_streams import Http2Stream
 from gateway.triton.transport import InferCall, Transport, TransportError
 from gateway.triton.transports import TransportName, make_transport
 
@@ -287,7 +287,7 @@ async def _leftovers(client: Client) -> dict[str, int]:
         await asyncio.sleep(0.1)
         running = await client.running()
     gc.collect()
-    streams = [each for each in gc.get_objects() if isinstance(each, Stream) and each.status is None]
+    streams = [each for each in gc.get_objects() if isinstance(each, Http2Stream) and each.status is None]
     own = asyncio.current_task()
     works = [task for task in asyncio.all_tasks() if task is not own and "Client" in repr(task.get_coro())]
     return {"requests in the server": running, "running streams": len(streams), "tasks": len(works)}

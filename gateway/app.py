@@ -31,7 +31,7 @@ from gateway.access.shared_buckets import SharedBuckets
 from gateway.anthropic.errors import AnthropicMiddleware, error_response, wants_anthropic
 from gateway.anthropic.messages.routes import messages_router
 from gateway.anthropic.models import anthropic_models_router
-from gateway.certificates import CertificateError, CertificateWatch, Reloading
+from gateway.certificates import CertificateError, CertificateWatch, FileBackedValue
 from gateway.config import (
     ConfigError,
     ModelSettings,
@@ -42,13 +42,13 @@ from gateway.config import (
 from gateway.config.tls_settings import ServerTlsSettings
 from gateway.early_signals import outlive_hangups
 from gateway.generation import EngineError, ErrorKind
-from gateway.generation.health import Condition
+from gateway.generation.health import EngineCondition
 from gateway.generation.route import EndpointStatus
 from gateway.helper import helper_pids
 from gateway.ids import new_id
-from gateway.mirror.copies import Copies
-from gateway.mirror.keeper import MirrorKeeper, wants_mirror
-from gateway.mirror.link import Link
+from gateway.mirror.copies import RequestCopies
+from gateway.mirror.keeper import MirrorSupervisor, wants_mirror
+from gateway.mirror.link import MirrorLink
 from gateway.openai.chat.routes import chat_router
 from gateway.openai.completions.routes import completions_router
 from gateway.openai.conversations.routes import conversations_router
@@ -66,11 +66,11 @@ from gateway.openai.errors import (
 )
 from gateway.openai.mirror_report import mirror_router
 from gateway.openai.models.routes import models_router
-from gateway.openai.responses.background import Runs
+from gateway.openai.responses.background import BackgroundRuns
 from gateway.openai.responses.routes import responses_router, retrieval_router
-from gateway.openai.state import State, sealer_of
+from gateway.openai.state import ApplicationState, sealer_of
 from gateway.openai.tokens.routes import tokens_router
-from gateway.reloading import Reloader
+from gateway.reloading import SettingsReloader
 from gateway.serving import long_work
 from gateway.serving.backend import Backend, BackendFactory
 from gateway.serving.fleet.fleet import Fleet
@@ -88,10 +88,10 @@ from gateway.telemetry.store_metrics import MeteredStore
 from gateway.telemetry.triton_metrics import TritonMetrics
 from gateway.tokens.token_cache import TokenCache, own_token_cache
 from gateway.triton.abilities import engine_options
-from gateway.triton.access import Accesses
+from gateway.triton.access import TritonAccesses
 from gateway.triton.triton_backend import POLL_S, HealthChecks, TritonBackend
 from gateway.web.access_log import AccessLogMiddleware
-from gateway.web.http_protocol import Bounds, http_protocol
+from gateway.web.http_protocol import HttpLimits, http_protocol
 from gateway.web.listening import BACKLOG, listen, room_for
 from gateway.web.listening_tls import listening_contexts
 from gateway.web.middleware import (
@@ -106,8 +106,8 @@ from gateway.web.operations import Page, operations_router
 from gateway.web.pages import PAGE_PATHS, api_page_router, chat_page_router
 from gateway.web.routing import Application, widen
 from gateway.web.scrapes import ScrapesMiddleware
-from gateway.web.server import InternalPort, Server, Stages, Tls
-from gateway.web.shutdown import Departure
+from gateway.web.server import InternalPort, Server, ServerStages, ServerTls
+from gateway.web.shutdown import ShutdownState
 
 # A thread that parses or renders gives way to the event loop after so long. Each wait of the loop for a file or socket
 # gives way to that thread in turn: with Python's 5 ms three of them in a row would hold all streams for 15.
@@ -125,7 +125,7 @@ _AFTER_ABORT_S = 5  # for aborted answers to write their last event
 _INTERNAL_CONNECTIONS = 256
 
 
-class Share(Protocol):
+class WorkerGroup(Protocol):
     """The tie of one of several worker processes to the others.
 
     Attributes:
@@ -146,7 +146,7 @@ class Share(Protocol):
     token_cache: TokenCache | None
     mirror_socket: Path | None
 
-    def readiness(self, own: Mapping[str, Condition]) -> Mapping[str, Condition]:
+    def readiness(self, own: Mapping[str, EngineCondition]) -> Mapping[str, EngineCondition]:
         """The condition of each model, of all workers together; ``own`` is what this one says."""
         ...
 
@@ -159,7 +159,7 @@ def create_app(
     settings: Settings,
     backend_factory: BackendFactory | None = None,
     source: SettingsSource | None = None,
-    share: Share | None = None,
+    share: WorkerGroup | None = None,
 ) -> FastAPI:
     """Build the application. Its lifespan starts the models and closes them.
 
@@ -175,7 +175,7 @@ def create_app(
     metrics = Metrics()
     shares = share.counts.shares if share else None
     certificates = CertificateWatch()
-    accesses = Accesses(certificates)
+    accesses = TritonAccesses(certificates)
     relayed = TritonMetrics(lambda: _metrics_urls(registry), trust=lambda: _metrics_trust(registry, accesses))
     registry = Registry(
         settings,
@@ -187,13 +187,13 @@ def create_app(
     )
     guard = Guard(settings, KeyMetrics(metrics.registry), share.buckets if share else None)
     stores = StoreHolder(settings.state, lambda store: MeteredStore(store, metrics))
-    state = State(stores, sealer_of(settings.state))
+    state = ApplicationState(stores, sealer_of(settings.state))
     telemetry = open_telemetry(settings.telemetry, __version__)
-    runs = Runs(settings.limits.max_background_responses, registry, settings.timeouts)
-    keeper = MirrorKeeper(source.path) if share is None and source and wants_mirror(settings) else None
+    runs = BackgroundRuns(settings.limits.max_background_responses, registry, settings.timeouts)
+    keeper = MirrorSupervisor(source.path) if share is None and source and wants_mirror(settings) else None
     mirror_socket = keeper.socket if keeper else share.mirror_socket if share else None
-    link = Link(mirror_socket) if mirror_socket else None
-    registry.copies = Copies(link) if link else None
+    link = MirrorLink(mirror_socket) if mirror_socket else None
+    registry.copies = RequestCopies(link) if link else None
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -203,7 +203,7 @@ def create_app(
             await stores.open()
             await guard.open()
             await registry.start()
-            reloader = Reloader(settings, source, registry, metrics, guard, certificates) if source else None
+            reloader = SettingsReloader(settings, source, registry, metrics, guard, certificates) if source else None
             watched = OVERLOAD.watch(settings.server.memory, memory, metrics)
             nothing = contextlib.nullcontext()
             async with watched, certificates, reloader or nothing, keeper or nothing, link or nothing:
@@ -230,7 +230,7 @@ def create_app(
         },
     )
     app.state.registry, app.state.runs, app.state.certificates = registry, runs, certificates
-    app.state.departure = Departure()
+    app.state.departure = ShutdownState()
     _add_routes(app, settings, registry, metrics, share, state, runs, relayed)
     _add_middleware(app, settings, guard)
     app.add_middleware(AccessLogMiddleware, metrics=metrics, running=registry.running, telemetry=telemetry)
@@ -245,17 +245,17 @@ def _add_routes(
     settings: Settings,
     registry: Registry,
     metrics: Metrics,
-    share: Share | None,
-    state: State,
-    runs: Runs,
+    share: WorkerGroup | None,
+    state: ApplicationState,
+    runs: BackgroundRuns,
     relayed: TritonMetrics,
 ) -> None:
     show_reasons = not settings.asks_for_keys
     link = registry.copies.link if registry.copies else None
 
-    def readiness() -> Mapping[str, Condition]:
+    def readiness() -> Mapping[str, EngineCondition]:
         own = registry.readiness()
-        found: Mapping[str, Condition] = app.state.departure.readiness(share.readiness(own) if share else own)
+        found: Mapping[str, EngineCondition] = app.state.departure.readiness(share.readiness(own) if share else own)
         return found
 
     def endpoints() -> dict[str, Sequence[EndpointStatus]]:
@@ -353,7 +353,7 @@ def _is_here(address: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def _metrics_trust(registry: Registry, accesses: Accesses) -> dict[str, ssl.SSLContext]:
+def _metrics_trust(registry: Registry, accesses: TritonAccesses) -> dict[str, ssl.SSLContext]:
     """What vouches for the metrics of each Triton, by its gRPC endpoint: the same as for that."""
     trust = {}
     for model in registry:
@@ -363,7 +363,7 @@ def _metrics_trust(registry: Registry, accesses: Accesses) -> dict[str, ssl.SSLC
     return trust
 
 
-def _triton_backend(settings: Settings, share: Share | None, accesses: Accesses) -> BackendFactory:
+def _triton_backend(settings: Settings, share: WorkerGroup | None, accesses: TritonAccesses) -> BackendFactory:
     counts = share.counts if share else SharedCounts()
     alone = counts.rows == 1
     poll_s = share.poll_s if share else POLL_S
@@ -449,7 +449,7 @@ def _check_names(app: FastAPI, names: Sequence[str]) -> None:
         )
 
 
-def serve(settings: Settings, source: SettingsSource | None = None, share: Share | None = None) -> None:
+def serve(settings: Settings, source: SettingsSource | None = None, share: WorkerGroup | None = None) -> None:
     """Serve until SIGTERM or SIGINT, then let running answers end.
 
     Args:
@@ -466,13 +466,13 @@ def serve(settings: Settings, source: SettingsSource | None = None, share: Share
     uvloop.run(_serve(settings, source, share))
 
 
-async def _serve(settings: Settings, source: SettingsSource | None, share: Share | None) -> None:
+async def _serve(settings: Settings, source: SettingsSource | None, share: WorkerGroup | None) -> None:
     outlive_hangups()  # while the application runs they reload
     app = create_app(settings, source=source, share=share)
     bounds = _bounds(settings)
     tls = None
     if settings.server.tls is not None:
-        tls = Tls(app.state.certificates.follow(_contexts(settings.server.tls)), bounds)
+        tls = ServerTls(app.state.certificates.follow(_contexts(settings.server.tls)), bounds)
     http = http_protocol(unread_answer, bounds, app.state.departure)
     config = _uvicorn_config(app, http, settings.server)
     async with app.router.lifespan_context(app):
@@ -509,7 +509,7 @@ def _uvicorn_config(app: FastAPI, http: Any, settings: ServerSettings) -> uvicor
     )
 
 
-def _stages(app: FastAPI, settings: ServerSettings, share: Share | None) -> Stages:
+def _stages(app: FastAPI, settings: ServerSettings, share: WorkerGroup | None) -> ServerStages:
     registry: Registry = app.state.registry
 
     async def started() -> None:
@@ -522,10 +522,10 @@ def _stages(app: FastAPI, settings: ServerSettings, share: Share | None) -> Stag
         registry.abort(error)
         long_work.close_all(error)
 
-    return Stages(settings.lame_duck_s, settings.shutdown_s, started, abort, app.state.runs.idle)
+    return ServerStages(settings.lame_duck_s, settings.shutdown_s, started, abort, app.state.runs.idle)
 
 
-def _contexts(settings: ServerTlsSettings) -> Reloading[ssl.SSLContext]:
+def _contexts(settings: ServerTlsSettings) -> FileBackedValue[ssl.SSLContext]:
     try:
         return listening_contexts(settings)
     except CertificateError as error:
@@ -549,8 +549,8 @@ def unread_answer(status: int, message: str, scope: Scope) -> Response:
     return answer
 
 
-def _bounds(settings: Settings) -> Bounds:
-    return Bounds(
+def _bounds(settings: Settings) -> HttpLimits:
+    return HttpLimits(
         head_s=settings.timeouts.request_head_s,
         body_s=settings.timeouts.request_body_s,
         body_rate=settings.limits.min_body_bytes_per_s,
@@ -559,7 +559,9 @@ def _bounds(settings: Settings) -> Bounds:
     )
 
 
-def _sockets(settings: ServerSettings, share: Share | None) -> tuple[Sequence[socket.socket], Sequence[socket.socket]]:
+def _sockets(
+    settings: ServerSettings, share: WorkerGroup | None
+) -> tuple[Sequence[socket.socket], Sequence[socket.socket]]:
     """The sockets that this process listens on: for clients, and of the internal port."""
     if share is not None:
         return share.sockets, share.internal_sockets

@@ -195,7 +195,7 @@ def _words(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).replace("_", " ").lower()
 
 
-class Reloading(Generic[T]):
+class FileBackedValue(Generic[T]):
     """A value made of files, such as a context of TLS. What new files cannot make leaves the former one in force.
 
     Args:
@@ -263,7 +263,7 @@ class CertificateWatch:
     """Looks at the files of all that is followed, every few seconds while its context is open."""
 
     def __init__(self) -> None:
-        self._followed: weakref.WeakSet[Reloading[Any]] = weakref.WeakSet()
+        self._followed: weakref.WeakSet[FileBackedValue[Any]] = weakref.WeakSet()
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> CertificateWatch:
@@ -278,7 +278,7 @@ class CertificateWatch:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    def follow(self, reloading: Reloading[T]) -> Reloading[T]:
+    def follow(self, reloading: FileBackedValue[T]) -> FileBackedValue[T]:
         """Look at its files from now on."""
         self._followed.add(reloading)
         return reloading

@@ -23,7 +23,7 @@ _BEGINNING = "sealed1."  # distinguishes the gateway's texts without any work on
 _LONGEST = MOST_BYTES // 3 * 4 + 1024  # characters of an encrypted text: base64, with its label
 
 
-class Sealer:
+class TextCipher:
     """Encrypts and decrypts with the operator's keys."""
 
     def __init__(self, keys: Sequence[str]) -> None:
@@ -40,13 +40,13 @@ class Sealer:
 
         self._fernet = MultiFernet([Fernet(key) for key in keys])
 
-    def of(self, owner: str) -> Seal:
+    def of(self, owner: str) -> OwnerCipher:
         """The seal of one owner."""
-        return Seal(self._fernet, owner)
+        return OwnerCipher(self._fernet, owner)
 
 
 @dataclass(frozen=True, slots=True)
-class Seal:
+class OwnerCipher:
     """Encrypts and decrypts texts of one owner.
 
     Attributes:

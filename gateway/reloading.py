@@ -28,7 +28,7 @@ _FIXED = ("server", "limits", "timeouts", "state", "telemetry", "auth")  # secti
 _FREE = {("auth", "keys"), ("auth", "keys_file")}  # but for these
 
 
-class Reloader:
+class SettingsReloader:
     """Watches the source of the settings while its context is open, and gives the registry what it says.
 
     Args:
@@ -59,7 +59,7 @@ class Reloader:
         self._asked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Reloader:
+    async def __aenter__(self) -> SettingsReloader:
         self._task = asyncio.create_task(keep_running("the watch over the settings", self._watch))
         if threading.current_thread() is threading.main_thread():  # signals arrive nowhere else
             self._former_handler = signal.getsignal(signal.SIGHUP)

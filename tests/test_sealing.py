@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.encryption import MOST_BYTES, Sealer
+from gateway.encryption import MOST_BYTES, TextCipher
 
 OLD, NEW, OTHER = (base64.urlsafe_b64encode(bytes([number]) * 32).decode() for number in range(3))
-SEAL = Sealer([OLD]).of("me")
+SEAL = TextCipher([OLD]).of("me")
 GIVEN = SEAL.seal("reasoning", "Hm, é\0.")
 assert GIVEN is not None
 SEALED = GIVEN
@@ -19,18 +19,18 @@ SEALED = GIVEN
 
 def test_only_its_owner_opens_a_text() -> None:
     assert SEAL.open("reasoning", SEALED) == "Hm, é\0."
-    assert Sealer([OLD]).of("you").open("reasoning", SEALED) is None
-    assert Sealer([OTHER]).of("me").open("reasoning", SEALED) is None
+    assert TextCipher([OLD]).of("you").open("reasoning", SEALED) is None
+    assert TextCipher([OTHER]).of("me").open("reasoning", SEALED) is None
     assert SEAL.open("compaction", SEALED) is None
     assert "Hm" not in SEALED
 
 
 def test_a_key_that_is_no_longer_the_first_still_opens() -> None:
-    turned = Sealer([NEW, OLD]).of("me")
+    turned = TextCipher([NEW, OLD]).of("me")
     assert turned.open("reasoning", SEALED) == "Hm, é\0."
     sealed = turned.seal("reasoning", "new")
     assert sealed is not None
-    assert Sealer([NEW]).of("me").open("reasoning", sealed) == "new"
+    assert TextCipher([NEW]).of("me").open("reasoning", sealed) == "new"
     assert SEAL.open("reasoning", sealed) is None
 
 
@@ -63,4 +63,4 @@ def test_what_was_changed_opens_to_nothing(place: int, letter: str) -> None:
 @pytest.mark.parametrize("key", ["", "short", OLD[:-4]])
 def test_a_key_that_is_none(key: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        Sealer([key])
+        TextCipher([key])

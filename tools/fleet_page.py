@@ -15,14 +15,14 @@ from gateway_ops.bench.plan import Lengths
 from gateway_ops.plan_fleet.curves import Curve
 from gateway_ops.plan_fleet.engine_costs import EngineCosts
 from gateway_ops.plan_fleet.gateway_costs import measured_costs
-from gateway_ops.plan_fleet.loads import Load
-from gateway_ops.plan_fleet.plan import Fleet, FleetPlan, Targets
+from gateway_ops.plan_fleet.loads import RandomLoad
+from gateway_ops.plan_fleet.plan import FleetModel, FleetPlan, Targets
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "fleet-sizing.md"
 # benchmarks/gpu.md, model `1b` with sdpa: milliseconds between tokens with 1, 8 and 64 streams, and the first token.
 ENGINE: Final = EngineCosts(64, Curve(((1.0, 0.0257), (8.0, 0.0265), (64.0, 0.0521))), Curve(((200.0, 0.036),)))
-FLEET: Final = Fleet(ENGINE, measured_costs("h2"), Targets())
-LOAD: Final = Load(10.0, Lengths(200, 800), Lengths(50, 350))
+FLEET: Final = FleetModel(ENGINE, measured_costs("h2"), Targets())
+LOAD: Final = RandomLoad(10.0, Lengths(200, 800), Lengths(50, 350))
 RATES: Final = (1, 10, 100, 1_000, 10_000, 100_000)
 _AGENTS: Final = replace(LOAD, prompt=Lengths(8_000, 8_000), shared=0.9, prefixes=200)
 VARIATIONS: Final = (
@@ -48,7 +48,7 @@ def scale_row(rate: int) -> str:
     )  # fmt: skip
 
 
-def variation_row(name: str, fleet: Fleet, load: Load) -> str:
+def variation_row(name: str, fleet: FleetModel, load: RandomLoad) -> str:
     """The row of a variation."""
     plan = fleet.plan(load)
     gateways = f"{plan.gateways} x {plan.workers}, {plan.need.cores:.2f} cores"

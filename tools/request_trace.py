@@ -29,7 +29,7 @@ from gateway.app import create_app, unread_answer
 from gateway.config import Settings
 from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
 from gateway.generation.health import READY, EngineHealth
-from gateway.generation.route import Aim, OnlyRoute
+from gateway.generation.route import RoutingHints, SingleRoute
 from gateway.web.http_protocol import http_protocol
 
 GATEWAY = Path(__file__).parents[1] / "gateway"
@@ -121,13 +121,13 @@ class _Backend:
     def __init__(self, engine: _Engine) -> None:
         self.features = engine.features
         self.on_discovered: Any = None
-        self._route = OnlyRoute(engine, EngineHealth())
+        self._route = SingleRoute(engine, EngineHealth())
 
-    def route(self, aim: Aim) -> OnlyRoute:
+    def route(self, aim: RoutingHints) -> SingleRoute:
         del aim
         return self._route
 
-    async def find(self, aim: Aim) -> OnlyRoute:
+    async def find(self, aim: RoutingHints) -> SingleRoute:
         return self.route(aim)
 
     def watch(self, watcher: Callable[[EngineHealth], None]) -> None:

@@ -18,8 +18,8 @@ from pathlib import Path
 import uvloop
 
 from gateway.config import ModelSettings
-from gateway.mirror.copies import Copies
-from gateway.mirror.link import Link
+from gateway.mirror.copies import RequestCopies
+from gateway.mirror.link import MirrorLink
 from gateway.relay.interface import StreamOutput, copied
 
 _MODEL = ModelSettings.model_validate({"name": "m", "triton": {"url": "a:1"}, "mirror": {"to": "b", "share": 1.0}})
@@ -46,7 +46,7 @@ def _write(_: bytes) -> None:
     """Write to nobody."""
 
 
-async def _answer(copies: Copies | None, tokens: int) -> None:
+async def _answer(copies: RequestCopies | None, tokens: int) -> None:
     """One streamed answer: its first and last events by the generator, the others by the relay."""
     output = StreamOutput()
 
@@ -64,7 +64,7 @@ async def _answer(copies: Copies | None, tokens: int) -> None:
         pass
 
 
-async def _spent(copies: Copies | None, tokens: int) -> float:
+async def _spent(copies: RequestCopies | None, tokens: int) -> float:
     began = time.thread_time()
     for _ in range(_ANSWERS):
         await _answer(copies, tokens)
@@ -74,12 +74,12 @@ async def _spent(copies: Copies | None, tokens: int) -> float:
 
 
 async def _measure(path: Path) -> dict[int, float]:
-    async with Link(path) as link:
+    async with MirrorLink(path) as link:
         while not link.connected:  # noqa: ASYNC110 - it has no event for it, and needs none
             await asyncio.sleep(0.01)
         found = {}
         for tokens in (16, 150, 1000):
-            pairs = [(await _spent(Copies(link), tokens), await _spent(None, tokens)) for _ in range(_TURNS)]
+            pairs = [(await _spent(RequestCopies(link), tokens), await _spent(None, tokens)) for _ in range(_TURNS)]
             found[tokens] = round(statistics.median(on - off for on, off in pairs) * 1e6, 1)
         return found
 

@@ -15,7 +15,7 @@ import anyio.to_thread
 from gateway.access.caller import Caller
 from gateway.access.identity import Identity
 from gateway.access.key_ring import KeyRing, named_keys
-from gateway.access.permit import Counters, Permit, has_limits
+from gateway.access.permit import CallerCounters, Permit, has_limits
 from gateway.access.rate_limiter import RateLimiter
 from gateway.access.shared_buckets import SharedBuckets
 from gateway.config import AuthSettings, ConfigError, KeySettings, Settings
@@ -61,7 +61,7 @@ class Guard:
         ConfigError: the keys cannot be used, or a package is missing.
     """
 
-    def __init__(self, settings: Settings, counters: Counters, buckets: SharedBuckets | None = None) -> None:
+    def __init__(self, settings: Settings, counters: CallerCounters, buckets: SharedBuckets | None = None) -> None:
         check_packages(settings.auth)
         self._plain = tuple(key.get_secret_value() for key in settings.server.api_keys)
         self._auth = settings.auth

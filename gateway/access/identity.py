@@ -20,7 +20,7 @@ _EXPIRED_TOKEN: Final = "The token has expired."  # noqa: S105 - a sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class AuthFailure:
     """Why a request is not let in.
 
     Attributes:
@@ -44,7 +44,7 @@ class Identity:
         self.keys = keys
         self.tokens = tokens
 
-    def look(self, given: Sequence[bytes]) -> Key | Refused | None:
+    def look(self, given: Sequence[bytes]) -> Key | AuthFailure | None:
         """Find the key of a request, or why it is rejected; None where a token must be checked.
 
         Args:
@@ -59,29 +59,29 @@ class Identity:
             if found is None and self.tokens is not None and (found := self.tokens.known(key)) is not None:
                 return found
         if expired is not None:
-            return Refused(_EXPIRED, expired.caller.name)
+            return AuthFailure(_EXPIRED, expired.caller.name)
         if not given:
-            return Refused(_MISSING)
-        return None if self.tokens is not None else Refused(WRONG)
+            return AuthFailure(_MISSING)
+        return None if self.tokens is not None else AuthFailure(WRONG)
 
-    async def check(self, given: Sequence[bytes]) -> Key | Refused:
+    async def check(self, given: Sequence[bytes]) -> Key | AuthFailure:
         """Find the key of a request with unknown keys, or why it is rejected."""
         if self.tokens is None:
-            return Refused(WRONG)
-        found: Key | Refused = Refused(WRONG)
+            return AuthFailure(WRONG)
+        found: Key | AuthFailure = AuthFailure(WRONG)
         for token in filter(None, given):
             found = await self._check(self.tokens, token)
             if isinstance(found, Key):
                 break
         return found
 
-    async def _check(self, tokens: TokenChecker, token: bytes) -> Key | Refused:
+    async def _check(self, tokens: TokenChecker, token: bytes) -> Key | AuthFailure:
         from gateway.access.tokens import ExpiredTokenError, TokenError  # noqa: PLC0415 - an extra
 
         try:
             return await tokens.check(token)
         except ExpiredTokenError:
-            return Refused(_EXPIRED_TOKEN)
+            return AuthFailure(_EXPIRED_TOKEN)
         except TokenError as error:
             _log.debug("a token is refused: %s", error, extra={"event": "token_refused"})
-            return Refused(WRONG)
+            return AuthFailure(WRONG)

@@ -17,7 +17,7 @@ _OF_REQUESTS, _OF_TOKENS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RemainingLimits:
     """How much of its limits a caller has left; None without such a limit."""
 
     requests: Level | None = None
@@ -50,12 +50,14 @@ class LimitedError(Exception):
         standing: of its caller, as far as the limit tells.
     """
 
-    def __init__(self, message: str, limit: LimitName, retry_s: float | None, standing: Standing | None = None) -> None:
+    def __init__(
+        self, message: str, limit: LimitName, retry_s: float | None, standing: RemainingLimits | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.limit = limit
         self.retry_s = retry_s
-        self.standing = standing or Standing()
+        self.standing = standing or RemainingLimits()
 
     @property
     def kind(self) -> str:
@@ -75,7 +77,7 @@ def too_many_requests(who: Caller, level: Level) -> LimitedError:
     """Return the error of one request more than a minute's."""
     wait = level.wait_s(1)
     message = f"The rate limit of {level.limit} requests a minute{_of(who)} is reached; try again in {duration(wait)}."
-    return LimitedError(message, "requests_per_minute", wait, Standing(requests=level))
+    return LimitedError(message, "requests_per_minute", wait, RemainingLimits(requests=level))
 
 
 def too_many_tokens(who: Caller, level: Level, cost: int) -> LimitedError:
@@ -86,7 +88,7 @@ def too_many_tokens(who: Caller, level: Level, cost: int) -> LimitedError:
         level: of the caller, which may be of a part of its limit.
         cost: so many.
     """
-    standing, most = Standing(tokens=level), who.limits.tokens_per_minute
+    standing, most = RemainingLimits(tokens=level), who.limits.tokens_per_minute
     if most is not None and cost > most:
         message = (
             f"The request may take {cost} tokens, prompt and answer, and the rate limit is {most} tokens a"

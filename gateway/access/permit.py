@@ -8,14 +8,14 @@ from contextvars import ContextVar
 from typing import Final, Protocol
 
 from gateway.access.caller import Caller, caller
-from gateway.access.limits import LimitedError, Standing
-from gateway.access.rate_limiter import RateLimiter, Reserved
+from gateway.access.limits import LimitedError, RemainingLimits
+from gateway.access.rate_limiter import RateLimiter, Reservation
 from gateway.bad_request import BadRequestError
 from gateway.generation import GenerationRequest, SamplingParams, Usage
 from gateway.ids import new_id
 
 
-class Counters(Protocol):
+class CallerCounters(Protocol):
     """Where what callers do is counted."""
 
     def request(self, who: Caller) -> None:
@@ -38,7 +38,7 @@ class Permit:
         standing: of the caller, when it was last looked at.
     """
 
-    def __init__(self, who: Caller, limiter: RateLimiter, counters: Counters, assumed_max_tokens: int) -> None:
+    def __init__(self, who: Caller, limiter: RateLimiter, counters: CallerCounters, assumed_max_tokens: int) -> None:
         """Describe it; nothing is taken before ``admit``.
 
         Args:
@@ -47,14 +47,14 @@ class Permit:
             counters: of what they do.
             assumed_max_tokens: reserved for an answer where the request does not say.
         """
-        self.standing = Standing()
+        self.standing = RemainingLimits()
         self._who = who
         self._limiter = limiter
         self._counters = counters
         self._assumed = assumed_max_tokens
         self._lease = new_id()
         self._limited = has_limits(who)
-        self._reserved = Reserved()
+        self._reserved = Reservation()
         self._used = 0
         self._holders = 1
 
@@ -73,7 +73,7 @@ class Permit:
             self._counters.limited(self._who, error.limit)
             raise
 
-    async def reserve(self, requests: Sequence[GenerationRequest], *, asked: bool) -> Spending:
+    async def reserve(self, requests: Sequence[GenerationRequest], *, asked: bool) -> UsageTally:
         """Take the tokens that generations of one prompt may use.
 
         Args:
@@ -98,9 +98,9 @@ class Permit:
             except LimitedError as error:
                 self._counters.limited(self._who, error.limit)
                 raise
-            self.standing = Standing(self.standing.requests, level)
+            self.standing = RemainingLimits(self.standing.requests, level)
             self._reserved += taken
-        return Spending(self)
+        return UsageTally(self)
 
     def spend(self, prompt: int, completion: int) -> None:
         """Take note of tokens that were used."""
@@ -118,7 +118,7 @@ class Permit:
             self._limiter.settle(self._who, self._lease, self._reserved, self._used)
 
 
-class Spending:
+class UsageTally:
     """The true use of the generations of one prompt, which counts once."""
 
     def __init__(self, permit: Permit) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from gateway.access.buckets import Level
 from gateway.access.caller import Caller
-from gateway.access.limits import Standing
+from gateway.access.limits import RemainingLimits
 from gateway.access.shared_buckets import SharedBuckets
 from gateway.config import KeyLimits
 from gateway.supervision import keep_running
@@ -29,14 +29,14 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class Reservation:
     """Tokens that were taken for a request: of what gateways share, and of what this one has by itself."""
 
     shared: int = 0
     here: int = 0
 
-    def __add__(self, other: Reserved) -> Reserved:
-        return Reserved(self.shared + other.shared, self.here + other.here)
+    def __add__(self, other: Reservation) -> Reservation:
+        return Reservation(self.shared + other.shared, self.here + other.here)
 
 
 class RateLimiter:
@@ -75,7 +75,7 @@ class RateLimiter:
         if self._redis is not None:
             await self._redis.close()
 
-    async def admit(self, who: Caller, lease: str) -> Standing:
+    async def admit(self, who: Caller, lease: str) -> RemainingLimits:
         """Take one request into flight; returns where its caller stands.
 
         Args:
@@ -97,7 +97,7 @@ class RateLimiter:
         self._running[lease] = who
         return standing
 
-    async def reserve(self, who: Caller, lease: str, tokens: int) -> tuple[Level | None, Reserved]:
+    async def reserve(self, who: Caller, lease: str, tokens: int) -> tuple[Level | None, Reservation]:
         """Take the tokens that a request may use; returns what is left, and where they were taken.
 
         Raises:
@@ -107,10 +107,10 @@ class RateLimiter:
         if redis is not None and not self._away:
             reserved = await self._asked(lambda: redis.reserve(who, who.limits, lease, tokens))
             if reserved is not None:
-                return reserved[0], Reserved(shared=tokens)
-        return self._buckets.reserve(who, self._own(who.limits), tokens), Reserved(here=tokens)
+                return reserved[0], Reservation(shared=tokens)
+        return self._buckets.reserve(who, self._own(who.limits), tokens), Reservation(here=tokens)
 
-    def settle(self, who: Caller, lease: str, reserved: Reserved, used: int) -> None:
+    def settle(self, who: Caller, lease: str, reserved: Reservation, used: int) -> None:
         """End a request that was admitted.
 
         Args:

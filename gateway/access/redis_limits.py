@@ -21,7 +21,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from gateway.access.buckets import Level
 from gateway.access.caller import Caller
-from gateway.access.limits import Standing, too_many_in_flight, too_many_requests, too_many_tokens
+from gateway.access.limits import RemainingLimits, too_many_in_flight, too_many_requests, too_many_tokens
 from gateway.config import KeyLimits
 
 LEASE_S: Final = 30.0
@@ -122,7 +122,7 @@ class RedisLimits:
         self._waiting: list[tuple[Sequence[Any], asyncio.Future[Any]]] = []
         self._sender: asyncio.Task[None] | None = None
 
-    async def admit(self, who: Caller, limits: KeyLimits, lease: str) -> Standing:
+    async def admit(self, who: Caller, limits: KeyLimits, lease: str) -> RemainingLimits:
         """Take one request into flight; see ``SharedBuckets.admit``.
 
         Args:
@@ -169,12 +169,12 @@ class RedisLimits:
 
     async def _run(
         self, operation: str, who: Caller, limits: KeyLimits, lease: str, tokens: int = 0
-    ) -> tuple[str, Standing]:
+    ) -> tuple[str, RemainingLimits]:
         found: Any = await self._ask(self._call(operation, who, limits, lease, tokens))
         asked = limits.requests_per_minute, limits.tokens_per_minute
         levels = zip(asked, found[1:], strict=True)
         requests, left = (limit and Level(limit, int(each) / 1000) for limit, each in levels)
-        return found[0].decode(), Standing(requests or None, left or None)
+        return found[0].decode(), RemainingLimits(requests or None, left or None)
 
     def _call(self, operation: str, who: Caller, limits: KeyLimits, lease: str, tokens: int) -> tuple[Any, ...]:
         tag = f"{{triton-openai-gateway:limits:{who.id}}}"

@@ -18,7 +18,7 @@ from typing import Final
 
 from gateway.access.buckets import Level, refilled
 from gateway.access.caller import Caller
-from gateway.access.limits import Standing, too_many_in_flight, too_many_requests, too_many_tokens
+from gateway.access.limits import RemainingLimits, too_many_in_flight, too_many_requests, too_many_tokens
 from gateway.config import KeyLimits
 
 _SLOTS: Final = 4096  # callers that are counted separately at a time
@@ -68,7 +68,7 @@ class SharedBuckets:
         for slot in range(_SLOTS):
             self._counts[slot * self._size + _HEAD + row] = 0
 
-    def admit(self, who: Caller, limits: KeyLimits) -> Standing:
+    def admit(self, who: Caller, limits: KeyLimits) -> RemainingLimits:
         """Take one request into flight.
 
         Args:
@@ -87,7 +87,7 @@ class SharedBuckets:
                     raise too_many_requests(who, requests)
                 requests = self._put(base + _REQUESTS, requests, requests.left - 1)
             self._counts[base + _HEAD + self._row] += 1
-            return Standing(requests, self._level(base + _TOKENS, limits.tokens_per_minute))
+            return RemainingLimits(requests, self._level(base + _TOKENS, limits.tokens_per_minute))
 
     def reserve(self, who: Caller, limits: KeyLimits, tokens: int) -> Level | None:
         """Take the tokens that a request may use; returns what is left, None without such a limit.

@@ -21,12 +21,12 @@ _PASSING = frozenset({429, 502, 503, 504})
 _LONGEST_MESSAGE = 500
 
 
-class FailedError(Exception):
+class RequestFailedError(Exception):
     """A request without a whole answer; the message is one of a few kinds of failure."""
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class AnswerToken:
     """A token with its log-prob, and those of alternatives by their text."""
 
     text: str
@@ -35,7 +35,7 @@ class Token:
 
 
 @dataclass(slots=True)
-class Choice:
+class AnswerChoice:
     """One choice of an answer.
 
     Attributes:
@@ -52,11 +52,11 @@ class Choice:
     refusal: str = ""
     calls: tuple[tuple[str, str], ...] = ()
     finish: str | None = None
-    tokens: tuple[Token, ...] | None = None
+    tokens: tuple[AnswerToken, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class UsageCounts:
     """Holds the usage of an answer; None for what is not reported."""
 
     prompt_tokens: int | None
@@ -65,7 +65,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Answer:
+class WholeAnswer:
     """A whole answer.
 
     Attributes:
@@ -75,8 +75,8 @@ class Answer:
         whole_s: seconds to its end.
     """
 
-    choices: tuple[Choice, ...]
-    usage: Counts | None
+    choices: tuple[AnswerChoice, ...]
+    usage: UsageCounts | None
     first_s: float | None = None
     whole_s: float = 0.0
 
@@ -92,7 +92,7 @@ class _Function(BaseModel):
         try:
             return orjson.dumps(self.arguments).decode()
         except orjson.JSONEncodeError:  # it reads deeper than it writes
-            raise FailedError(_OTHER_FORM) from None
+            raise RequestFailedError(_OTHER_FORM) from None
 
 
 class _Call(BaseModel):
@@ -115,8 +115,8 @@ class _Scored(BaseModel):
     logprob: float
     top_logprobs: list[_Scored] | None = None
 
-    def as_token(self) -> Token:
-        return Token(self.token, self.logprob, {each.token: each.logprob for each in self.top_logprobs or ()})
+    def as_token(self) -> AnswerToken:
+        return AnswerToken(self.token, self.logprob, {each.token: each.logprob for each in self.top_logprobs or ()})
 
 
 class _LogProbs(BaseModel):
@@ -127,15 +127,15 @@ class _LogProbs(BaseModel):
     token_logprobs: list[float | None] | None = None
     top_logprobs: list[dict[str, float] | None] | None = None
 
-    def as_tokens(self) -> list[Token]:
+    def as_tokens(self) -> list[AnswerToken]:
         if self.content is not None:
             return [each.as_token() for each in self.content]
         texts, values = self.tokens or [], self.token_logprobs or []
         beside = self.top_logprobs or [None] * len(texts)
         if not len(texts) == len(values) == len(beside):
-            raise FailedError(_OTHER_FORM)
+            raise RequestFailedError(_OTHER_FORM)
         found = zip(texts, values, beside, strict=True)
-        return [Token(text, value, others or {}) for text, value, others in found if value is not None]
+        return [AnswerToken(text, value, others or {}) for text, value, others in found if value is not None]
 
 
 class _Choice(BaseModel):
@@ -160,13 +160,13 @@ class _Usage(BaseModel):
     output_tokens_details: _Details | None = None
 
 
-def _counts(usage: _Usage | None) -> Counts | None:
+def _counts(usage: _Usage | None) -> UsageCounts | None:
     if usage is None:
         return None
     details = usage.completion_tokens_details or usage.output_tokens_details
     prompt = usage.input_tokens if usage.prompt_tokens is None else usage.prompt_tokens
     completion = usage.output_tokens if usage.completion_tokens is None else usage.completion_tokens
-    return Counts(prompt, completion, bool(details and details.estimated))
+    return UsageCounts(prompt, completion, bool(details and details.estimated))
 
 
 class _Completion(BaseModel):
@@ -209,7 +209,7 @@ class _Growing:
     parts: dict[str, list[str]] = field(default_factory=lambda: {"text": [], "reasoning": [], "refusal": []})
     calls: dict[int, list[str]] = field(default_factory=dict)
     finish: str | None = None
-    tokens: list[Token] | None = None
+    tokens: list[AnswerToken] | None = None
 
     def add(self, choice: _Choice) -> bool:
         """Take an event; return whether it has text."""
@@ -239,13 +239,15 @@ class _Growing:
             known[1] += function.text() or function.input or ""
         return bool(calls)
 
-    def as_choice(self) -> Choice:
+    def as_choice(self) -> AnswerChoice:
         text, reasoning, refusal = ("".join(parts) for parts in self.parts.values())
         calls = tuple((name, arguments) for _, (name, arguments) in sorted(self.calls.items()))
-        return Choice(text, reasoning, refusal, calls, self.finish, None if self.tokens is None else tuple(self.tokens))
+        return AnswerChoice(
+            text, reasoning, refusal, calls, self.finish, None if self.tokens is None else tuple(self.tokens)
+        )
 
 
-class Reader:
+class AnswerEventReader:
     """Reads the events of a stream, or the one object of an answer that is not streamed.
 
     Args:
@@ -278,12 +280,12 @@ class Reader:
         """
         value = _parse(data, "an event that is not JSON")
         if value.get("error"):
-            raise FailedError(f"error event {word(value['error'], 'code', 'type')}".strip())
+            raise RequestFailedError(f"error event {word(value['error'], 'code', 'type')}".strip())
         if not self._of_response:
             return self._take(value)
         kind = value.get("type")
         if kind in {"error", "response.failed"}:
-            raise FailedError(f"error event {word(value, 'code')}".strip())
+            raise RequestFailedError(f"error event {word(value, 'code')}".strip())
         if kind in {"response.completed", "response.incomplete"}:
             self._response = _validated(_Response, value.get("response"))
         return isinstance(kind, str) and kind.endswith(".delta")
@@ -293,7 +295,7 @@ class Reader:
         """Whether the last event of a response was there; other streams tell their end by ``[DONE]``."""
         return self._response is not None
 
-    def answer(self) -> Answer:
+    def answer(self) -> WholeAnswer:
         """Return the answer that was read.
 
         Raises:
@@ -302,9 +304,9 @@ class Reader:
         if self._response is not None:
             return _of_response(self._response)
         if not self._choices:
-            raise FailedError("an answer without choices")
+            raise RequestFailedError("an answer without choices")
         choices = tuple(growing.as_choice() for _, growing in sorted(self._choices.items()))
-        return Answer(choices, _counts(self._usage))
+        return WholeAnswer(choices, _counts(self._usage))
 
     def _take(self, value: Any) -> bool:
         event = _validated(_Completion, value)
@@ -313,15 +315,15 @@ class Reader:
         return any(said)
 
 
-def _of_response(response: _Response) -> Answer:
+def _of_response(response: _Response) -> WholeAnswer:
     if response.status in _UNFINISHED:
-        raise FailedError(f"a response that is {response.status}")
+        raise RequestFailedError(f"a response that is {response.status}")
     if response.status not in {"completed", "incomplete"}:
-        raise FailedError("a response that failed")
+        raise RequestFailedError("a response that failed")
     parts = [part for item in response.output for part in item.content or ()]
     scored = [part.logprobs for part in parts if part.logprobs]
     calls = (item for item in response.output if item.type in {"function_call", "custom_tool_call"})
-    choice = Choice(
+    choice = AnswerChoice(
         _joined(part.text for part in parts if part.type == "output_text"),
         _joined(part.text for part in parts if part.type == "reasoning_text"),
         _joined(part.refusal for part in parts),
@@ -329,7 +331,7 @@ def _of_response(response: _Response) -> Answer:
         response.status if response.incomplete_details is None else response.incomplete_details.reason,
         tuple(each.as_token() for part in scored for each in part) if scored else None,
     )
-    return Answer((choice,), _counts(response.usage))
+    return WholeAnswer((choice,), _counts(response.usage))
 
 
 def _joined(texts: Iterable[str]) -> str:
@@ -340,9 +342,9 @@ def _parse(data: bytes, otherwise: str) -> dict[str, Any]:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        raise FailedError(otherwise) from None
+        raise RequestFailedError(otherwise) from None
     if not isinstance(value, dict):
-        raise FailedError(_OTHER_FORM)
+        raise RequestFailedError(_OTHER_FORM)
     return value
 
 
@@ -350,7 +352,7 @@ def _validated(form: type[_Form], value: Any) -> _Form:
     try:
         return form.model_validate(value)
     except ValidationError:
-        raise FailedError(_OTHER_FORM) from None
+        raise RequestFailedError(_OTHER_FORM) from None
 
 
 def word(said: Any, *names: str) -> str:
@@ -391,7 +393,7 @@ class Failure:
     kind: str
 
 
-Outcome = Answer | Refusal | Failure
+Outcome = WholeAnswer | Refusal | Failure
 
 
 def refused(status: int, body: bytes) -> Outcome:
@@ -419,18 +421,18 @@ def outcome_of(path: str, status: int, body: bytes, *, streamed: bool) -> Outcom
     """
     if status != HTTPStatus.OK:
         return refused(status, body)
-    reader = Reader(path)
+    reader = AnswerEventReader(path)
     try:
         if streamed:
             _read_events(body, reader)
         else:
             reader.whole(body)
         return reader.answer()
-    except FailedError as error:
+    except RequestFailedError as error:
         return Failure(str(error))
 
 
-def _read_events(body: bytes, reader: Reader) -> None:
+def _read_events(body: bytes, reader: AnswerEventReader) -> None:
     for line in body.split(b"\n"):
         if not line.startswith(b"data:"):
             continue
@@ -440,4 +442,4 @@ def _read_events(body: bytes, reader: Reader) -> None:
         reader.event(data)
         if reader.is_whole:
             return
-    raise FailedError("a stream without its end")
+    raise RequestFailedError("a stream without its end")

@@ -34,7 +34,7 @@ _LONGEST_WAY = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class TargetFacts:
     """Holds what one target says of itself.
 
     Attributes:
@@ -54,7 +54,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class FactPair:
     """One fact of both.
 
     Attributes:
@@ -77,7 +77,7 @@ class Fact:
         return {"what": self.name, "a": self.a, "b": self.b, "same": self.same}
 
 
-def facts_of(entry: Mapping[str, Any], of_text: Any, of_turns: Any) -> Facts:
+def facts_of(entry: Mapping[str, Any], of_text: Any, of_turns: Any) -> TargetFacts:
     """Return the facts of a target.
 
     Args:
@@ -95,28 +95,28 @@ def facts_of(entry: Mapping[str, Any], of_text: Any, of_turns: Any) -> Facts:
     gateway = entry.get("gateway")
     told = gateway if isinstance(gateway, dict) else {}
     values |= {name: _shown(told.get(field)) for name, field in _OF_GATEWAY.items()}
-    return Facts(values, context, _abilities(entry.get("capabilities")))
+    return TargetFacts(values, context, _abilities(entry.get("capabilities")))
 
 
-def warnings_of(facts: Iterable[Fact]) -> Iterator[str]:
+def warnings_of(facts: Iterable[FactPair]) -> Iterator[str]:
     """A sentence for each fact by which the two are not one model."""
     for fact in facts:
         if fact.name in _OTHER_MODEL and fact.same is False:
             yield f"They differ in their {fact.name}: A has {fact.a}, B has {fact.b}."
 
 
-def compare_facts(a: Facts, b: Facts) -> list[Fact]:
+def compare_facts(a: TargetFacts, b: TargetFacts) -> list[FactPair]:
     """The facts of both, in one order; abilities only where they differ, or where one tells none."""
-    facts = [Fact(name, a.values[name], b.values[name]) for name in a.values]
+    facts = [FactPair(name, a.values[name], b.values[name]) for name in a.values]
     if a.abilities is None or b.abilities is None:
         told = [None if each.abilities is None else "told" for each in (a, b)]
-        return [*facts, Fact("parameters", *told)]
+        return [*facts, FactPair("parameters", *told)]
     return [*facts, *_abilities_that_differ(a.abilities, b.abilities)]
 
 
-def _abilities_that_differ(a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Fact]:
+def _abilities_that_differ(a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[FactPair]:
     for name in sorted(a.keys() | b.keys()):
-        fact = Fact(f"parameter {name}", a.get(name, "not known"), b.get(name, "not known"))
+        fact = FactPair(f"parameter {name}", a.get(name, "not known"), b.get(name, "not known"))
         if not fact.same:
             yield fact
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import orjson
 
-from gateway.comparison.answer_forms import Answer, Failure, Outcome, Refusal
+from gateway.comparison.answer_forms import Failure, Outcome, Refusal, WholeAnswer
 from gateway.comparison.durations import Durations
-from gateway.comparison.verdict import Difference, Kind, Rules, judge
+from gateway.comparison.verdict import AnswerDifference, ComparisonRules, OutcomeKind, judge
 
 _SHOWN_PERCENTILES = (50, 99)
 # Of a row in a report whose rows are bounded: choices, differences, and characters of an answer.
@@ -23,7 +23,7 @@ _LONGEST_KEPT = 10_000
 
 
 @dataclass(slots=True)
-class Delays:
+class TargetDelays:
     """How long one target took for the requests that both answered.
 
     Attributes:
@@ -36,7 +36,7 @@ class Delays:
     whole: Durations = field(default_factory=Durations)
     each: Durations = field(default_factory=Durations)
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: WholeAnswer) -> None:
         """Add those of an answer."""
         self.whole.add(answer.whole_s)
         if answer.first_s is not None:
@@ -60,7 +60,7 @@ def _milliseconds(durations: Durations) -> dict[str, float | None]:
 
 
 @dataclass(slots=True)
-class Noise:
+class SelfDifference:
     """In how many requests A differed from itself.
 
     Attributes:
@@ -74,7 +74,7 @@ class Noise:
     aspects: Counter[str] = field(default_factory=Counter)
 
 
-class Report:
+class ComparisonReport:
     """Judges the outcomes of requests and keeps what differs.
 
     Attributes:
@@ -85,7 +85,7 @@ class Report:
     """
 
     def __init__(
-        self, rules: Rules, *, repeat: bool = False, show_text: bool = False, most_rows: int | None = None
+        self, rules: ComparisonRules, *, repeat: bool = False, show_text: bool = False, most_rows: int | None = None
     ) -> None:
         """Begin with nothing.
 
@@ -95,10 +95,10 @@ class Report:
             show_text: whether rows have texts, which may repeat secrets of the requests.
             most_rows: the latest rows that are kept, of requests that are not answered alike; None: all rows of all.
         """
-        self.counts: Counter[Kind] = Counter()
+        self.counts: Counter[OutcomeKind] = Counter()
         self.aspects: Counter[str] = Counter()
-        self.delays = (Delays(), Delays())
-        self.noise = Noise() if repeat else None
+        self.delays = (TargetDelays(), TargetDelays())
+        self.noise = SelfDifference() if repeat else None
         self._rules = rules
         self._show_text = show_text
         self._only_told = most_rows is not None
@@ -109,7 +109,7 @@ class Report:
     @property
     def exit_status(self) -> int:
         """0 when requests are answered alike, 1 when some are not, 2 when that cannot be said."""
-        return exit_status({kind.value: self.counts[kind] for kind in Kind})
+        return exit_status({kind.value: self.counts[kind] for kind in OutcomeKind})
 
     def as_json(self) -> dict[str, Any]:
         """Plain values: ``noise``, ``requests``, ``differs_in``, ``delays`` and ``rows``."""
@@ -117,7 +117,7 @@ class Report:
         own = noise and {"asked": noise.asked, "differed": noise.differed, "in": dict(noise.aspects.most_common())}
         return {
             "noise": own,
-            "requests": {"sent": self.counts.total(), **{kind.value: self.counts[kind] for kind in Kind}},
+            "requests": {"sent": self.counts.total(), **{kind.value: self.counts[kind] for kind in OutcomeKind}},
             "differs_in": dict(self.aspects.most_common()),
             "delays": {side: delays.as_json() for side, delays in zip(("a", "b"), self.delays, strict=True)},
             "rows": [row for _, row in sorted(self._rows, key=lambda each: each[0])],
@@ -129,8 +129,8 @@ class Report:
         a: Outcome,
         b: Outcome,
         again: Outcome | None = None,
-        rules: Rules | None = None,
-    ) -> Kind:
+        rules: ComparisonRules | None = None,
+    ) -> OutcomeKind:
         """Judge the outcomes of one request.
 
         Args:
@@ -142,21 +142,21 @@ class Report:
         """
         kind, differences = judge(a, b, rules or self._rules)
         own = self._own_noise(a, again)
-        if kind is Kind.DIFFERS and {each.aspect for each in differences} <= own:
-            kind = Kind.UNSTEADY
+        if kind is OutcomeKind.DIFFERS and {each.aspect for each in differences} <= own:
+            kind = OutcomeKind.UNSTEADY
         self.counts[kind] += 1
-        if kind is Kind.DIFFERS:
+        if kind is OutcomeKind.DIFFERS:
             self.aspects.update({each.aspect for each in differences})
-        if isinstance(a, Answer) and isinstance(b, Answer):
+        if isinstance(a, WholeAnswer) and isinstance(b, WholeAnswer):
             self.delays[0].add(a)
             self.delays[1].add(b)
-        if kind is not Kind.EQUAL or not self._only_told:
+        if kind is not OutcomeKind.EQUAL or not self._only_told:
             self._rows.append((row["request"], self._row(row, kind, (a, b), differences, own)))
         return kind
 
     def _own_noise(self, a: Outcome, again: Outcome | None) -> set[str]:
         """The aspects in which A's two answers differ."""
-        if self.noise is None or not isinstance(a, Answer) or not isinstance(again, Answer):
+        if self.noise is None or not isinstance(a, WholeAnswer) or not isinstance(again, WholeAnswer):
             return set()
         aspects = {each.aspect for each in judge(a, again, self._rules)[1]}
         self.noise.asked += 1
@@ -167,15 +167,15 @@ class Report:
     def _row(
         self,
         row: dict[str, Any],
-        kind: Kind,
+        kind: OutcomeKind,
         outcomes: tuple[Outcome, Outcome],
-        differences: list[Difference],
+        differences: list[AnswerDifference],
         own: set[str],
     ) -> dict[str, Any]:
         row = {**row, "outcome": kind.value}
         if own:
             row["a_differs_from_itself_in"] = sorted(own)
-        if kind is Kind.EQUAL:
+        if kind is OutcomeKind.EQUAL:
             return row
         kept = differences[: self._most]
         row["differences"] = [self._difference(each, self._room(kept)) for each in kept]
@@ -186,7 +186,7 @@ class Report:
         """Characters that each part of a row may have; None where rows are not bounded."""
         return _LONGEST_KEPT // max(len(parts), 1) if self._only_told else None
 
-    def _difference(self, each: Difference, room: int | None) -> dict[str, Any]:
+    def _difference(self, each: AnswerDifference, room: int | None) -> dict[str, Any]:
         where = {} if each.choice is None else {"choice": each.choice}
         texts = each.texts if self._show_text else {}
         if room is not None:
@@ -232,8 +232,8 @@ def exit_status(counts: Mapping[str, int]) -> int:
     """0 when requests are answered alike, 1 when some are not, 2 when that cannot be said.
 
     Args:
-        counts: of requests, by the values of ``Kind``.
+        counts: of requests, by the values of ``OutcomeKind``.
     """
-    if any(counts[kind.value] for kind in (Kind.DIFFERS, Kind.REFUSED_BY_A, Kind.REFUSED_BY_B)):
+    if any(counts[kind.value] for kind in (OutcomeKind.DIFFERS, OutcomeKind.REFUSED_BY_A, OutcomeKind.REFUSED_BY_B)):
         return 1
-    return 2 if counts[Kind.FAILED.value] or not counts[Kind.EQUAL.value] else 0
+    return 2 if counts[OutcomeKind.FAILED.value] or not counts[OutcomeKind.EQUAL.value] else 0

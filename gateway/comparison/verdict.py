@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 import orjson
 
-from gateway.comparison.answer_forms import Answer, Choice, Failure, Outcome, Refusal, Token, plain
+from gateway.comparison.answer_forms import AnswerChoice, AnswerToken, Failure, Outcome, Refusal, WholeAnswer, plain
 
 Aspect = Literal["text", "reasoning", "calls", "finish_reason", "usage", "logprobs", "choices"]
 _AROUND = 40  # characters shown before and behind the first that differs
 _LONGEST_WORD = 32
 
 
-class Kind(str, Enum):
+class OutcomeKind(str, Enum):
     """What came of a request."""
 
     EQUAL = "equal"
@@ -29,7 +29,7 @@ class Kind(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class AnswerDifference:
     """One difference between two answers.
 
     Attributes:
@@ -46,7 +46,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ComparisonRules:
     """What counts as a difference.
 
     Attributes:
@@ -61,7 +61,7 @@ class Rules:
     drawn: bool = False
 
 
-def judge(a: Outcome, b: Outcome, rules: Rules) -> tuple[Kind, list[Difference]]:
+def judge(a: Outcome, b: Outcome, rules: ComparisonRules) -> tuple[OutcomeKind, list[AnswerDifference]]:
     """Compare what two targets made of a request.
 
     Args:
@@ -73,18 +73,18 @@ def judge(a: Outcome, b: Outcome, rules: Rules) -> tuple[Kind, list[Difference]]
         What came of it, and the differences of two answers.
     """
     if isinstance(a, Failure) or isinstance(b, Failure):
-        return Kind.FAILED, []
+        return OutcomeKind.FAILED, []
     if isinstance(a, Refusal):
-        return Kind.REFUSED_BY_BOTH if isinstance(b, Refusal) else Kind.REFUSED_BY_A, []
+        return OutcomeKind.REFUSED_BY_BOTH if isinstance(b, Refusal) else OutcomeKind.REFUSED_BY_A, []
     if isinstance(b, Refusal):
-        return Kind.REFUSED_BY_B, []
+        return OutcomeKind.REFUSED_BY_B, []
     found = [each for each in _differences(a, b, rules) if each.aspect not in rules.ignored]
-    return Kind.DIFFERS if found else Kind.EQUAL, found
+    return OutcomeKind.DIFFERS if found else OutcomeKind.EQUAL, found
 
 
-def _differences(a: Answer, b: Answer, rules: Rules) -> Iterator[Difference]:
+def _differences(a: WholeAnswer, b: WholeAnswer, rules: ComparisonRules) -> Iterator[AnswerDifference]:
     if len(a.choices) != len(b.choices):
-        yield Difference("choices", None, {"a": len(a.choices), "b": len(b.choices)})
+        yield AnswerDifference("choices", None, {"a": len(a.choices), "b": len(b.choices)})
     for index, (mine, other) in enumerate(zip(a.choices, b.choices, strict=False)):
         if not rules.drawn:
             yield from _of_choice(index, mine, other, rules)
@@ -93,8 +93,8 @@ def _differences(a: Answer, b: Answer, rules: Rules) -> Iterator[Difference]:
     yield from _of_usage(a, b, ("prompt_tokens",) if rules.drawn else ("prompt_tokens", "completion_tokens"))
 
 
-def _of_choice(index: int, a: Choice, b: Choice, rules: Rules) -> Iterator[Difference]:
-    texts: tuple[tuple[str, Callable[[Choice], str]], ...] = (
+def _of_choice(index: int, a: AnswerChoice, b: AnswerChoice, rules: ComparisonRules) -> Iterator[AnswerDifference]:
+    texts: tuple[tuple[str, Callable[[AnswerChoice], str]], ...] = (
         ("text", lambda choice: choice.text + choice.refusal),
         ("reasoning", lambda choice: choice.reasoning),
     )
@@ -103,24 +103,24 @@ def _of_choice(index: int, a: Choice, b: Choice, rules: Rules) -> Iterator[Diffe
         if text(a) != text(b):
             yield _of_text(aspect, index, text(a), text(b), token if aspect == "text" else None)
     if [_call(*call) for call in a.calls] != [_call(*call) for call in b.calls]:
-        yield Difference("calls", index, {"a": len(a.calls), "b": len(b.calls)}, {"a": a.calls, "b": b.calls})
+        yield AnswerDifference("calls", index, {"a": len(a.calls), "b": len(b.calls)}, {"a": a.calls, "b": b.calls})
     if a.finish != b.finish:
         yield _of_finish(index, a, b)
     yield from _of_log_probs(index, a, b, token, rules.tolerance)
 
 
-def _of_finish(index: int, a: Choice, b: Choice) -> Difference:
+def _of_finish(index: int, a: AnswerChoice, b: AnswerChoice) -> AnswerDifference:
     facts = {side: each.finish and plain(each.finish)[:_LONGEST_WORD] for side, each in (("a", a), ("b", b))}
-    return Difference("finish_reason", index, facts)
+    return AnswerDifference("finish_reason", index, facts)
 
 
-def _of_text(aspect: str, index: int, a: str, b: str, token: int | None) -> Difference:
+def _of_text(aspect: str, index: int, a: str, b: str, token: int | None) -> AnswerDifference:
     place = next((at for at, pair in enumerate(zip(a, b, strict=False)) if pair[0] != pair[1]), min(len(a), len(b)))
     facts: dict[str, Any] = {"at_character": place, "characters": {"a": len(a), "b": len(b)}}
     if token is not None:
         facts["at_token"] = token
     begin, end = max(0, place - _AROUND), place + _AROUND
-    return Difference(aspect, index, facts, {"a": a[begin:end], "b": b[begin:end]})
+    return AnswerDifference(aspect, index, facts, {"a": a[begin:end], "b": b[begin:end]})
 
 
 def _call(name: str, arguments: str) -> tuple[str, Any]:
@@ -133,17 +133,17 @@ def _call(name: str, arguments: str) -> tuple[str, Any]:
     return name, value
 
 
-def _of_usage(a: Answer, b: Answer, names: Sequence[str]) -> Iterator[Difference]:
+def _of_usage(a: WholeAnswer, b: WholeAnswer, names: Sequence[str]) -> Iterator[AnswerDifference]:
     counts = {
         name: {side: each.usage and getattr(each.usage, name) for side, each in (("a", a), ("b", b))} for name in names
     }
     facts: dict[str, Any] = {name: sides for name, sides in counts.items() if sides["a"] != sides["b"]}
     if facts:
         estimated = [side for side, each in (("a", a), ("b", b)) if each.usage and each.usage.estimated]
-        yield Difference("usage", None, facts | ({"estimated": estimated} if estimated else {}))
+        yield AnswerDifference("usage", None, facts | ({"estimated": estimated} if estimated else {}))
 
 
-def _first_other_token(a: tuple[Token, ...] | None, b: tuple[Token, ...] | None) -> int | None:
+def _first_other_token(a: tuple[AnswerToken, ...] | None, b: tuple[AnswerToken, ...] | None) -> int | None:
     """The place of the first token that is another one; None where nothing tells, or there is none."""
     if a is None or b is None:
         return None
@@ -153,28 +153,30 @@ def _first_other_token(a: tuple[Token, ...] | None, b: tuple[Token, ...] | None)
     return None if len(a) == len(b) else min(len(a), len(b))
 
 
-def _of_log_probs(index: int, a: Choice, b: Choice, other_token: int | None, tolerance: float) -> Iterator[Difference]:
+def _of_log_probs(
+    index: int, a: AnswerChoice, b: AnswerChoice, other_token: int | None, tolerance: float
+) -> Iterator[AnswerDifference]:
     """The log-probs of the tokens before the first that is another one: those behind it follow another text."""
     if a.tokens is None or b.tokens is None:
         if a.tokens is not b.tokens:
             counts = {side: each.tokens and len(each.tokens) for side, each in (("a", a), ("b", b))}
-            yield Difference("logprobs", index, {"tokens": counts})
+            yield AnswerDifference("logprobs", index, {"tokens": counts})
         return
     if other_token is not None and a.text == b.text:
-        yield Difference("logprobs", index, {"other_token_at": other_token})
+        yield AnswerDifference("logprobs", index, {"other_token_at": other_token})
     pairs = list(zip(a.tokens[:other_token], b.tokens[:other_token], strict=False))
     alone = next((at for at, (x, y) in enumerate(pairs) if bool(x.alternatives) != bool(y.alternatives)), None)
     if alone is not None:
         counts = {side: len(each.alternatives) for side, each in zip(("a", "b"), pairs[alone], strict=True)}
-        yield Difference("logprobs", index, {"at_token": alone, "alternatives": counts})
+        yield AnswerDifference("logprobs", index, {"at_token": alone, "alternatives": counts})
     apart = [_apart(mine, other) for mine, other in pairs]
     beyond = [place for place, value in enumerate(apart) if not value <= tolerance]
     if beyond:
         values = {"a": a.tokens[beyond[0]].log_prob, "b": b.tokens[beyond[0]].log_prob}
-        yield Difference("logprobs", index, {"at_token": beyond[0], **values, "largest": max(apart)})
+        yield AnswerDifference("logprobs", index, {"at_token": beyond[0], **values, "largest": max(apart)})
 
 
-def _apart(a: Token, b: Token) -> float:
+def _apart(a: AnswerToken, b: AnswerToken) -> float:
     """Return the largest distance of log-probs at one place, among the tokens and their shared alternatives."""
     shared = a.alternatives.keys() & b.alternatives.keys()
     return max([_distance(a.log_prob, b.log_prob), *(_distance(a.alternatives[t], b.alternatives[t]) for t in shared)])

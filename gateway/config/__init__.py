@@ -17,7 +17,7 @@ from gateway.config.gateway_settings import (
 )
 from gateway.config.model_settings import ModelSettings, PolicySettings, SamplingDefaults, TextStreaming, TritonSettings
 from gateway.config.settings_source import SettingsSource, load_settings
-from gateway.config.yaml_file import ConfigError, Problem
+from gateway.config.yaml_file import ConfigError, SettingsProblem
 
 __all__ = [
     "AuthSettings",
@@ -29,10 +29,10 @@ __all__ = [
     "MemorySettings",
     "ModelSettings",
     "PolicySettings",
-    "Problem",
     "SamplingDefaults",
     "ServerSettings",
     "Settings",
+    "SettingsProblem",
     "SettingsSource",
     "StateSettings",
     "TelemetrySettings",

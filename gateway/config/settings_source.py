@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.config.gateway_settings import Settings
 from gateway.config.settings_validation import validate
-from gateway.config.yaml_file import ConfigError, Document, read_document
+from gateway.config.yaml_file import ConfigError, SettingsDocument, read_document
 
 Stamp = tuple[int, ...]
 
@@ -48,8 +48,8 @@ class SettingsSource:
         Raises:
             ConfigError: when the file is unreadable, a key is unknown or missing, or a value is wrong.
         """
-        read = read_document(self.path) if self.path else Document()
-        document = Document(copy.deepcopy(read.data), read.lines, read.problems)
+        read = read_document(self.path) if self.path else SettingsDocument()
+        document = SettingsDocument(copy.deepcopy(read.data), read.lines, read.problems)
         sources = apply_environment(document.data, self.environment)
         settings, problems = validate(document, sources, self.path.parent if self.path else None)
         if settings is None:

@@ -17,7 +17,7 @@ from gateway.config.deployment_settings import (
 )
 from gateway.config.gateway_settings import NO_MODEL, Deployments, Settings, taken_names
 from gateway.config.model_settings import template_path
-from gateway.config.yaml_file import Document, Keys, Problem, dotted
+from gateway.config.yaml_file import Keys, SettingsDocument, SettingsProblem, dotted
 
 _SHAPES = {
     "tuple_type": "must be a list",
@@ -54,8 +54,8 @@ _ALTERNATIVES = ("constrained-", "literal[", "bool")  # how pydantic's names for
 
 
 def validate(
-    document: Document, sources: Mapping[str, str] | None = None, folder: Path | None = None
-) -> tuple[Settings | None, list[Problem]]:
+    document: SettingsDocument, sources: Mapping[str, str] | None = None, folder: Path | None = None
+) -> tuple[Settings | None, list[SettingsProblem]]:
     """Turn a document into settings.
 
     Args:
@@ -70,7 +70,7 @@ def validate(
     problems = list(document.problems)
     data = document.data
     if not data.get("models"):
-        problems.append(Problem(f"{NO_MODEL}.", line=document.line(("models",))))
+        problems.append(SettingsProblem(f"{NO_MODEL}.", line=document.line(("models",))))
         data = {**data, "models": []}
     settings = None
     if folder is not None:
@@ -91,7 +91,7 @@ def validate(
     return (None if problems else settings), problems
 
 
-def validate_deployments(document: Document) -> tuple[tuple[DeploymentSettings, ...], list[Problem]]:
+def validate_deployments(document: SettingsDocument) -> tuple[tuple[DeploymentSettings, ...], list[SettingsProblem]]:
     """Turn the section ``deployments`` of a document into settings, and ignore its other sections.
 
     Returns:
@@ -100,7 +100,9 @@ def validate_deployments(document: Document) -> tuple[tuple[DeploymentSettings, 
     problems = [item for item in document.problems if item.what.startswith("deployments")]
     data = document.data.get("deployments")
     if not data:
-        problems.append(Problem("deployments: the section is empty.", "Add one; examples/deployments has seven.", 1))
+        problems.append(
+            SettingsProblem("deployments: the section is empty.", "Add one; examples/deployments has seven.", 1)
+        )
         return (), problems
     found: tuple[DeploymentSettings, ...] = ()
     try:
@@ -112,7 +114,7 @@ def validate_deployments(document: Document) -> tuple[tuple[DeploymentSettings, 
     return (() if problems else found), problems
 
 
-def validate_keys(document: Document) -> tuple[tuple[KeySettings, ...], list[Problem]]:
+def validate_keys(document: SettingsDocument) -> tuple[tuple[KeySettings, ...], list[SettingsProblem]]:
     """Turn a file of keys into settings.
 
     Returns:
@@ -178,7 +180,7 @@ def _absolute(section: dict[str, Any], keys: Sequence[str], folder: Path) -> dic
     return {key: str(folder / Path(section[key]).expanduser()) for key in keys if isinstance(section.get(key), str)}
 
 
-def _taken(section: str, data: Any, document: Document) -> list[Problem]:
+def _taken(section: str, data: Any, document: SettingsDocument) -> list[SettingsProblem]:
     entries = [item if isinstance(item, dict) else {} for item in (data if isinstance(data, list) else ())]
     aliases = [entry.get("aliases") if section == "models" else None for entry in entries]
     named = [
@@ -186,7 +188,7 @@ def _taken(section: str, data: Any, document: Document) -> list[Problem]:
         for entry, given in zip(entries, aliases, strict=True)
     ]
     return [
-        Problem(f"{dotted(keys)}: {sentence}.", _NAME_FIXES[section], document.line(keys))
+        SettingsProblem(f"{dotted(keys)}: {sentence}.", _NAME_FIXES[section], document.line(keys))
         for keys, sentence in taken_names(section, named)
     ]
 
@@ -205,26 +207,28 @@ def _own_mistakes(errors: Sequence[Any]) -> list[Any]:
     return list(kept.values())
 
 
-def _problem(error: Any, document: Document, sources: Mapping[str, str], root: type[BaseModel] = Settings) -> Problem:
+def _problem(
+    error: Any, document: SettingsDocument, sources: Mapping[str, str], root: type[BaseModel] = Settings
+) -> SettingsProblem:
     """Word one error of pydantic, with the variable's name where the environment set the value."""
     keys: Keys = tuple(error["loc"])
     if error["type"] == "split":  # found over all settings
         keys = ("splits", error["ctx"]["name"])
-        return Problem(f"{dotted(keys)}: {error['ctx']['problem']}.", "", document.line(keys))
+        return SettingsProblem(f"{dotted(keys)}: {error['ctx']['problem']}.", "", document.line(keys))
     if error["type"] == "mirror":  # found over all settings, too
         keys = ("models", error["ctx"]["index"], "mirror", error["ctx"]["key"])
-        return Problem(f"{dotted(keys)}: {error['ctx']['problem']}.", "", document.line(keys))
+        return SettingsProblem(f"{dotted(keys)}: {error['ctx']['problem']}.", "", document.line(keys))
     if error["type"] == "url_missing":
         keys = (*keys, "url")
     path = dotted(keys)
     line = None if path in sources or (keys[0] == "models" and "models[0].name" in sources) else document.line(keys)
     where = f"{path} ({sources[path]})" if path in sources else path
     if error["type"] == "extra_forbidden":
-        return Problem(f"{where}: is not a known key.", _suggestion(keys, root), line)
+        return SettingsProblem(f"{where}: is not a known key.", _suggestion(keys, root), line)
     pattern = error.get("ctx", {}).get("pattern", "")
     reason = _SHAPES.get(error["type"]) or _PATTERNS.get(pattern) or error["msg"].removeprefix("Value error, ")
     fix = _GROUPED.get(str(keys[-2]), "") if error["type"] == "tuple_type" and len(keys) > 1 else ""
-    return Problem(f"{where}: {reason[0].lower() + reason[1:]}.", fix, line)
+    return SettingsProblem(f"{where}: {reason[0].lower() + reason[1:]}.", fix, line)
 
 
 def _suggestion(keys: Keys, root: type[BaseModel]) -> str:

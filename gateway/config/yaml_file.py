@@ -13,7 +13,7 @@ Keys = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SettingsProblem:
     """One mistake in the settings.
 
     Attributes:
@@ -34,7 +34,7 @@ class ConfigError(Exception):
         problems: all of them.
     """
 
-    def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
+    def __init__(self, message: str, problems: Sequence[SettingsProblem] = ()) -> None:
         """Make one of a message, or of problems and where they are.
 
         Args:
@@ -42,10 +42,10 @@ class ConfigError(Exception):
             problems: all of them.
         """
         super().__init__(message)
-        self.problems = tuple(problems) or (Problem(message),)
+        self.problems = tuple(problems) or (SettingsProblem(message),)
 
     @staticmethod
-    def of(problems: Sequence[Problem], file: object = None) -> ConfigError:
+    def of(problems: Sequence[SettingsProblem], file: object = None) -> ConfigError:
         """One error of all problems; ``file`` is named before those that have a line."""
         lines = []
         for problem in problems:
@@ -55,7 +55,7 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class SettingsDocument:
     """The content of a settings file.
 
     Attributes:
@@ -66,7 +66,7 @@ class Document:
 
     data: dict[str, Any] = field(default_factory=dict)
     lines: Mapping[Keys, int] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[SettingsProblem, ...] = ()
 
     def line(self, keys: Sequence[str | int]) -> int | None:
         """The line of a key, or of the nearest key above it; None when the file says nothing of it."""
@@ -76,7 +76,7 @@ class Document:
         return None
 
 
-def read_document(path: Path, what: str = "settings file") -> Document:
+def read_document(path: Path, what: str = "settings file") -> SettingsDocument:
     """Read a file of settings.
 
     Args:
@@ -109,10 +109,10 @@ def read_document(path: Path, what: str = "settings file") -> Document:
     finally:
         loader.dispose()
     if data is None:
-        return Document()
+        return SettingsDocument()
     if not isinstance(data, dict):
-        raise ConfigError.of([Problem(f"the {what} must hold a mapping.", line=1)], path)
-    return Document(data, walk.lines, tuple(walk.problems))
+        raise ConfigError.of([SettingsProblem(f"the {what} must hold a mapping.", line=1)], path)
+    return SettingsDocument(data, walk.lines, tuple(walk.problems))
 
 
 class _Walk:
@@ -120,7 +120,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self.lines: dict[Keys, int] = {}
-        self.problems: list[Problem] = []
+        self.problems: list[SettingsProblem] = []
         self._open: set[int] = set()  # an alias may point to a node that holds it
 
     def visit(self, node: yaml.Node, keys: Keys) -> None:
@@ -144,7 +144,7 @@ class _Walk:
             line = key.start_mark.line + 1
             if name in seen and name != "<<":
                 what = f"{dotted(inner)}: this key is written twice, first in line {seen[name]}."
-                self.problems.append(Problem(what, "Keep one of the two.", line))
+                self.problems.append(SettingsProblem(what, "Keep one of the two.", line))
             seen.setdefault(name, line)
             if name == "<<":  # merged keys have their lines where they are defined, and give way to the mapping's own
                 for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:
@@ -159,7 +159,7 @@ class _Walk:
 def _not_yaml(path: Path, error: yaml.MarkedYAMLError, what: str) -> ConfigError:
     mark = error.problem_mark or error.context_mark
     reason = ", ".join(part for part in (error.context, error.problem) if part)
-    problem = Problem(f"the {what} is not valid YAML ({reason}).", line=mark.line + 1 if mark else None)
+    problem = SettingsProblem(f"the {what} is not valid YAML ({reason}).", line=mark.line + 1 if mark else None)
     return ConfigError.of([problem], path)
 
 

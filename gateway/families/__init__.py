@@ -12,7 +12,7 @@ from gateway.families.family import (
     Parser,
     Preparation,
     Reasoning,
-    ThoughtEnd,
+    ReasoningEnd,
     Tool,
     ToolPlan,
 )
@@ -26,7 +26,7 @@ __all__ = [
     "Parser",
     "Preparation",
     "Reasoning",
-    "ThoughtEnd",
+    "ReasoningEnd",
     "Tool",
     "ToolPlan",
 ]

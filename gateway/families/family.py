@@ -109,7 +109,7 @@ class Preparation:
 
 
 @dataclass(frozen=True, slots=True)
-class ThoughtEnd:
+class ReasoningEnd:
     """The way to end a model's reasoning early."""
 
     text: str  # that ends it, with what the model writes before an answer

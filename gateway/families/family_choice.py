@@ -67,7 +67,7 @@ class WrittenCall(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class ModelEvidence:
     """What is known of a model before it answers.
 
     Attributes:
@@ -86,7 +86,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FamilyChoice:
     """Holds the family of a model, as far as it can be determined."""
 
     family: Family
@@ -118,7 +118,7 @@ def named(name: str) -> Family:
     return family
 
 
-def choose(evidence: Evidence, name: str | None = None) -> Choice:
+def choose(evidence: ModelEvidence, name: str | None = None) -> FamilyChoice:
     """Choose the family of a model.
 
     Its architecture says it best, where only one family has it; else its template, and then an architecture that many
@@ -136,26 +136,26 @@ def choose(evidence: Evidence, name: str | None = None) -> Choice:
     """
     if name is not None:
         family = named(name)
-        return Choice(family, "the setting `family`", _doubts(family, evidence))
+        return FamilyChoice(family, "the setting `family`", _doubts(family, evidence))
     for architectures, model_type in (((), None), (evidence.architectures, evidence.model_type)):
         for family in installed().values():
             claims: Callable[..., bool] | None = getattr(family, "claims", None)
             if claims is not None and claims(architectures, model_type, evidence.template):
-                return Choice(family, "the package that brings it", _doubts(family, evidence))
+                return FamilyChoice(family, "the package that brings it", _doubts(family, evidence))
     fitting = _fitting(evidence)
     if not fitting:
         family = THINK if _reasons(evidence) else PLAIN
-        return Choice(family, "no other family claims it", _doubts(family, evidence))
+        return FamilyChoice(family, "no other family claims it", _doubts(family, evidence))
     rank, chosen = fitting[0]
     rivals = [other for other_rank, other in fitting[1:] if other_rank == rank and _rivals(chosen, other, evidence)]
-    return Choice(chosen, _REASONS[rank], _doubts(chosen, evidence, rank, rivals))
+    return FamilyChoice(chosen, _REASONS[rank], _doubts(chosen, evidence, rank, rivals))
 
 
-def _reasons(evidence: Evidence) -> bool:
+def _reasons(evidence: ModelEvidence) -> bool:
     return bool(THINK.signs_in(evidence.template))
 
 
-def _fitting(evidence: Evidence) -> list[tuple[int, ModelFamily]]:
+def _fitting(evidence: ModelEvidence) -> list[tuple[int, ModelFamily]]:
     """The families that a model may be of, with their ranks, the best first."""
     reasoning, written = _reasons(evidence), evidence.written
     ranked = [(each.rank(evidence.architectures, evidence.model_type, evidence.template), each) for each in CLAIMING]
@@ -168,7 +168,7 @@ def _fitting(evidence: Evidence) -> list[tuple[int, ModelFamily]]:
     return sorted(found, key=lambda each: (-each[0], each[0] < 2 and each[1].reasons != reasoning))
 
 
-def _rivals(chosen: ModelFamily, other: ModelFamily, evidence: Evidence) -> bool:
+def _rivals(chosen: ModelFamily, other: ModelFamily, evidence: ModelEvidence) -> bool:
     """Return whether another family of the same rank fits as well, by signs that the chosen family lacks."""
     if (chosen.grammar, chosen.tags) == (other.grammar, other.tags):
         return False
@@ -179,7 +179,7 @@ def _rivals(chosen: ModelFamily, other: ModelFamily, evidence: Evidence) -> bool
 
 
 def _doubts(
-    family: Family, evidence: Evidence, rank: int | None = None, rivals: Sequence[ModelFamily] = ()
+    family: Family, evidence: ModelEvidence, rank: int | None = None, rivals: Sequence[ModelFamily] = ()
 ) -> Mapping[str, str]:
     """List what speaks against a choice, with what to set.
 
@@ -202,7 +202,7 @@ def _doubts(
     return doubts
 
 
-def _unread(family: Family, evidence: Evidence) -> dict[str, str]:
+def _unread(family: Family, evidence: ModelEvidence) -> dict[str, str]:
     """The doubt where a family does not read the calls that a chat template writes or asks for, and what to set."""
     written, doubt = evidence.written, "its chat template takes tools, and no model family is known for it"
     if not writes_calls(family):

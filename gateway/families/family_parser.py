@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gateway.families.family import Event, Tool, ToolPlan
 from gateway.families.markers import Markers, ThinkTags
-from gateway.families.parser_events import Emitter, FormingCall, Passing
+from gateway.families.parser_events import Emitter, FormingCall, PassthroughState
 from gateway.families.structural_tags import CallFormat, Format, arguments_format
 from gateway.families.text_source import BrokenCallError, Steps, TextSource
 
@@ -151,7 +151,7 @@ class FamilyParser:
             next(self._steps, None)
         return self.emitter.take()
 
-    def passing(self) -> Passing | None:
+    def passing(self) -> PassthroughState | None:
         """The state in which texts need not be fed, until one is fed; None where they must be."""
         return self.emitter.passing(self.source.taker, self.source.awaited)
 

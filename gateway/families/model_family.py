@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gateway.families.call_schema import calls_guide, object_schema
-from gateway.families.family import Family, Parser, Preparation, ThoughtEnd, ToolPlan
+from gateway.families.family import Family, Parser, Preparation, ReasoningEnd, ToolPlan
 from gateway.families.family_parser import NO_CALLS, FamilyParser, Grammar
 from gateway.families.json_calls import GuidedCalls
 from gateway.families.markers import Markers, ThinkTags
@@ -74,7 +74,7 @@ class ModelFamily:
         return self.rank(architectures, model_type, template_source) > 0
 
     def rank(self, architectures: Sequence[str], model_type: str | None, template_source: str) -> int:
-        """The certainty that a model is of this family; 0: it is not. Arguments as of ``family_choice.Evidence``."""
+        """Return how surely a model is of this family; 0: it is not. See ``family_choice.ModelEvidence``."""
         types = {*architectures, model_type}
         if self.signs_in(template_source):
             return 2 if types.isdisjoint((*self.model_types, *self.older_types)) else 4
@@ -94,14 +94,14 @@ class ModelFamily:
             special = (*self.markers.texts, *self.visible)
         return Preparation(guide=guide, special=frozenset(special), stop=self.stop, guided=guided)
 
-    def thought_end(self, plan: ToolPlan) -> ThoughtEnd | None:
+    def thought_end(self, plan: ToolPlan) -> ReasoningEnd | None:
         """The way to end the reasoning of an answer early; None where there is none."""
         if self.tags is None:
             return None
         text = self.tags.close + self.tags.between
         guide, _ = self._guide(plan, self.tags.open + text)
         free = not plan.calls and guide in (None, plan.response)
-        return ThoughtEnd(text + self.tags.final if free else text, guide)
+        return ReasoningEnd(text + self.tags.final if free else text, guide)
 
     def parser(self, plan: ToolPlan, preparation: Preparation, prompt: str, *, eager: bool = False) -> Parser:
         """Make a parser for one answer; see ``Family.parser``."""

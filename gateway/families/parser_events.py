@@ -16,7 +16,7 @@ from gateway.families.markers import Markers
 from gateway.families.text_source import SPACE, need
 
 
-class Passing(NamedTuple):
+class PassthroughState(NamedTuple):
     """A state of a parser in which each text becomes an event by itself, and changes nothing."""
 
     kind: type[Content | Reasoning]  # of the events
@@ -52,14 +52,16 @@ class Emitter:
         self._reasoning = _Channel(Reasoning, events, hold=True, trim=True)
         self.content, self.reasoning = self._content.text, self._reasoning.text
 
-    def passing(self, taker: Callable[[str], None] | None, awaited: Markers) -> Passing | None:
+    def passing(self, taker: Callable[[str], None] | None, awaited: Markers) -> PassthroughState | None:
         """The state in which texts become events by themselves; None where their ``taker`` does more with them.
 
         ``awaited``: markers that end the state.
         """
         for channel in (self._content, self._reasoning):
             if taker == channel.text and channel.settled:
-                return Passing(channel.kind, (awaited.first_or_space if channel.hold else awaited.first).search)
+                return PassthroughState(
+                    channel.kind, (awaited.first_or_space if channel.hold else awaited.first).search
+                )
         return None
 
     def end_reasoning(self) -> None:

@@ -22,7 +22,7 @@ from gateway.generation.engine import (
 from gateway.generation.request import GenerationRequest, Prompt
 from gateway.generation.sampling_params import Guide, GuideKind, SamplingParams
 from gateway.generation.stop import StopMatcher
-from gateway.generation.token_counts import Predicted, Usage
+from gateway.generation.token_counts import PredictedCounts, Usage
 from gateway.generation.token_logprobs import PromptTokenLogprob, TokenLogprob, prompt_entries
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
     "Guide",
     "GuideKind",
     "Piece",
-    "Predicted",
+    "PredictedCounts",
     "Prompt",
     "PromptTokenLogprob",
     "PromptTooLongError",

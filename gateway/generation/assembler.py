@@ -20,8 +20,8 @@ from gateway.generation.engine import (
     ScoredToken,
 )
 from gateway.generation.request import GenerationRequest
-from gateway.generation.stop import Reader, Search, StopMatcher
-from gateway.generation.token_counts import Counted, Predicted, TextCounter, Usage
+from gateway.generation.stop import AnswerTextReader, StopMatcher, StopSearch
+from gateway.generation.token_counts import PredictedCounts, TextCounter, TokenCount, Usage
 from gateway.generation.token_logprobs import (
     LOWEST,
     REPLACEMENT,
@@ -34,7 +34,7 @@ from gateway.generation.token_logprobs import (
 )
 from gateway.tokens import IncrementalDetokenizer, Tokenizer
 
-_NO_DRAFT = Predicted(0, 0)
+_NO_DRAFT = PredictedCounts(0, 0)
 _UNSEARCHED = StopMatcher(())  # of all answers whose text is not searched, so nothing changes it
 
 
@@ -130,7 +130,7 @@ class SequenceAssembler:
         self,
         request: GenerationRequest,
         tokenizer: Tokenizer,
-        reader: Reader | None = None,
+        reader: AnswerTextReader | None = None,
     ) -> None:
         """Start a sequence.
 
@@ -156,7 +156,9 @@ class SequenceAssembler:
         # Neither stop strings nor log-probs, and not ended: one question for each token.
         bare = not (watched or params.return_token_ids)
         self._takes_tokens = self._plain = bare and reader is None
-        self._stops: Search = (_UNSEARCHED if self._plain else StopMatcher(params.stop)) if reader is None else reader
+        self._stops: StopSearch = (
+            (_UNSEARCHED if self._plain else StopMatcher(params.stop)) if reader is None else reader
+        )
         self._take_text = self._text_taker(reader)
         ends = params.stop or params.stop_token_ids or params.min_tokens or params.return_token_ids or request.draft
         self._takes_scored = params.logprobs and not ends and reader is None
@@ -334,7 +336,7 @@ class SequenceAssembler:
             skip_special_tokens=skip_special_tokens,
         )
 
-    def _text_taker(self, reader: Reader | None) -> Callable[[str], str | None] | None:
+    def _text_taker(self, reader: AnswerTextReader | None) -> Callable[[str], str | None] | None:
         """What takes the text of a token that came alone, and tells what of it shows; None where more is to be done."""
         params = self._params
         more = params.logprobs or params.stop_token_ids or params.min_tokens or params.return_token_ids
@@ -423,11 +425,11 @@ class SequenceAssembler:
             self.stopped, self.stop_reason = True, index
         return shown
 
-    def _compare_with_draft(self) -> Predicted | None:
+    def _compare_with_draft(self) -> PredictedCounts | None:
         if self._textual is not None:
             return None
         accepted = min(self._predicted, self._completion)  # of those that completed a stop string some may not count
-        return Predicted(accepted, len(self._request.draft) - accepted)
+        return PredictedCounts(accepted, len(self._request.draft) - accepted)
 
     def _count(self, index: int) -> None:
         draft, place = self._request.draft, self._completion
@@ -510,7 +512,7 @@ class SequenceAssembler:
             top = chunk.top_logprobs[offset][: self._params.top_logprobs]
         return make_entry(self._tokenizer, self._detokenizer, index, chunk.logprobs[offset], top)
 
-    def _count_text(self, textual: TextCounter) -> Counted:
+    def _count_text(self, textual: TextCounter) -> TokenCount:
         """Count the tokens so far of an answer that came as text."""
         ended = self._finished or self.stopped
         counted = textual.completion_tokens(self._stops) if ended else textual.so_far()
@@ -518,7 +520,7 @@ class SequenceAssembler:
             return counted
         # What the engine itself has cut has as many tokens as were asked for, and no answer has more.
         cut = self._engine_finish == "length" and not self.stopped
-        return Counted(self._most, False) if cut else Counted(min(counted.tokens, self._most), True)
+        return TokenCount(self._most, False) if cut else TokenCount(min(counted.tokens, self._most), True)
 
     def _reason(self) -> Literal["stop", "length"]:
         """Apply the rule of wire contract 2.9, with the engine's own word where it has one."""

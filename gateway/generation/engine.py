@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import GuideBackend
-from gateway.generation.tokenizing import Tokenized
+from gateway.generation.tokenizing import TokenizedSentences
 
 EngineFinish = Literal["stop", "length", "cut", "untold"]
 """Reasons for which an engine may call an answer whole; any other is a failure. ``length`` is the limit of the request,
@@ -142,7 +142,7 @@ class EngineFeatures:
     max_seq_len: int | None = None
     tokenizer_dir: str | None = None
     vocab_size: int | None = None
-    tokenized: Tokenized | None = None
+    tokenized: TokenizedSentences | None = None
     warnings: tuple[str, ...] = ()
     capabilities: Mapping[str, Capability] = field(default_factory=dict)
     guide_types: frozenset[str] = frozenset()

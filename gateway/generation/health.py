@@ -37,7 +37,7 @@ Belief = Literal["well", "suspect", "stalled", "failing"]
 """What an engine's tokens tell: it answers; it has fallen silent and is asked; it gave no token; it fails."""
 
 
-class Condition(NamedTuple):
+class EngineCondition(NamedTuple):
     """A served model, or one endpoint of it, at one moment.
 
     Attributes:
@@ -55,10 +55,10 @@ class Condition(NamedTuple):
     degraded: str = ""
 
 
-READY = Condition(ready=True, state="ready")
+READY = EngineCondition(ready=True, state="ready")
 
 
-class Note(NamedTuple):
+class HealthNote(NamedTuple):
     """What one process knows of an engine; times in seconds of the monotonic clock, 0 for never.
 
     Attributes:
@@ -87,11 +87,11 @@ class HealthNotes(Protocol):
         """Leave the others."""
         ...
 
-    def write(self, note: Note) -> None:
+    def write(self, note: HealthNote) -> None:
         """Tell the others."""
         ...
 
-    def others(self) -> Sequence[Note]:
+    def others(self) -> Sequence[HealthNote]:
         """Return the notes of the other processes."""
         ...
 
@@ -116,7 +116,7 @@ class HealthRules:
     notes: HealthNotes | None = None
 
 
-class Watched(Protocol):
+class WatchedRequest(Protocol):
     """A request in flight."""
 
     @property
@@ -166,9 +166,11 @@ class EngineHealth:
         self._rules = rules or HealthRules()
         self._clock = clock
         self._listeners: list[Callable[[Belief], None]] = []
-        self._running: dict[Watched, float] = {}
-        self._away: Condition | None = Condition(ready=False, state="unreachable", reason="nothing is known of it yet")
-        self._others: Sequence[Note] = ()
+        self._running: dict[WatchedRequest, float] = {}
+        self._away: EngineCondition | None = EngineCondition(
+            ready=False, state="unreachable", reason="nothing is known of it yet"
+        )
+        self._others: Sequence[HealthNote] = ()
         self._failed = self._served = 0.0
         self._counted = self._latest = self._excused = self._struck = self._since = -math.inf
         self._asked = self._lost_at = -math.inf
@@ -182,7 +184,7 @@ class EngineHealth:
         self._gaps = LongGaps(self.pause_s)
         self._begin()
 
-    def lost(self, condition: Condition) -> None:
+    def lost(self, condition: EngineCondition) -> None:
         """The engine is not there, or cannot be served."""
         self._lost_at = self._clock() if self._away is None else self._lost_at
         self._away = condition
@@ -227,22 +229,22 @@ class EngineHealth:
         return self.condition.reason
 
     @property
-    def condition(self) -> Condition:
+    def condition(self) -> EngineCondition:
         """Its state now."""
         if self._away is not None:
             return self._away
         share = self._shared_share()
         if self.belief in ("stalled", "failing"):
-            return Condition(ready=False, state=_state(self.belief), reason=self._words, share=share)
+            return EngineCondition(ready=False, state=_state(self.belief), reason=self._words, share=share)
         worst = self._judged_elsewhere()
         if worst is not None:
             words = "another worker of this gateway asked its engine for one token in vain"
-            return Condition(ready=False, state=worst.state, reason=words, share=share)
+            return EngineCondition(ready=False, state=worst.state, reason=words, share=share)
         if share:
-            return Condition(
+            return EngineCondition(
                 ready=True, state="failing", reason=f"its engine fails {share:.0%} of its requests", share=share
             )
-        return Condition(ready=True, state="ready", reason=self._words)
+        return EngineCondition(ready=True, state="ready", reason=self._words)
 
     @property
     def limit_s(self) -> float:
@@ -254,7 +256,7 @@ class EngineHealth:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def began(self, request: Watched) -> None:
+    def began(self, request: WatchedRequest) -> None:
         """A request was sent."""
         self._running[request] = self._clock()
 
@@ -263,7 +265,7 @@ class EngineHealth:
         if gap_s > self.pause_s:
             self._gaps.add(gap_s)
 
-    def ended(self, request: Watched, *, given_up: bool = False, failed: bool = False) -> None:
+    def ended(self, request: WatchedRequest, *, given_up: bool = False, failed: bool = False) -> None:
         """A request has ended.
 
         Args:
@@ -438,11 +440,13 @@ class EngineHealth:
         judged = self._since_judged if self.belief in ("stalled", "failing") else 0.0
         waiting = sum(each.prompt_tokens for each in self._running if each.heard() is None)
         self._rules.notes.write(
-            Note(max(self._latest, 0.0), max(self._asked, 0.0), judged, state, waiting, self._failed, self._served)
+            HealthNote(
+                max(self._latest, 0.0), max(self._asked, 0.0), judged, state, waiting, self._failed, self._served
+            )
         )
         self._others = self._rules.notes.others()
 
-    def _judged_elsewhere(self) -> Note | None:
+    def _judged_elsewhere(self) -> HealthNote | None:
         """What another process has found wrong, and nothing heard since has disproved."""
         worst = max(self._others, key=lambda other: other.judged, default=None)
         if worst is None or not worst.judged:

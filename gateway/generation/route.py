@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from gateway.generation.engine import Engine, EngineError
-from gateway.generation.health import Condition, EngineHealth
+from gateway.generation.health import EngineCondition, EngineHealth
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,12 @@ class EndpointStatus:
     """
 
     address: str
-    condition: Condition
+    condition: EngineCondition
     requests: int
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class RoutingHints:
     """What the endpoint of a request is chosen by, where there are several.
 
     Attributes:
@@ -39,9 +39,9 @@ class Aim:
     affinity: str | None = None
     anyway: bool = False
 
-    def anyhow(self) -> Aim:
+    def anyhow(self) -> RoutingHints:
         """The same, at an engine that has fallen silent too."""
-        return Aim(self.ids, self.affinity, anyway=True)
+        return RoutingHints(self.ids, self.affinity, anyway=True)
 
 
 class RouteNotes(Protocol):
@@ -92,7 +92,7 @@ class Route(Protocol):
         ...
 
 
-class Admitted(Protocol):
+class AdmittedGeneration(Protocol):
     """A generation whose turn has come.
 
     Attributes:
@@ -109,7 +109,7 @@ class Admitted(Protocol):
         ...
 
 
-class Way(NamedTuple):
+class EngineLookup(NamedTuple):
     """How a generation finds its engine.
 
     Attributes:
@@ -120,10 +120,10 @@ class Way(NamedTuple):
 
     find: Callable[[], Awaitable[Route]]
     fit: Callable[[Route], Engine] | None = None
-    enter: Callable[[], Awaitable[Admitted]] | None = None
+    enter: Callable[[], Awaitable[AdmittedGeneration]] | None = None
 
 
-class OnlyRoute:
+class SingleRoute:
     """The way to the one engine that there is.
 
     Args:

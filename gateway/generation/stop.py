@@ -6,7 +6,7 @@ import re
 from typing import Protocol
 
 
-class Search(Protocol):
+class StopSearch(Protocol):
     """A search for the end of an answer in its text, as the assembler uses it; see ``StopMatcher``."""
 
     matched: str | None
@@ -26,7 +26,7 @@ class Search(Protocol):
         ...
 
 
-class Reader(Search, Protocol):
+class AnswerTextReader(StopSearch, Protocol):
     """A reader of all of an answer's text, which decides on the parts that are searched.
 
     Text that it lets pass is the model's own, for log-probs and token ids;

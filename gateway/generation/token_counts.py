@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gateway.generation.stop import Search
+from gateway.generation.stop import StopSearch
 from gateway.tokens import Tokenizer
 
 _STRETCH = 512  # characters; what is longer is tokenized once while the answer grows
 
 
-class Predicted(NamedTuple):
+class PredictedCounts(NamedTuple):
     """Counts of predicted tokens.
 
     Attributes:
@@ -23,7 +23,7 @@ class Predicted(NamedTuple):
     rejected: int
 
 
-_NOTHING_PREDICTED = Predicted(0, 0)
+_NOTHING_PREDICTED = PredictedCounts(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class Usage:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int | None = None
-    predicted: Predicted | None = _NOTHING_PREDICTED
+    predicted: PredictedCounts | None = _NOTHING_PREDICTED
     estimated: bool = False
 
 
-class Counted(NamedTuple):
+class TokenCount(NamedTuple):
     """A number of tokens.
 
     Attributes:
@@ -105,32 +105,32 @@ class TextCounter:
             self._last = output_tokens
             self._told = True
 
-    def so_far(self) -> Counted:
+    def so_far(self) -> TokenCount:
         """Return the tokens of an answer that goes on; without an engine's count, about as many as its text has.
 
         Its text is tokenized in stretches, each of them once: all of it anew for each event would take seconds.
         """
         if self._counted is not None and self._told:
-            return Counted(self._counted, False)
+            return TokenCount(self._counted, False)
         text = "".join(self._parts[self._open :])
         tokens = self._settled + self._tokens(text)
         if len(text) > _STRETCH:
             self._settled, self._open = tokens, len(self._parts)
-        return Counted(tokens, True)
+        return TokenCount(tokens, True)
 
-    def completion_tokens(self, stops: Search) -> Counted:
+    def completion_tokens(self, stops: StopSearch) -> TokenCount:
         """Return the tokens up to the end of a stop string; an end text (one token by its id) is not counted."""
         matched = stops.matched is not None
         ended = matched and stops.matched in self._end_texts
         if self._counted is None or not self._told:
             text = "".join(self._parts)
-            return Counted(self._tokens(text[: stops.position if ended else stops.end] if matched else text), True)
+            return TokenCount(self._tokens(text[: stops.position if ended else stops.end] if matched else text), True)
         if not matched or self._last <= 1 or stops.end >= self._length:
-            return Counted(max(self._counted - ended, 0), False)
+            return TokenCount(max(self._counted - ended, 0), False)
         # The chunk that completed the stop has tokens behind it, and does not say how many.
         before = self._length - len(self._parts[-1])
         rest = self._parts[-1][: max((stops.position if ended else stops.end) - before, 0)]
-        return Counted(self._counted - self._last + min(self._tokens(rest), self._last), True)
+        return TokenCount(self._counted - self._last + min(self._tokens(rest), self._last), True)
 
     def _tokens(self, text: str) -> int:
         # Called several times at the end of an answer, and thousands of words hold up the event loop.

@@ -11,7 +11,7 @@ SENTENCES = (
 )
 
 
-class Tokenized(NamedTuple):
+class TokenizedSentences(NamedTuple):
     """What a server's tokenizer makes of ``SENTENCES``.
 
     Attributes:

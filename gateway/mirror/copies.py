@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Iterator
 from typing import Final
 
 from gateway.config import ModelSettings
-from gateway.mirror.link import Link
+from gateway.mirror.link import MirrorLink
 from gateway.relay.interface import StreamOutput
 
 MIRRORED: Final = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses"})
@@ -28,19 +28,19 @@ def is_chosen(number: int, share: float) -> bool:
     return number * _GOLDEN % 1 < share
 
 
-class Copies:
+class RequestCopies:
     """Follows the requests of which a copy is wanted.
 
     Args:
         link: takes what was copied.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: MirrorLink) -> None:
         self.link = link
         self.held = 0
         self._numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
-    def begin(self, model: ModelSettings, path: str, body: bytes, request_id: str) -> Copy | None:
+    def begin(self, model: ModelSettings, path: str, body: bytes, request_id: str) -> RequestCopy | None:
         """Begin a copy, if one is wanted of this request.
 
         Args:
@@ -56,10 +56,10 @@ class Copies:
         if size > LONGEST_REQUEST or self.held + size > _MOST_HELD:
             self.link.drop(model.name, "too_large" if size > LONGEST_REQUEST else "no_memory")
             return None
-        return Copy(self, model.name, path, body, request_id)
+        return RequestCopy(self, model.name, path, body, request_id)
 
 
-class Copy:
+class RequestCopy:
     """One request and the bytes of its answer so far.
 
     Args:
@@ -84,7 +84,7 @@ class Copy:
         "_streamed",
     )
 
-    def __init__(self, copies: Copies, model: str, path: str, body: bytes, request_id: str) -> None:
+    def __init__(self, copies: RequestCopies, model: str, path: str, body: bytes, request_id: str) -> None:
         self._copies, self._model, self._path, self._body, self._request_id = copies, model, path, body, request_id
         self._answer = bytearray()
         self._room = 0  # until more is asked for

@@ -29,7 +29,7 @@ def wants_mirror(settings: Settings) -> bool:
     return any(model.mirror is not None for model in settings.models)
 
 
-class MirrorKeeper:
+class MirrorSupervisor:
     """Keeps the process of the copies running while its context is open.
 
     Attributes:
@@ -45,7 +45,7 @@ class MirrorKeeper:
         self.socket = Path(self._folder.name) / "copies"
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> MirrorKeeper:
+    async def __aenter__(self) -> MirrorSupervisor:
         self._task = asyncio.create_task(keep_running("the keeper of the process of mirrored requests", self._keep))
         return self
 

@@ -24,7 +24,7 @@ _AGAIN_S: Final = 0.5
 _ANSWER_S: Final = 3.0
 
 
-class Frame(NamedTuple):
+class MirrorFrame(NamedTuple):
     """One message: an object, and two byte strings.
 
     Attributes:
@@ -51,7 +51,7 @@ def pack(said: Mapping[str, Any], request: bytes = b"", answer: bytes | bytearra
     return b"".join((sizes, head, request, answer))
 
 
-async def read_frame(reader: asyncio.StreamReader) -> Frame:
+async def read_frame(reader: asyncio.StreamReader) -> MirrorFrame:
     """The next message.
 
     Raises:
@@ -65,10 +65,10 @@ async def read_frame(reader: asyncio.StreamReader) -> Frame:
         said = orjson.loads(head)
     except (asyncio.IncompleteReadError, orjson.JSONDecodeError):
         raise ConnectionError("the other side has left") from None
-    return Frame(said, request, answer)
+    return MirrorFrame(said, request, answer)
 
 
-class Link:
+class MirrorLink:
     """Sends copies while its context is open; what cannot be sent immediately is dropped.
 
     Attributes:
@@ -84,7 +84,7 @@ class Link:
         self.unsaid: Counter[tuple[str, str]] = Counter()
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Link:
+    async def __aenter__(self) -> MirrorLink:
         self._task = asyncio.create_task(keep_running("the connection for mirrored requests", self._stay_connected))
         return self
 

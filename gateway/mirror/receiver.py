@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.comparison.answer_forms import Answer, Failure, Outcome, outcome_of
-from gateway.comparison.report import Report
-from gateway.comparison.verdict import Kind, Rules
+from gateway.comparison.answer_forms import Failure, Outcome, WholeAnswer, outcome_of
+from gateway.comparison.report import ComparisonReport
+from gateway.comparison.verdict import ComparisonRules, OutcomeKind
 from gateway.config import ModelSettings
 from gateway.config.model_settings import MirrorSettings
-from gateway.mirror.link import Frame, pack, read_frame
+from gateway.mirror.link import MirrorFrame, pack, read_frame
 
 _log = logging.getLogger(__name__)
 _MOST_ROWS: Final = 1000
@@ -51,7 +51,9 @@ class Mirror:
         """
         self.settings = settings
         most = _MOST_ROWS_WITH_TEXT if mirror.show_text else _MOST_ROWS
-        self.report = Report(Rules(mirror.ignore, mirror.tolerance), show_text=mirror.show_text, most_rows=most)
+        self.report = ComparisonReport(
+            ComparisonRules(mirror.ignore, mirror.tolerance), show_text=mirror.show_text, most_rows=most
+        )
         self.dropped: Counter[str] = Counter()
         self.drawn = 0
         self.waiting_bytes = 0
@@ -59,7 +61,7 @@ class Mirror:
         self._since = int(time.time())
         self._number = 0
         self._running: set[asyncio.Task[None]] = set()
-        self._waiting: deque[Frame] = deque()
+        self._waiting: deque[MirrorFrame] = deque()
         self._logged = 0
 
     @property
@@ -67,7 +69,7 @@ class Mirror:
         """The second model."""
         return self._mirror.to
 
-    def take(self, frame: Frame, ask: Ask, *, room: bool) -> None:
+    def take(self, frame: MirrorFrame, ask: Ask, *, room: bool) -> None:
         """Send a copy, now or in its turn; drop it where too many wait.
 
         Args:
@@ -83,7 +85,7 @@ class Mirror:
         else:
             self.dropped["too_many_wait"] += 1
 
-    def _start(self, frame: Frame, ask: Ask) -> None:
+    def _start(self, frame: MirrorFrame, ask: Ask) -> None:
         task = asyncio.create_task(self._compare(frame, ask))
         self._running.add(task)
         task.add_done_callback(lambda ended: self._ended(ended, ask))
@@ -95,7 +97,7 @@ class Mirror:
             self.waiting_bytes -= _size(frame)
             self._start(frame, ask)
 
-    async def _compare(self, frame: Frame, ask: Ask) -> None:
+    async def _compare(self, frame: MirrorFrame, ask: Ask) -> None:
         said = frame.said["copy"]
         path = said["path"]
         body = _as_asked(frame.request, path, self.to)
@@ -104,14 +106,14 @@ class Mirror:
             self.dropped["drawn"] += 1
             return
         a = outcome_of(path, 200, frame.answer, streamed=said["streamed"])
-        if isinstance(a, Answer):
+        if isinstance(a, WholeAnswer):
             a.first_s, a.whole_s = said["first_s"], said["whole_s"]
         b: Outcome = Failure("a request that cannot be read again")
         if body is not None:
             b = await ask(path, orjson.dumps(body), self._mirror.timeout_s)
         self._number += 1
         self.drawn += drawn
-        rules = Rules(self._mirror.ignore, self._mirror.tolerance, drawn)
+        rules = ComparisonRules(self._mirror.ignore, self._mirror.tolerance, drawn)
         self.report.take({"request": self._number, "name": said["id"], "endpoint": path}, a, b, rules=rules)
 
     def as_json(self, processes: int) -> dict[str, Any]:
@@ -137,7 +139,7 @@ class Mirror:
         if (news := counts.total() + dropped) == self._logged:
             return
         self._logged = news
-        found = {kind.value: counts[kind] for kind in Kind if counts[kind]}
+        found = {kind.value: counts[kind] for kind in OutcomeKind if counts[kind]}
         about = {
             "event": "mirror_report",
             "model": self.settings.name,
@@ -155,7 +157,7 @@ class Mirror:
         await asyncio.gather(*running, return_exceptions=True)
 
 
-class Receiver:
+class MirrorReceiver:
     """Takes copies and questions on a socket.
 
     Args:
@@ -203,7 +205,7 @@ class Receiver:
             self._processes.discard(writer)
             writer.close()
 
-    def _take(self, frame: Frame, writer: asyncio.StreamWriter) -> None:
+    def _take(self, frame: MirrorFrame, writer: asyncio.StreamWriter) -> None:
         for model, reason, count in frame.said.get("dropped", ()):
             if (mirror := self._mirror(model)) is not None:
                 mirror.dropped[reason] += count
@@ -237,7 +239,7 @@ class Receiver:
         return known
 
 
-def _size(frame: Frame) -> int:
+def _size(frame: MirrorFrame) -> int:
     return len(frame.request) + len(frame.answer)
 
 
@@ -277,7 +279,7 @@ def metrics_page(mirrors: list[Mirror]) -> str:
     samples: tuple[list[str], ...] = ([], [], [])
     for mirror in mirrors:
         labels = f'model="{_escaped(mirror.settings.name)}",to="{_escaped(mirror.to)}"'
-        counts = {kind.value: mirror.report.counts[kind] for kind in Kind if kind is not Kind.UNSTEADY}
+        counts = {kind.value: mirror.report.counts[kind] for kind in OutcomeKind if kind is not OutcomeKind.UNSTEADY}
         groups: tuple[tuple[str, Mapping[str, int]], ...] = (
             ("outcome", counts),
             ("aspect", mirror.report.aspects),

@@ -19,9 +19,9 @@ from starlette.responses import Response
 from gateway.access.caller import caller
 from gateway.config import TimeoutSettings
 from gateway.generation import EngineError, Piece, PromptTokenLogprob, Usage
-from gateway.mirror.copies import Copies, Copy
+from gateway.mirror.copies import RequestCopies, RequestCopy
 from gateway.openai.errors import CLIENT_GONE, Names, OpenAIError, from_engine
-from gateway.openai.parameters.check import Ignored
+from gateway.openai.parameters.check import IgnoredParameters
 from gateway.openai.request_body import read_request
 from gateway.openai.request_json import RequestBody
 from gateway.relay.interface import Forward, StreamOutput, Write, copied
@@ -39,7 +39,7 @@ _IGNORED = "x-ignored-parameters"
 DONE = b"data: [DONE]\n\n"
 
 
-class Events(Protocol):
+class AnswerEvents(Protocol):
     """The Server-Sent Events of one streamed answer."""
 
     def opening(self) -> bytes:
@@ -71,7 +71,7 @@ class Events(Protocol):
         ...
 
 
-class Answer(ABC):
+class PendingAnswer(ABC):
     """An answer that is about to be generated.
 
     Attributes:
@@ -139,7 +139,7 @@ class Answer(ABC):
         return usage
 
 
-async def whole(answer: Answer, record: RequestRecord) -> bytes:
+async def whole(answer: PendingAnswer, record: RequestRecord) -> bytes:
     """Run the generations to their end and return the body.
 
     Raises:
@@ -152,7 +152,7 @@ async def whole(answer: Answer, record: RequestRecord) -> bytes:
         raise from_engine(error, answer.names()) from None
 
 
-async def _whole(answer: Answer, record: RequestRecord) -> bytes:
+async def _whole(answer: PendingAnswer, record: RequestRecord) -> bytes:
     async with together(answer.generations) as group:
         ended = False
         try:
@@ -168,7 +168,7 @@ async def _whole(answer: Answer, record: RequestRecord) -> bytes:
 
 
 async def stream(
-    answer: Answer, events: Events, output: StreamOutput, record: RequestRecord, timeouts: TimeoutSettings
+    answer: PendingAnswer, events: AnswerEvents, output: StreamOutput, record: RequestRecord, timeouts: TimeoutSettings
 ) -> AsyncGenerator[bytes, None]:
     """Yield all ready events together, and comments while the engine is silent.
 
@@ -268,7 +268,7 @@ _MOST_NAMES = 32
 _LONGEST_NAME = 100
 
 
-class Asked(Protocol):
+class ParsedRequest(Protocol):
     """A request as every endpoint has it.
 
     Attributes:
@@ -287,7 +287,7 @@ class Asked(Protocol):
         ...
 
 
-class Plan(Protocol):
+class AnswerPlan(Protocol):
     """The answer that a request wants, as far as it is known before the prompt is."""
 
     @property
@@ -301,9 +301,9 @@ class Plan(Protocol):
         ...
 
 
-Fields = TypeVar("Fields", bound=Asked)
-Planned = TypeVar("Planned", bound=Plan)
-Answered = TypeVar("Answered", bound=Answer)
+Fields = TypeVar("Fields", bound=ParsedRequest)
+Planned = TypeVar("Planned", bound=AnswerPlan)
+Answered = TypeVar("Answered", bound=PendingAnswer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,14 +319,14 @@ class Endpoint(Generic[Fields, Planned, Answered]):
     """
 
     parse: Callable[[dict[str, Any]], Fields]
-    check: Callable[[Fields, ServedModel], tuple[Fields, Ignored]]
+    check: Callable[[Fields, ServedModel], tuple[Fields, IgnoredParameters]]
     plan: Callable[[Fields, ServedModel], Planned]
     prepare: Callable[[Fields, Planned, ServedModel, RequestRecord], Coroutine[Any, Any, Answered]]
-    events: Callable[[Answered], Events]
+    events: Callable[[Answered], AnswerEvents]
 
 
 @dataclass(frozen=True, slots=True)
-class Begun(Generic[Fields, Planned]):
+class CheckedRequest(Generic[Fields, Planned]):
     """A request whose body was read and checked.
 
     Attributes:
@@ -345,16 +345,16 @@ class Begun(Generic[Fields, Planned]):
     headers: dict[str, str]
     record: RequestRecord
     named: Sequence[str] = ()
-    copy: Callable[[], Copy | None] | None = None
+    copy: Callable[[], RequestCopy | None] | None = None
 
-    def with_replaced(self, paths: Sequence[str]) -> Begun[Fields, Planned]:
+    def with_replaced(self, paths: Sequence[str]) -> CheckedRequest[Fields, Planned]:
         """The same, whose response names texts in which characters were replaced."""
         if not paths:
             return self
         named = [*self.named, *paths]
         return replace(self, named=named, headers={**self.headers, **name_header(_IGNORED, named)})
 
-    def with_copy(self, copies: Copies | None, request: Request, body: bytes) -> Begun[Fields, Planned]:
+    def with_copy(self, copies: RequestCopies | None, request: Request, body: bytes) -> CheckedRequest[Fields, Planned]:
         """The same, to be copied where the model has a mirror."""
         settings = self.model.settings
         if copies is None or settings.mirror is None:
@@ -365,7 +365,7 @@ class Begun(Generic[Fields, Planned]):
 
 async def begin(
     endpoint: Endpoint[Fields, Planned, Answered], request: Request, registry: Registry, metrics: Metrics
-) -> Begun[Fields, Planned]:
+) -> CheckedRequest[Fields, Planned]:
     """Read, parse and check a request.
 
     Raises:
@@ -375,7 +375,7 @@ async def begin(
     """
     record = record_of(request.scope)
 
-    def take(body: RequestBody) -> Begun[Fields, Planned]:
+    def take(body: RequestBody) -> CheckedRequest[Fields, Planned]:
         begun = checked(endpoint, endpoint.parse(body.fields), record, registry, metrics)
         return begun.with_replaced(body.replaced).with_copy(registry.copies, request, body.raw)
 
@@ -388,7 +388,7 @@ def checked(
     record: RequestRecord,
     registry: Registry,
     metrics: Metrics,
-) -> Begun[Fields, Planned]:
+) -> CheckedRequest[Fields, Planned]:
     """Validate a parsed request against its model.
 
     Raises:
@@ -408,11 +408,11 @@ def checked(
     headers = name_header(_IGNORED, ignored.named) if ignored.named else {}
     if plan.warnings:
         headers |= name_header("x-strict-schema-deviations", plan.warnings)
-    return Begun(asked, model, plan, headers, record, ignored.named)
+    return CheckedRequest(asked, model, plan, headers, record, ignored.named)
 
 
 async def prepared(
-    endpoint: Endpoint[Fields, Planned, Answered], request: Request, begun: Begun[Fields, Planned]
+    endpoint: Endpoint[Fields, Planned, Answered], request: Request, begun: CheckedRequest[Fields, Planned]
 ) -> Answered:
     """Prepare the answer, unless the client leaves meanwhile.
 
@@ -446,7 +446,7 @@ async def serve(
 async def answered(
     endpoint: Endpoint[Fields, Planned, Answered],
     request: Request,
-    begun: Begun[Fields, Planned],
+    begun: CheckedRequest[Fields, Planned],
     answer: Answered,
     timeouts: TimeoutSettings,
 ) -> Response:

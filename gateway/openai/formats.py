@@ -131,7 +131,7 @@ class StructuredOutputs(_Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AnswerFormat:
     """One form that an answer shall have.
 
     Attributes:
@@ -184,7 +184,7 @@ class Wanted:
         return deviations(self.value, self.path) if self.kind == "json_schema" and self.strict else []
 
 
-def check_wanted(wanted: Wanted) -> None:
+def check_wanted(wanted: AnswerFormat) -> None:
     """Reject an invalid schema, expression or tag.
 
     Raises:
@@ -234,37 +234,37 @@ def capability_of(given: Any) -> str:
     return "guided_grammar" if isinstance(given, EbnfFormat) else "response_format"
 
 
-def from_response_format(given: Any) -> Wanted | None:
+def from_response_format(given: Any) -> AnswerFormat | None:
     """What ``response_format`` wants; None for any text.
 
     Raises:
         BadRequestError: for a schema that stands where only its wrapper may.
     """
     field = "response_format"
-    wanted: Wanted | None = None
+    wanted: AnswerFormat | None = None
     if isinstance(given, JsonSchemaFormat):
         wanted = _from_json_schema(given.json_schema, field)
     elif isinstance(given, JsonObjectFormat) and given.schema_ is None:
-        wanted = Wanted("json_object", None, field, field)
+        wanted = AnswerFormat("json_object", None, field, field)
     elif isinstance(given, JsonObjectFormat | JsonFormat):
-        wanted = Wanted("json_schema", given.schema_, f"{field}.schema", field)
+        wanted = AnswerFormat("json_schema", given.schema_, f"{field}.schema", field)
     elif isinstance(given, RegexFormat):
-        wanted = Wanted("regex", given.regex, f"{field}.regex", field)
+        wanted = AnswerFormat("regex", given.regex, f"{field}.regex", field)
     elif isinstance(given, EbnfFormat):
-        wanted = Wanted("grammar", given.ebnf, f"{field}.ebnf", field)
+        wanted = AnswerFormat("grammar", given.ebnf, f"{field}.ebnf", field)
     elif isinstance(given, StructuralTagFormat):
-        wanted = Wanted("structural_tag", given.model_dump(), field, field)
+        wanted = AnswerFormat("structural_tag", given.model_dump(), field, field)
     return wanted
 
 
-def _from_json_schema(given: NamedSchema, field: str) -> Wanted:
+def _from_json_schema(given: NamedSchema, field: str) -> AnswerFormat:
     path = f"{field}.json_schema"
     if given.schema_ is not None:
-        return Wanted("json_schema", given.schema_, f"{path}.schema", field, given.strict)
+        return AnswerFormat("json_schema", given.schema_, f"{path}.schema", field, given.strict)
     if given.model_extra:  # a schema without its wrapper must not become any object
         message = f"The schema belongs into '{path}.schema', beside a name."
         raise BadRequestError(message, param=f"{path}.schema", code="missing_required_parameter")
-    return Wanted("json_object", None, path, field)
+    return AnswerFormat("json_object", None, path, field)
 
 
 def unknown_parts(response_format: Any, structured_outputs: StructuredOutputs | None) -> dict[str, Any]:
@@ -281,34 +281,34 @@ def unknown_parts(response_format: Any, structured_outputs: StructuredOutputs | 
     return found
 
 
-def from_structured_outputs(given: StructuredOutputs) -> Sequence[Wanted]:
+def from_structured_outputs(given: StructuredOutputs) -> Sequence[AnswerFormat]:
     """What ``structured_outputs`` wants: exactly one thing in a sound request.
 
     Raises:
         BadRequestError: for a text in place of JSON that is none.
     """
     field = "structured_outputs"
-    found: list[Wanted] = []
+    found: list[AnswerFormat] = []
     if given.json_ is not None:
         found.append(schema_of(given.json_, f"{field}.json", field))
     for kind, value in (("regex", given.regex), ("choice", given.choice), ("grammar", given.grammar)):
         if value is not None:
-            found.append(Wanted(kind, value, f"{field}.{kind}", field))  # type: ignore[arg-type]
+            found.append(AnswerFormat(kind, value, f"{field}.{kind}", field))  # type: ignore[arg-type]
     if given.json_object:
-        found.append(Wanted("json_object", None, f"{field}.json_object", field))
+        found.append(AnswerFormat("json_object", None, f"{field}.json_object", field))
     if given.structural_tag is not None:
         path = f"{field}.structural_tag"
-        found.append(Wanted("structural_tag", _object(given.structural_tag, path), path, field))
+        found.append(AnswerFormat("structural_tag", _object(given.structural_tag, path), path, field))
     return found
 
 
-def schema_of(value: dict[str, Any] | str, path: str, field: str) -> Wanted:
+def schema_of(value: dict[str, Any] | str, path: str, field: str) -> AnswerFormat:
     """Read a schema that may come as JSON text.
 
     Raises:
         BadRequestError: for a text that is not a JSON object.
     """
-    return Wanted("json_schema", _object(value, path), path, field)
+    return AnswerFormat("json_schema", _object(value, path), path, field)
 
 
 def _object(value: dict[str, Any] | str, path: str) -> dict[str, Any]:

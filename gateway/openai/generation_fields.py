@@ -15,11 +15,11 @@ from gateway.bad_request import BadRequestError
 from gateway.config.model_settings import MOST_DRAFT_TOKENS, SamplingDefaults
 from gateway.generation import Capability, SamplingParams
 from gateway.openai.formats import (
+    AnswerFormat,
     Choices,
     GrammarText,
     ResponseFormat,
     StructuredOutputs,
-    Wanted,
     check_wanted,
     from_response_format,
     from_structured_outputs,
@@ -435,7 +435,7 @@ class GenerationFields(SamplingFields):
     user: Annotated[str | None, Annotation("names the end user", "It is in the access log.")] = None
 
     @functools.cached_property
-    def forms(self) -> Sequence[Wanted]:
+    def forms(self) -> Sequence[AnswerFormat]:
         """The forms that the answer shall have; one at most in a sound request.
 
         Raises:
@@ -443,7 +443,7 @@ class GenerationFields(SamplingFields):
         """
         if self.model_fields_set.isdisjoint(_FORM_FIELDS):
             return ()
-        found: list[Wanted] = []
+        found: list[AnswerFormat] = []
         wanted = from_response_format(self.response_format)
         if wanted is not None:
             found.append(wanted)
@@ -452,7 +452,9 @@ class GenerationFields(SamplingFields):
         for name, kind in _FORMS.items():
             value = getattr(self, name)
             if value is not None:
-                found.append(schema_of(value, name, name) if kind == "json_schema" else Wanted(kind, value, name, name))
+                found.append(
+                    schema_of(value, name, name) if kind == "json_schema" else AnswerFormat(kind, value, name, name)
+                )
         return found
 
     def unknown_parts(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gateway.bad_request import BadRequestError
 from gateway.generation import EngineFeatures
 from gateway.generation.sampling_params import Guide
-from gateway.openai.formats import Wanted
+from gateway.openai.formats import AnswerFormat
 from gateway.openai.schemas.checked import checker, is_object
 
 
@@ -32,7 +32,7 @@ class Structure:
 ANY_TEXT = Structure()
 
 
-def structure(wanted: Wanted | None, features: EngineFeatures, *, validate: bool) -> Structure:
+def structure(wanted: AnswerFormat | None, features: EngineFeatures, *, validate: bool) -> Structure:
     """Choose how to enforce or check the wanted form.
 
     Args:
@@ -59,7 +59,7 @@ def structure(wanted: Wanted | None, features: EngineFeatures, *, validate: bool
     )
 
 
-def _check(wanted: Wanted) -> Callable[[str], bool]:
+def _check(wanted: AnswerFormat) -> Callable[[str], bool]:
     if wanted.kind == "json_schema":
         return checker(wanted.value, wanted.path)
     if wanted.kind == "choice":

@@ -11,9 +11,9 @@ from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
 from gateway.bad_request import BadRequestError
-from gateway.comparison.facts import PROBE, TURNS, Facts, compare_facts, facts_of, warnings_of
+from gateway.comparison.facts import PROBE, TURNS, TargetFacts, compare_facts, facts_of, warnings_of
 from gateway.generation import EngineError
-from gateway.mirror.link import Link
+from gateway.mirror.link import MirrorLink
 from gateway.openai.errors import SERVER, OpenAIError
 from gateway.openai.models.routes import capability_map, model_object
 from gateway.openai.tokens.answer import tokenize
@@ -25,7 +25,7 @@ PATH: Final = "/mirror"
 _VERSION: Final = 1
 
 
-def mirror_router(registry: Registry, link: Link) -> APIRouter:
+def mirror_router(registry: Registry, link: MirrorLink) -> APIRouter:
     """The route ``GET /mirror``, for the internal port: its report may have texts.
 
     Args:
@@ -72,7 +72,7 @@ def _introduced(a: ServedModel, b: ServedModel | None, found: Mapping[str, Any])
     return {**names, "facts": [fact.as_json() for fact in facts], "warnings": warnings}
 
 
-def _facts(model: ServedModel) -> Facts:
+def _facts(model: ServedModel) -> TargetFacts:
     entry: dict[str, Any] = {**model_object(model, model.name), "capabilities": capability_map(model)}
     return facts_of(entry, _ids(model, {"prompt": PROBE}), _ids(model, {"messages": TURNS}))
 

@@ -26,7 +26,7 @@ _MOST_HELD = 128 * 2**20  # bytes of large bodies that are in memory at a time
 Parsed = TypeVar("Parsed")
 
 
-class HeldBodies:
+class BodyBudget:
     """The large bodies of all requests that are being received, or wait to be parsed, as one sum of bytes."""
 
     def __init__(self, most: int = _MOST_HELD) -> None:
@@ -65,7 +65,7 @@ class HeldBodies:
         self.held -= counted
 
 
-_bodies = HeldBodies()
+_bodies = BodyBudget()
 
 
 async def read_request(request: Request, parse: Callable[[RequestBody], Parsed]) -> Parsed:

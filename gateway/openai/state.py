@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from starlette.types import Scope
 
 from gateway.config import ConfigError, StateSettings
-from gateway.encryption import Seal, Sealer
+from gateway.encryption import OwnerCipher, TextCipher
 from gateway.extras import pip_install
 from gateway.openai.errors import OpenAIError
 from gateway.store import Store, StoreHolder
@@ -15,7 +15,7 @@ from gateway.web.middleware import owner_of
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CallerState:
     """The part of the state that one caller may see.
 
     Attributes:
@@ -26,7 +26,7 @@ class Kept:
 
     owner: str
     store: Store | None
-    seal: Seal | None
+    seal: OwnerCipher | None
 
     def needed(self) -> Store:
         """The store.
@@ -39,10 +39,10 @@ class Kept:
         return self.store
 
 
-class State:
+class ApplicationState:
     """The state of an application."""
 
-    def __init__(self, stores: StoreHolder, sealer: Sealer | None) -> None:
+    def __init__(self, stores: StoreHolder, sealer: TextCipher | None) -> None:
         """Take where things are kept.
 
         Args:
@@ -52,13 +52,13 @@ class State:
         self._stores = stores
         self._sealer = sealer
 
-    def of(self, scope: Scope) -> Kept:
+    def of(self, scope: Scope) -> CallerState:
         """What the sender of a request may see."""
         owner = owner_of(scope)
-        return Kept(owner, self._stores.store, self._sealer.of(owner) if self._sealer else None)
+        return CallerState(owner, self._stores.store, self._sealer.of(owner) if self._sealer else None)
 
 
-def sealer_of(settings: StateSettings) -> Sealer | None:
+def sealer_of(settings: StateSettings) -> TextCipher | None:
     """The sealer with the operator's keys; None where there are none.
 
     Raises:
@@ -77,7 +77,7 @@ def sealer_of(settings: StateSettings) -> Sealer | None:
     if not keys:
         return None
     try:
-        return Sealer(keys)
+        return TextCipher(keys)
     except ImportError:
         message = f"state.keys: needs the package cryptography; install it by {pip_install('sealed')}"
         raise ConfigError(message) from None

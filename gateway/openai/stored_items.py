@@ -17,7 +17,7 @@ from starlette.datastructures import QueryParams
 from typing_extensions import TypedDict
 
 from gateway.bad_request import BadRequestError
-from gateway.encryption import Seal
+from gateway.encryption import OwnerCipher
 from gateway.ids import new_id
 from gateway.openai.repeated import repeated
 from gateway.openai.router import parameter
@@ -82,7 +82,7 @@ def as_stored(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str,
     return kept
 
 
-def shown(item: Mapping[str, Any], include: Collection[str], seal: Seal | None) -> dict[str, Any]:
+def shown(item: Mapping[str, Any], include: Collection[str], seal: OwnerCipher | None) -> dict[str, Any]:
     """Return a stored item as it is listed.
 
     Args:
@@ -100,7 +100,7 @@ def shown(item: Mapping[str, Any], include: Collection[str], seal: Seal | None) 
     return listed
 
 
-def shown_line(line: bytes, include: Collection[str], seal: Seal | None) -> bytes:
+def shown_line(line: bytes, include: Collection[str], seal: OwnerCipher | None) -> bytes:
     """The same of an item as a line of JSON, which is parsed only where something may be left out or added."""
     if b'"type":"reasoning"' in line or line.count(b'"logprobs":') != line.count(b'"logprobs":[]'):
         return repeated(shown(json.loads(line), include, seal))
@@ -113,7 +113,7 @@ def text_of(parts: Any) -> str:
     return "\n".join(text for text in texts if isinstance(text, str) and text)
 
 
-def _sealed(item: Mapping[str, Any], seal: Seal | None) -> str | None:
+def _sealed(item: Mapping[str, Any], seal: OwnerCipher | None) -> str | None:
     text = text_of(item.get("content"))
     return seal.seal("reasoning", text) if seal is not None and text else None
 
@@ -231,14 +231,16 @@ def paging_of(query: QueryParams) -> Paging:
     return Paging(order == "desc", int(limit), query.get("after"))
 
 
-def included(query: QueryParams, seal: Seal | None) -> tuple[frozenset[str], list[str]]:
+def included(query: QueryParams, seal: OwnerCipher | None) -> tuple[frozenset[str], list[str]]:
     """What ``include`` asks for, and the names of those of its values that are not served."""
     values = [*query.getlist("include"), *query.getlist("include[]")][:_MOST_INCLUDED]
     served = {LOGPROBS} | ({SEALED} if seal is not None else set())
     return frozenset(values), [f"include.{value}" for value in dict.fromkeys(values) if value not in served]
 
 
-async def page_of(items: ItemLines, paging: Paging, query: QueryParams, seal: Seal | None) -> tuple[bytes, list[str]]:
+async def page_of(
+    items: ItemLines, paging: Paging, query: QueryParams, seal: OwnerCipher | None
+) -> tuple[bytes, list[str]]:
     """Write the page that the parameters of the URL ask for.
 
     Args:
@@ -265,7 +267,7 @@ async def page_of(items: ItemLines, paging: Paging, query: QueryParams, seal: Se
     return await list_of(items.part(page), include, seal, more=len(places) > start + paging.limit), left_out
 
 
-async def list_of(items: ItemLines, include: frozenset[str], seal: Seal | None, *, more: bool = False) -> bytes:
+async def list_of(items: ItemLines, include: frozenset[str], seal: OwnerCipher | None, *, more: bool = False) -> bytes:
     """Write a list of items as they are shown; see ``page_of``. Between large ones others have their turn."""
     lines = []
     for line in items.lines:

@@ -13,7 +13,7 @@ from typing import Any
 from gateway.bad_request import BadRequestError, printable
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.serving import ChatPlan, chat_plan
-from gateway.openai.parameters.check import Ignored
+from gateway.openai.parameters.check import IgnoredParameters
 from gateway.serving.served_model import ServedModel
 
 _INDEXED = re.compile(r"(messages|tools)\[(\d+)\]")
@@ -132,7 +132,7 @@ EXTENSIONS = frozenset(
 
 @dataclass(slots=True)
 class TranslatedRequest:
-    """A chat request that stands for one of another API; see ``gateway.openai.endpoint.Asked``.
+    """A chat request that stands for one of another API; see ``gateway.openai.endpoint.ParsedRequest``.
 
     Attributes:
         chat: as the policies of the model let it pass.
@@ -162,7 +162,7 @@ class TranslatedRequest:
         """What the request says of itself; for the access log."""
         return self.chat.annotations()
 
-    def ignored(self, of_chat: Ignored, more: Iterable[str] = ()) -> Ignored:
+    def ignored(self, of_chat: IgnoredParameters, more: Iterable[str] = ()) -> IgnoredParameters:
         """All that the request is served without, in the client's own names.
 
         Args:
@@ -170,7 +170,7 @@ class TranslatedRequest:
             more: what else was left out, by the client's names.
         """
         left_out, path = (*self.left_out, *more), self.translation.path
-        return Ignored(
+        return IgnoredParameters(
             tuple(dict.fromkeys([*left_out, *map(path, of_chat.named)])),
             tuple(dict.fromkeys([*left_out, *map(path, of_chat.counted)])),
             of_chat.dropped,

@@ -13,7 +13,7 @@ from gateway.prompt.control_tokens import PromptSpan, nonce, own_spans
 from gateway.prompt.history import TemplateError
 from gateway.prompt.request_template import RequestTemplate
 from gateway.tokens import Tokenizer
-from gateway.tokens.segments import Tokenizing, Unbounded
+from gateway.tokens.segments import NoBounds, TokenizingContext
 from gateway.tokens.token_ids import TokenIds, pack
 
 _KEPT = 8  # templates of requests, which are probed once
@@ -55,7 +55,7 @@ class PromptBuilder:
         continue_final_message: bool = False,
         template: ChatTemplate | RequestTemplate | None = None,
         variables: Mapping[str, Any] | None = None,
-        how: Tokenizing | None = None,
+        how: TokenizingContext | None = None,
     ) -> Prompt:
         """Render and tokenize a conversation; arguments as of ``ChatTemplate.render``, and these.
 
@@ -89,7 +89,7 @@ class PromptBuilder:
             marked = _up_to(end, marked)
         parts = template.control_tokens.parts(marked)
         text = "".join(parts)
-        how = how or Unbounded()
+        how = how or NoBounds()
         if len(text) > how.characters:
             how.check_characters(len(text))
         spans = template.control_tokens.spans(parts) if self._escapes else None
@@ -111,7 +111,7 @@ class PromptBuilder:
         *,
         add_special_tokens: bool = True,
         frames: bool | None = None,
-        how: Tokenizing | None = None,
+        how: TokenizingContext | None = None,
     ) -> Prompt:
         """A prompt of text as it is: texts of control tokens in it are control tokens.
 
@@ -125,7 +125,7 @@ class PromptBuilder:
             TokenizerError: when the text holds a lone surrogate.
         """
         tokenizer = self._tokenizer
-        how = how or Unbounded()
+        how = how or NoBounds()
         ids = tokenizer.encode_known(text, how)
         lacks_bos = tokenizer.adds_bos and ids[:1] != [tokenizer.bos_id]
         if add_special_tokens and lacks_bos and tokenizer.bos_id is not None:
@@ -158,7 +158,7 @@ class PromptBuilder:
         same = self.as_read(other, frames=frames).ids == prompt.ids
         return other if same else dataclasses.replace(prompt, escaped=True)
 
-    def as_read(self, prompt: Prompt, *, frames: bool, how: Tokenizing | None = None) -> Prompt:
+    def as_read(self, prompt: Prompt, *, frames: bool, how: TokenizingContext | None = None) -> Prompt:
         """The prompt with the ids that a server makes of its text.
 
         They are those of ``prompt`` unless the template leaves out what the tokenizer adds, or the tokenizer takes the
@@ -191,7 +191,7 @@ class PromptBuilder:
         pairs = zip(found, own, strict=False)
         return len(found) == len(own) and all(begun <= first and last <= end for (begun, end), (first, last) in pairs)
 
-    def _encode(self, spans: Sequence[PromptSpan], how: Tokenizing) -> TokenIds:
+    def _encode(self, spans: Sequence[PromptSpan], how: TokenizingContext) -> TokenIds:
         pieces: list[bytes] = []
         count = 0
         for span in spans:

@@ -35,7 +35,7 @@ class ResponseTemplate:
     def __init__(
         self,
         read_token: ReadToken,
-        shelf: TemplateShelf | None = None,
+        shelf: TemplateCache | None = None,
         request_id: bytes = b"",
         before: bytes = b"",
         after: bytes = b"",
@@ -104,7 +104,7 @@ class ResponseTemplate:
         self._length = len(before) + _ID.size + len(after) if before else -1
 
 
-class TemplateShelf:
+class TemplateCache:
     """The latest template of a model's requests: the next one begins with it, under its own request id.
 
     The requests of one model mostly get responses of one form, in which nothing else is a request's own.

@@ -60,7 +60,7 @@ def text_events(before: bytes, after: bytes, write: Write, other: Callable[[Piec
     return forward
 
 
-class Passed(NamedTuple):
+class PassthroughTemplate(NamedTuple):
     """How texts are shown that pass by a parser.
 
     Attributes:
@@ -72,7 +72,7 @@ class Passed(NamedTuple):
     kept: Sequence[list[str]]
 
 
-class Reading(Protocol):
+class PassthroughReader(Protocol):
     """A reader past whose parser texts may pass; ``AnswerReader`` is one."""
 
     passed: list[str]
@@ -84,8 +84,8 @@ class Reading(Protocol):
 
 
 def parsed_events(
-    reading: Reading,
-    shown: Callable[[], Passed | None],
+    reading: PassthroughReader,
+    shown: Callable[[], PassthroughTemplate | None],
     other: Callable[[Sequence[Piece | str]], bytes],
     write: Write,
     *,

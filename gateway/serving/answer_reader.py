@@ -14,9 +14,9 @@ from gateway.families import CallArguments, CallStart, Content, Event, Family, P
 from gateway.families.family_parser import FamilyParser
 from gateway.families.json_scanner import JsonScanner
 from gateway.families.model_family import ModelFamily
-from gateway.families.parser_events import Passing
+from gateway.families.parser_events import PassthroughState
 from gateway.generation import SamplingParams, StopMatcher
-from gateway.serving.budgeted_engine import ThoughtBudget
+from gateway.serving.budgeted_engine import ReasoningBudget
 from gateway.tokens import Tokenizer
 
 _WHOLE_CALL = ""  # what has ended an answer that is one call: no text of its own
@@ -55,7 +55,7 @@ class AnswerReader:
         self._stops = stops
         # Texts that are nothing but content or reasoning are not fed to the parser, but held back until asked for.
         self._may_pass = isinstance(parser, FamilyParser) and not stops and not one_call
-        self.passing: Passing | None = None
+        self.passing: PassthroughState | None = None
         self.passed: list[str] = []
         self._include_stop = include_stop
         self._call_scanner = JsonScanner() if one_call else None
@@ -139,7 +139,7 @@ class AnswerReader:
         self.passed.append(text)
         return text
 
-    def _begin_passing(self) -> Passing | None:
+    def _begin_passing(self) -> PassthroughState | None:
         """Have texts pass by the parser from now on, where nothing waits for what follows or to be taken."""
         if not self._may_pass or self._raw or self._ends is not None or self._events:
             return None
@@ -355,7 +355,7 @@ class PreparedTurn:
             visible_ids=frozenset(_special(tuple(self.preparation.special), tokenizer)),
         )
 
-    def thought_budget(self, params: SamplingParams, tokenizer: Tokenizer) -> ThoughtBudget | None:
+    def thought_budget(self, params: SamplingParams, tokenizer: Tokenizer) -> ReasoningBudget | None:
         """The bound of its reasoning; None where there is none, or nothing that could be ended.
 
         Args:
@@ -366,7 +366,7 @@ class PreparedTurn:
         if tokens is None or tokens < 0 or not isinstance(self.family, ModelFamily):
             return None
         end = self.family.thought_end(self.turn)
-        return None if end is None else ThoughtBudget(tokens, tuple(tokenizer.encode(end.text)), end.guide)
+        return None if end is None else ReasoningBudget(tokens, tuple(tokenizer.encode(end.text)), end.guide)
 
     def reader(self, params: SamplingParams) -> AnswerReader:
         """A reader for one of its answers."""

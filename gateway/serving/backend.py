@@ -7,8 +7,8 @@ from typing import Protocol
 
 from gateway.config import ModelSettings
 from gateway.generation import EngineFeatures
-from gateway.generation.health import Condition, EngineHealth
-from gateway.generation.route import Aim, EndpointStatus, Route
+from gateway.generation.health import EngineCondition, EngineHealth
+from gateway.generation.route import EndpointStatus, Route, RoutingHints
 
 
 class BackendStatus(Protocol):
@@ -49,7 +49,7 @@ class Backend(Protocol):
         """Each of several endpoints as it is now; empty where there is one engine at a fixed address."""
         ...
 
-    def route(self, aim: Aim) -> Route:
+    def route(self, aim: RoutingHints) -> Route:
         """Choose the engine that a request goes to; the caller follows and ends the route.
 
         Raises:
@@ -57,7 +57,7 @@ class Backend(Protocol):
         """
         ...
 
-    async def find(self, aim: Aim) -> Route:
+    async def find(self, aim: RoutingHints) -> Route:
         """Choose as ``route``, after a wait where an engine is about to come back.
 
         Raises:
@@ -70,7 +70,7 @@ class Backend(Protocol):
         ...
 
     @property
-    def condition(self) -> Condition:
+    def condition(self) -> EngineCondition:
         """Its health now; of several engines that of all together."""
         ...
 

@@ -23,7 +23,7 @@ _NEXT_SEED = 0x9E3779B97F4A7C15  # so that the answer is not drawn by the same n
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ThoughtBudget:
+class ReasoningBudget:
     """The bound of an answer's reasoning.
 
     Attributes:
@@ -37,7 +37,7 @@ class ThoughtBudget:
     guide: Guide | None
 
 
-class Thinker(Protocol):
+class ReasoningReader(Protocol):
     """Reads the answer, and knows whether its reasoning goes on."""
 
     @property
@@ -55,7 +55,7 @@ class BudgetedEngine:
         thinker: has read each chunk before it asks for the next.
     """
 
-    def __init__(self, engine: Engine, budget: ThoughtBudget, thinker: Thinker) -> None:
+    def __init__(self, engine: Engine, budget: ReasoningBudget, thinker: ReasoningReader) -> None:
         self._engine, self._budget, self._thinker = engine, budget, thinker
         self._thought = 0  # tokens of reasoning so far
         self._generated: list[int] = []  # by the request that runs

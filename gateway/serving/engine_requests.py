@@ -23,7 +23,7 @@ from gateway.generation.request import PromptTable
 from gateway.ids import new_id
 from gateway.serving.loading import ModelParts
 from gateway.serving.long_work import LongWork
-from gateway.serving.prompts import Bound, check_ids, work_of
+from gateway.serving.prompts import LengthBound, check_ids, work_of
 from gateway.tokens import word_sequences
 
 _SEEDS = 2**64
@@ -186,7 +186,7 @@ def tokenize_prediction(
     if not text:
         return ()
     try:
-        Bound(parts, left=left).check_text(text)
+        LengthBound(parts, left=left).check_text(text)
     except EngineError:
         message = f"The prediction is longer than this model's context of {parts.max_seq_len} tokens."
         raise BadRequestError(message, "prediction", "string_above_max_length") from None

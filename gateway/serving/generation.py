@@ -17,7 +17,7 @@ from gateway.generation import (
     SequenceAssembler,
     Usage,
 )
-from gateway.generation.route import Admitted, Route, Way
+from gateway.generation.route import AdmittedGeneration, EngineLookup, Route
 from gateway.relay.interface import Forward
 from gateway.relay.token_relay import TokenRelay
 from gateway.serving.deadlines import Deadlines, DeadlineTimer, Waiter
@@ -54,7 +54,7 @@ class Generation:
 
     def __init__(
         self,
-        way: Way,
+        way: EngineLookup,
         request: GenerationRequest,
         assembler: SequenceAssembler,
         *,
@@ -214,11 +214,11 @@ class Generation:
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens of its prompt; see ``gateway.generation.health.Watched``."""
+        """Tokens of its prompt; see ``gateway.generation.health.WatchedRequest``."""
         return len(self.request.prompt.ids)
 
     def lost(self) -> None:
-        """End it, or go elsewhere; see ``gateway.generation.health.Watched``."""
+        """End it, or go elsewhere; see ``gateway.generation.health.WatchedRequest``."""
         error = EngineError(ErrorKind.UNAVAILABLE, "The model has become unavailable within its answer.")
         if self.responded:
             self.abort(error)
@@ -226,7 +226,7 @@ class Generation:
             self._lose(error)
 
     def heard(self) -> float | None:
-        """``time.perf_counter()`` at the latest response; see ``gateway.generation.health.Watched``."""
+        """``time.perf_counter()`` at the latest response; see ``gateway.generation.health.WatchedRequest``."""
         return None if self._holding or not self.responded else max(self._relay.last, self._relay.resumed)
 
     def _take_ready(self) -> list[Piece]:
@@ -294,7 +294,7 @@ class Generation:
 
     async def _read(self) -> None:
         """Read an engine to the end of the answer. Runs as a task of its own, the only one that touches the engine."""
-        admitted: Admitted | None = None
+        admitted: AdmittedGeneration | None = None
         try:
             if self._way.enter is not None:
                 admitted = await self._way.enter()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol
 
-from gateway.generation import EngineError, Predicted, Usage
+from gateway.generation import EngineError, PredictedCounts, Usage
 from gateway.relay.interface import Forward
 from gateway.serving.generation import Generation, Ready, cancel_all
 
@@ -190,6 +190,6 @@ class GenerationGroup:
             sum(usage.prompt_tokens for usage in prompts),
             sum(usage.completion_tokens for usage in usages),
             sum(cached) if len(cached) == len(prompts) else None,
-            Predicted(*map(sum, zip(*known, strict=True))) if len(known) == len(usages) else None,
+            PredictedCounts(*map(sum, zip(*known, strict=True))) if len(known) == len(usages) else None,
             any(usage.estimated for usage in usages),
         )

@@ -16,7 +16,15 @@ from pydantic import ValidationError
 from gateway.config import ConfigError, ModelSettings
 from gateway.config.model_settings import SamplingDefaults
 from gateway.families import Family
-from gateway.families.family_choice import ARGUMENTS, EXAMPLE, Choice, Evidence, UnknownFamilyError, WrittenCall, choose
+from gateway.families.family_choice import (
+    ARGUMENTS,
+    EXAMPLE,
+    FamilyChoice,
+    ModelEvidence,
+    UnknownFamilyError,
+    WrittenCall,
+    choose,
+)
 from gateway.generation import EngineFeatures
 from gateway.generation.request import LoraAdapter, PromptTable
 from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, history, load_template
@@ -96,7 +104,7 @@ class ModelParts:
     end_texts: tuple[str, ...]
     tokenizer_source: Path
     defaults: SamplingDefaults
-    choice: Choice
+    choice: FamilyChoice
     tool_template: ChatTemplate | None = None
     lora: LoraAdapter | None = None
     prompt_tables: Mapping[str, PromptTable] = field(default_factory=dict)
@@ -176,8 +184,8 @@ def _templates(tokenizer: Tokenizer, settings: ModelSettings, key: str) -> tuple
         raise ConfigError(f"{key}.template (GATEWAY_TEMPLATE): {error.message}") from None
 
 
-def _choice(tokenizer: Tokenizer, template: ChatTemplate, settings: ModelSettings, key: str) -> Choice:
-    evidence = Evidence(
+def _choice(tokenizer: Tokenizer, template: ChatTemplate, settings: ModelSettings, key: str) -> FamilyChoice:
+    evidence = ModelEvidence(
         architectures=tokenizer.architectures,
         model_type=tokenizer.model_type,
         template=template.source,

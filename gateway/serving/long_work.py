@@ -19,7 +19,7 @@ _MOST_WAITING = 256
 _PATIENCE_S = 300.0
 
 
-class LeftError(Exception):
+class ClientLeftError(Exception):
     """The client left, and the result is not wanted any more."""
 
 

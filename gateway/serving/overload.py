@@ -17,7 +17,7 @@ from typing import Final
 from gateway.config import MemorySettings
 from gateway.generation import EngineError, ErrorKind
 from gateway.supervision import keep_running
-from gateway.telemetry.memory import Memory, MemoryState, Reading, give_back
+from gateway.telemetry.memory import Memory, MemoryReading, MemoryState, give_back
 from gateway.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class Overload:
                 self._given_back = time.monotonic()
             await asyncio.sleep(_SAMPLE_S)
 
-    def _judge(self, reading: Reading) -> MemoryState:
+    def _judge(self, reading: MemoryReading) -> MemoryState:
         limits: tuple[tuple[MemoryState, float], ...] = (("hard", self._settings.hard), ("soft", self._settings.soft))
         for state, limit in limits:
             used = reading.share if limit <= _MOST_SHARE else reading.together

@@ -18,8 +18,8 @@ from gateway.json_levels import inside, texts, whole_numbers
 from gateway.prompt import RequestTemplate, history
 from gateway.prompt.turn_text import TokenBreaker, path_of
 from gateway.serving.loading import ModelParts
-from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, TEMPLATES, LeftError, LongWork
-from gateway.tokens.segments import Recall
+from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, TEMPLATES, ClientLeftError, LongWork
+from gateway.tokens.segments import CacheScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def build(
     frames: bool | None = None,
     most: int | None = None,
     left: threading.Event | None = None,
-    recall: Recall | None = None,
+    recall: CacheScope | None = None,
     unknown: int | None = None,
 ) -> Prompt:
     """Render and tokenize a prompt; its ids are those that the engine reads.
@@ -213,7 +213,7 @@ def build(
         BadRequestError: when the model cannot take it.
         TemplateError: when the chat template rejects the messages.
     """
-    bound = Bound(parts, most, left, recall, unknown)
+    bound = LengthBound(parts, most, left, recall, unknown)
     bound.check_source(source)
     if isinstance(source, ChatPrompt):
         prompt = _chat(source, parts, settings, bound)
@@ -270,7 +270,7 @@ def truncated(
     return cut
 
 
-class Bound:
+class LengthBound:
     """The length of a prompt, checked by what is cheap before all of it is tokenized to count it.
 
     What passes takes some hundreds of bytes of memory for each token of ``most``, and no more than 8 characters for
@@ -286,7 +286,7 @@ class Bound:
         parts: ModelParts,
         most: int | None = None,
         left: threading.Event | None = None,
-        recall: Recall | None = None,
+        recall: CacheScope | None = None,
         unknown: int | None = None,
     ) -> None:
         """Prepare the check of one prompt.
@@ -353,7 +353,7 @@ class Bound:
             LeftError: no client waits.
         """
         if self._left is not None and self._left.is_set():
-            raise LeftError
+            raise ClientLeftError
         if count > self.most:
             self._refuse(f"it has more than {self.most} tokens", count)
 
@@ -391,7 +391,7 @@ class Bound:
         raise PromptTooLongError(says, tokens, self._room)
 
 
-def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, bound: Bound, *, frames: bool | None) -> Prompt:
+def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, bound: LengthBound, *, frames: bool | None) -> Prompt:
     if isinstance(source, TextPrompt):
         added = source.add_special_tokens
         prompt = parts.prompts.text(source.text, add_special_tokens=added, frames=frames, how=bound)
@@ -437,7 +437,7 @@ def check_ids(ids: Sequence[int], parts: ModelParts, param: str) -> None:
         raise BadRequestError(message, param.format(place=place, id=wrong), "invalid_value")
 
 
-def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound: Bound) -> Prompt:
+def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound: LengthBound) -> Prompt:
     template = None if source.template is None else _own_template(source.template, parts, settings)
     used = template or (parts.template(tools=True) if source.tools else parts.prompts.template)
     for name in source.variables:
@@ -464,7 +464,7 @@ def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound:
     return dataclasses.replace(prompt, changed=changed) if changed else prompt
 
 
-def _chat_as_text(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound: Bound) -> Prompt:
+def _chat_as_text(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound: LengthBound) -> Prompt:
     """The prompt for a server that reads text: control-token text is broken where the model may have written it.
 
     Raises:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from gateway.config import ModelSettings, Settings
 from gateway.generation import EngineError
-from gateway.generation.health import Condition
-from gateway.mirror.copies import Copies
+from gateway.generation.health import EngineCondition
+from gateway.mirror.copies import RequestCopies
 from gateway.serving.adapter_files import ADAPTER_FILES
-from gateway.serving.admission.shares import Shares
+from gateway.serving.admission.shares import SharedLines
 from gateway.serving.backend import BackendFactory
 from gateway.serving.served_model import EngineLimit, ServedModel, unknown_limit
 from gateway.telemetry.metrics import Metrics
@@ -27,7 +27,7 @@ _READY_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ModelChanges:
     """What a replacement did, as names of models.
 
     Attributes:
@@ -49,7 +49,7 @@ class _Entry:
     """A served model and what it was made of."""
 
     model: ServedModel
-    made_of: Fingerprint
+    made_of: ModelFingerprint
 
 
 class Registry:
@@ -65,7 +65,7 @@ class Registry:
         settings: Settings,
         backend_factory: BackendFactory,
         metrics: Metrics,
-        shares: Shares | None = None,
+        shares: SharedLines | None = None,
         engine_limit: EngineLimit = unknown_limit,
         token_cache: TokenCache | None = None,
     ) -> None:
@@ -79,10 +79,10 @@ class Registry:
             engine_limit: tells how many requests engines run at a time.
             token_cache: of prompts; None: nothing is stored.
         """
-        self.copies: Copies | None = None
+        self.copies: RequestCopies | None = None
         self.token_cache = token_cache
         self._engine_limit = engine_limit
-        self._shares = shares or Shares()
+        self._shares = shares or SharedLines()
         self._timeouts = settings.timeouts
         self._relay = settings.server.relay
         self._backend_factory = backend_factory
@@ -135,7 +135,7 @@ class Registry:
         """Return the weights of the models that share the requests for a name; None where it is not a split."""
         return self._splits.get(name)
 
-    def readiness(self) -> dict[str, Condition]:
+    def readiness(self) -> dict[str, EngineCondition]:
         """The condition of each model."""
         return {model.name: model.backend.condition for model in self}
 
@@ -149,7 +149,7 @@ class Registry:
 
     async def replace(
         self, models: tuple[ModelSettings, ...], splits: Mapping[str, Mapping[str, float]] | None = None
-    ) -> Changes:
+    ) -> ModelChanges:
         """Serve other models from now on.
 
         A model whose settings and files are the same stays the same object. New models are started first, and waited
@@ -181,7 +181,7 @@ class Registry:
             task = asyncio.create_task(self._retire(retired))
             self._retiring[task] = retired
             task.add_done_callback(lambda done: self._retiring.pop(done, None))
-        return Changes(
+        return ModelChanges(
             added=tuple(name for name in entries if name not in before),
             changed=tuple(model.name for model in fresh if model.name in before),
             removed=tuple(name for name in before if name not in entries),
@@ -281,7 +281,7 @@ _TOKENIZER_FILES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Fingerprint:
+class ModelFingerprint:
     """Equal for models that need not be made again.
 
     Attributes:
@@ -293,7 +293,7 @@ class Fingerprint:
     files: tuple[tuple[str, int, int], ...]
 
 
-def fingerprint(settings: ModelSettings) -> Fingerprint:
+def fingerprint(settings: ModelSettings) -> ModelFingerprint:
     """Take it now, with the files that the settings name; a tokenizer folder that Triton names is not looked at."""
     paths = [settings.template] if settings.template is not None else []
     paths += settings.prompt_tables.values()
@@ -308,4 +308,4 @@ def fingerprint(settings: ModelSettings) -> Fingerprint:
         except OSError:
             continue
         found.append((str(path), status.st_mtime_ns, status.st_size))
-    return Fingerprint(settings, tuple(found))
+    return ModelFingerprint(settings, tuple(found))

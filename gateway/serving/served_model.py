@@ -21,7 +21,7 @@ from gateway.access.permit import bounded, permit
 from gateway.config import ConfigError, ModelSettings, TimeoutSettings
 from gateway.config.model_settings import AdapterSettings, SamplingDefaults
 from gateway.families import ToolPlan
-from gateway.families.family_choice import Choice
+from gateway.families.family_choice import FamilyChoice
 from gateway.generation import (
     Engine,
     EngineError,
@@ -32,13 +32,13 @@ from gateway.generation import (
     SequenceAssembler,
 )
 from gateway.generation.health import EngineHealth
-from gateway.generation.route import Admitted, Aim, Route, Way
+from gateway.generation.route import AdmittedGeneration, EngineLookup, Route, RoutingHints
 from gateway.serving import prompts
-from gateway.serving.admission.admission import Admission, Demand
-from gateway.serving.admission.shares import Shares
+from gateway.serving.admission.admission import Admission, GenerationDemand
+from gateway.serving.admission.shares import SharedLines
 from gateway.serving.answer_reader import AnswerReader, PreparedTurn, prepare
 from gateway.serving.backend import Backend
-from gateway.serving.budgeted_engine import BudgetedEngine, ThoughtBudget
+from gateway.serving.budgeted_engine import BudgetedEngine, ReasoningBudget
 from gateway.serving.capabilities import Capabilities, capabilities, queues, text_losses
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.engine_requests import engine_requests, predictions_work, tokenize_prediction
@@ -47,10 +47,10 @@ from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.serving.lora_engine import LoraEngine, LoraState
 from gateway.serving.prompts import PromptSource, Truncation, spoken
 from gateway.serving.tokenizer_match import OVERRIDE, tokenizer_mismatch
-from gateway.telemetry.metrics import Metrics, ModelNow
+from gateway.telemetry.metrics import Metrics, ModelSnapshot
 from gateway.telemetry.slim_page import ModelQueue
 from gateway.telemetry.traces import RequestTrace, current_trace
-from gateway.tokens.segments import Recall
+from gateway.tokens.segments import CacheScope
 from gateway.tokens.token_cache import TokenCache
 
 _log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class ServedModel:
         timeouts: TimeoutSettings,
         metrics: Metrics,
         relay: bool = True,
-        shares: Shares | None = None,
+        shares: SharedLines | None = None,
         engine_limit: EngineLimit = unknown_limit,
     ) -> None:
         """Prepare a model; ``start`` loads it.
@@ -113,7 +113,7 @@ class ServedModel:
         self.created = int(time.time())
         self.metrics = metrics.for_model(settings.name)
         told = self._engine_limit if settings.triton.metrics_url is not None else None
-        self.admission = Admission(settings.name, settings.admission, shares or Shares(), told)
+        self.admission = Admission(settings.name, settings.admission, shares or SharedLines(), told)
         self.admission.refused = self._count_refusal
         self._key = key
         self._timeouts = timeouts
@@ -146,7 +146,7 @@ class ServedModel:
         return self._parts.tokenizer_source if self._parts else None
 
     @property
-    def family_choice(self) -> Choice | None:
+    def family_choice(self) -> FamilyChoice | None:
         """The family that it writes calls and reasoning as, and how sure that is; None before it is known."""
         return self._parts.choice if self._parts else None
 
@@ -211,10 +211,10 @@ class ServedModel:
         condition = self.backend.condition
         return None if condition.ready else condition.reason
 
-    def now(self) -> ModelNow:
+    def now(self) -> ModelSnapshot:
         """Its endpoints and its queue at this moment."""
         totals = self.admission.totals()
-        return ModelNow(self.backend.endpoints, totals.running, totals.waiting, totals.limit)
+        return ModelSnapshot(self.backend.endpoints, totals.running, totals.waiting, totals.limit)
 
     def queue(self) -> ModelQueue:
         """Its queue at this moment."""
@@ -248,7 +248,7 @@ class ServedModel:
         self.admission.close()
         await self.backend.close()
 
-    def recall(self, salt: str | None = None) -> Recall | None:
+    def recall(self, salt: str | None = None) -> CacheScope | None:
         """Return what is known of the caller's prompts; None where nothing is stored.
 
         Args:
@@ -257,7 +257,7 @@ class ServedModel:
         if self.token_cache is None:
             return None
         parts = self._parts or self.parts
-        return Recall(self.token_cache, parts.tokenizer.fingerprint, caller().id.encode(), (salt or "").encode())
+        return CacheScope(self.token_cache, parts.tokenizer.fingerprint, caller().id.encode(), (salt or "").encode())
 
     async def build_prompt(
         self,
@@ -337,7 +337,7 @@ class ServedModel:
         request_id: str,
         arrived: float,
         readers: Sequence[AnswerReader] = (),
-        budget: ThoughtBudget | None = None,
+        budget: ReasoningBudget | None = None,
         *,
         affinity: str | None = None,
     ) -> list[Generation]:
@@ -370,15 +370,15 @@ class ServedModel:
         )  # fmt: skip
         granted = permit()
         spending = None if granted is None else await granted.reserve(requests, asked=asked)
-        find = functools.partial(self.backend.find, Aim(prompt.ids, affinity))
+        find = functools.partial(self.backend.find, RoutingHints(prompt.ids, affinity))
         fitted = self.settings.lora is not None or budget is not None
         generations = []
         for request, reader in zip_longest(requests, readers):
             tokens = len(prompt.ids) + request.max_tokens
-            demand = Demand(who.id, who.weight, tokens, params.priority)
+            demand = GenerationDemand(who.id, who.weight, tokens, params.priority)
             enter = functools.partial(self.admission.enter, demand)
             generation = Generation(
-                Way(
+                EngineLookup(
                     find,
                     functools.partial(self._fit_engine, budget, reader) if fitted else None,
                     enter if trace is None else functools.partial(_queue, trace, enter),
@@ -421,7 +421,7 @@ class ServedModel:
         Raises:
             EngineError: as the backend's ``features`` when the model is not ready.
         """
-        return self._adapted(self.backend.route(Aim()))
+        return self._adapted(self.backend.route(RoutingHints()))
 
     def _adapted(self, route: Route) -> Engine:
         """A route's engine with the model's adapter, which each engine loads by itself."""
@@ -433,7 +433,7 @@ class ServedModel:
             state = self._adapters[route.address] = LoraState(adapter, self.name)
         return LoraEngine(route.engine, state)
 
-    def _fit_engine(self, budget: ThoughtBudget | None, reader: AnswerReader | None, route: Route) -> Engine:
+    def _fit_engine(self, budget: ReasoningBudget | None, reader: AnswerReader | None, route: Route) -> Engine:
         """The engine for one answer, whose reasoning may have a budget."""
         engine = route.engine if (self._parts or self.parts).lora is None else self._adapted(route)
         return engine if budget is None or reader is None else BudgetedEngine(engine, budget, reader)
@@ -520,7 +520,7 @@ class ServedModel:
         )  # fmt: skip
 
 
-async def _queue(trace: RequestTrace, enter: Callable[[], Awaitable[Admitted]]) -> Admitted:
+async def _queue(trace: RequestTrace, enter: Callable[[], Awaitable[AdmittedGeneration]]) -> AdmittedGeneration:
     """Wait for the turn of a generation, as a step of a request that is traced."""
     with trace.step("queue"):
         return await enter()

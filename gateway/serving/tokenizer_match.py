@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gateway.generation import Capability, EngineFeatures
-from gateway.generation.tokenizing import SENTENCES, Tokenized
+from gateway.generation.tokenizing import SENTENCES, TokenizedSentences
 from gateway.tokens import Tokenizer, TokenizerError
 
 OVERRIDE = "name the model's own folder, or set check_tokenizer: false"
@@ -56,7 +56,7 @@ def wide_engine(tokenizer: Tokenizer, features: EngineFeatures) -> str | None:
     return f"the engine has logits for {width} ids, and the tokenizer {tokenizer.vocab_size}: is it the model's own?"
 
 
-def _there(folder: Path, features: EngineFeatures) -> Tokenized | None:
+def _there(folder: Path, features: EngineFeatures) -> TokenizedSentences | None:
     if features.tokenized is not None:
         return features.tokenized
     other = _other_folder(features)
@@ -67,7 +67,7 @@ def _there(folder: Path, features: EngineFeatures) -> Tokenized | None:
     except TokenizerError:
         return None
     ends = tokenizer.eos_ids
-    return Tokenized(tuple(tuple(tokenizer.encode(each)) for each in SENTENCES), ends[0] if ends else None)
+    return TokenizedSentences(tuple(tuple(tokenizer.encode(each)) for each in SENTENCES), ends[0] if ends else None)
 
 
 def _other_folder(features: EngineFeatures) -> Path | None:

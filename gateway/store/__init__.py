@@ -2,26 +2,26 @@
 
 from gateway.store.interface import (
     ConflictError,
-    Document,
-    Fill,
+    DocumentWrite,
     Store,
+    StoredDocument,
     StoreError,
+    StoreFill,
     StoreFullError,
     StoreUnavailableError,
-    Write,
 )
 from gateway.store.opening import StoreHolder, check_state, open_store
 
 __all__ = [
     "ConflictError",
-    "Document",
-    "Fill",
+    "DocumentWrite",
     "Store",
     "StoreError",
+    "StoreFill",
     "StoreFullError",
     "StoreHolder",
     "StoreUnavailableError",
-    "Write",
+    "StoredDocument",
     "check_state",
     "open_store",
 ]

@@ -43,7 +43,7 @@ class StoreUnavailableError(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class StoredDocument:
     """A stored document.
 
     Attributes:
@@ -56,7 +56,7 @@ class Document:
 
 
 @dataclass(slots=True)
-class Fill:
+class StoreFill:
     """How full a store is, as one process knows it.
 
     Attributes:
@@ -69,7 +69,7 @@ class Fill:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class DocumentWrite:
     """A document that is to be written.
 
     Attributes:
@@ -94,7 +94,7 @@ class Store(Protocol):
         fill: of it.
     """
 
-    fill: Fill
+    fill: StoreFill
 
     async def put(self, owner: str, key: str, data: bytes, *, expected: int | None = None) -> int:
         """Write a document, whole or not at all; its log stays.
@@ -114,7 +114,7 @@ class Store(Protocol):
         """
         ...
 
-    async def put_all(self, owner: str, writes: Sequence[Write]) -> list[int]:
+    async def put_all(self, owner: str, writes: Sequence[DocumentWrite]) -> list[int]:
         """Write several documents, all or none, as ``put`` writes one; their keys differ.
 
         Returns:
@@ -126,7 +126,7 @@ class Store(Protocol):
         """
         ...
 
-    async def get(self, owner: str, key: str) -> Document | None:
+    async def get(self, owner: str, key: str) -> StoredDocument | None:
         """Read a document; None: never written, another owner's, deleted, or gone by its age or for the size."""
         ...
 
@@ -156,7 +156,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class StoreBounds:
     """How much a store keeps, and how long.
 
     Attributes:
@@ -190,7 +190,7 @@ def entries_bytes(entries: Sequence[bytes]) -> int:
     return sum(map(len, entries)) + ENTRY_BYTES * len(entries)
 
 
-class Outage:
+class StoreOutage:
     """Logs once that a store cannot be used, and once that it can be used again."""
 
     def __init__(self, name: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gateway.config import ConfigError, StateSettings
 from gateway.extras import pip_install
-from gateway.store.interface import Bounds, Store
+from gateway.store.interface import Store, StoreBounds
 from gateway.store.sqlite_store import ForeignFileError, SqliteStore, check_file, check_folder
 
 _log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ async def open_store(settings: StateSettings) -> Store | None:
             package is missing.
     """
     _check_packages(settings)
-    bounds = Bounds(settings.max_age_s, settings.max_bytes)
+    bounds = StoreBounds(settings.max_age_s, settings.max_bytes)
     if settings.store == "none":
         return None
     if settings.store == "redis" and settings.redis_url is not None:
@@ -124,7 +124,7 @@ def default_path(environment: Mapping[str, str] | None = None) -> Path | None:
     return root / "triton-openai-gateway" / "state.sqlite"
 
 
-async def _open_file(given: Path | None, bounds: Bounds) -> Store | None:
+async def _open_file(given: Path | None, bounds: StoreBounds) -> Store | None:
     path = given or default_path()
     if path is None:
         _log.warning(_HOMELESS, extra={"event": "store_not_opened"})
@@ -139,7 +139,7 @@ async def _open_file(given: Path | None, bounds: Bounds) -> Store | None:
     return store
 
 
-async def _open_redis(url: str, bounds: Bounds) -> Store:
+async def _open_redis(url: str, bounds: StoreBounds) -> Store:
     from gateway.store.redis_store import RedisStore  # noqa: PLC0415 - an extra
 
     try:

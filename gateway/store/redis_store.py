@@ -20,14 +20,14 @@ from redis.exceptions import AuthenticationError, NoPermissionError, ReadOnlyErr
 from gateway.store.interface import (
     BATCH,
     LARGEST,
-    Bounds,
     ConflictError,
-    Document,
-    Fill,
-    Outage,
+    DocumentWrite,
+    StoreBounds,
+    StoredDocument,
+    StoreFill,
     StoreFullError,
+    StoreOutage,
     StoreUnavailableError,
-    Write,
     document_bytes,
     entries_bytes,
 )
@@ -125,7 +125,7 @@ ANSWER_S: Final = 5.0
 class RedisStore:
     """A `Store` in Redis; all that use one have the same bounds."""
 
-    def __init__(self, url: str, bounds: Bounds) -> None:
+    def __init__(self, url: str, bounds: StoreBounds) -> None:
         """Describe it; connections are made when they are needed.
 
         Args:
@@ -135,7 +135,7 @@ class RedisStore:
         Raises:
             ValueError: the URL cannot be read.
         """
-        self.fill = Fill()
+        self.fill = StoreFill()
         self._bounds = bounds
         self._age_ms = max(1, int(bounds.max_age_s * 1000))
         self._redis: Redis = Redis(
@@ -152,7 +152,7 @@ class RedisStore:
         self._put, self._append, self._delete, self._trim = map(
             self._redis.register_script, (_PUT, _APPEND, _DELETE, _TRIM)
         )
-        self._outage = Outage(_without_password(url))
+        self._outage = StoreOutage(_without_password(url))
 
     async def open(self) -> None:
         """Connect to Redis if it is reachable, and remove what exceeds the bounds.
@@ -169,10 +169,10 @@ class RedisStore:
 
     async def put(self, owner: str, key: str, data: bytes, *, expected: int | None = None) -> int:
         """See `Store.put`."""
-        (version,) = await self.put_all(owner, [Write(key, data, expected)])
+        (version,) = await self.put_all(owner, [DocumentWrite(key, data, expected)])
         return version
 
-    async def put_all(self, owner: str, writes: Sequence[Write]) -> list[int]:
+    async def put_all(self, owner: str, writes: Sequence[DocumentWrite]) -> list[int]:
         """See `Store.put_all`."""
         arguments: list[Any] = []
         for write in writes:
@@ -182,11 +182,11 @@ class RedisStore:
             arguments += _member(owner, write.key), write.data, expected, size
         return await self._write(self._put, [write.key for write in writes], *arguments)
 
-    async def get(self, owner: str, key: str) -> Document | None:
+    async def get(self, owner: str, key: str) -> StoredDocument | None:
         """See `Store.get`."""
         async with self._guarded():
             data, version = cast("list[Any]", await self._redis.hmget(_at("doc", owner, key), ["data", "version"]))
-        return None if data is None else Document(data, int(version))
+        return None if data is None else StoredDocument(data, int(version))
 
     async def delete(self, owner: str, key: str) -> bool:
         """See `Store.delete`."""

@@ -23,13 +23,13 @@ import anyio
 
 from gateway.store.interface import (
     BATCH,
-    Bounds,
     ConflictError,
-    Document,
-    Fill,
-    Outage,
+    DocumentWrite,
+    StoreBounds,
+    StoredDocument,
+    StoreFill,
+    StoreOutage,
     StoreUnavailableError,
-    Write,
     document_bytes,
     entries_bytes,
 )
@@ -91,7 +91,9 @@ _NOTHING = _Row(0, 0, 0, 0, 0)
 class SqliteFile:
     """The file, opened; used by the thread that opened it."""
 
-    def __init__(self, path: Path, bounds: Bounds, fill: Fill, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, bounds: StoreBounds, fill: StoreFill, clock: Callable[[], float] = time.time
+    ) -> None:
         """Open the file, and make file and folder where missing.
 
         Args:
@@ -120,7 +122,7 @@ class SqliteFile:
         """Close it."""
         self._base.close()
 
-    def put_all(self, owner: str, writes: Sequence[Write]) -> list[int]:
+    def put_all(self, owner: str, writes: Sequence[DocumentWrite]) -> list[int]:
         """See `Store.put_all`."""
         for write in writes:
             self._bounds.check(document_bytes(owner, write.key, write.data))
@@ -130,13 +132,13 @@ class SqliteFile:
         self._trim_on(more)
         return versions
 
-    def get(self, owner: str, key: str) -> Document | None:
+    def get(self, owner: str, key: str) -> StoredDocument | None:
         """See `Store.get`."""
         found = self._base.execute(
             "SELECT data, version FROM documents WHERE owner = ? AND key = ? AND written >= ?",
             (owner, key, self._horizon()),
         ).fetchone()
-        return Document(*found) if found else None
+        return StoredDocument(*found) if found else None
 
     def delete(self, owner: str, key: str) -> bool:
         """See `Store.delete`."""
@@ -194,7 +196,7 @@ class SqliteFile:
     def _horizon(self) -> float:
         return self._clock() - self._bounds.max_age_s
 
-    def _put(self, owner: str, write: Write) -> int:
+    def _put(self, owner: str, write: DocumentWrite) -> int:
         row = self._current(owner, write.key)
         if write.expected is not None and row.version != write.expected:
             raise ConflictError(write.key)
@@ -345,7 +347,7 @@ def _prepare(base: sqlite3.Connection) -> None:
 class SqliteStore:
     """A `Store` in one file, for the processes of one machine."""
 
-    def __init__(self, path: Path, bounds: Bounds, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, bounds: StoreBounds, clock: Callable[[], float] = time.time) -> None:
         """Describe it; the file is opened by the first call.
 
         Args:
@@ -353,12 +355,12 @@ class SqliteStore:
             bounds: of what it keeps.
             clock: the time in seconds.
         """
-        self.fill = Fill()
+        self.fill = StoreFill()
         self._path = path
         self._bounds = bounds
         self._clock = clock
         self._file: SqliteFile | None = None
-        self._outage = Outage(str(path))
+        self._outage = StoreOutage(str(path))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
 
     async def open(self) -> None:
@@ -378,14 +380,14 @@ class SqliteStore:
 
     async def put(self, owner: str, key: str, data: bytes, *, expected: int | None = None) -> int:
         """See `Store.put`."""
-        (version,) = await self.put_all(owner, [Write(key, data, expected)])
+        (version,) = await self.put_all(owner, [DocumentWrite(key, data, expected)])
         return version
 
-    async def put_all(self, owner: str, writes: Sequence[Write]) -> list[int]:
+    async def put_all(self, owner: str, writes: Sequence[DocumentWrite]) -> list[int]:
         """See `Store.put_all`."""
         return await self._run(lambda file: file.put_all(owner, writes))
 
-    async def get(self, owner: str, key: str) -> Document | None:
+    async def get(self, owner: str, key: str) -> StoredDocument | None:
         """See `Store.get`."""
         return await self._run(lambda file: file.get(owner, key))
 

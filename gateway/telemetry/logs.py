@@ -103,7 +103,7 @@ class LineFormatter(JsonFormatter):
             return str(super().jsonify_log_record(log_data))
 
 
-class Seldom(logging.Filter):
+class RateLimitedFilter(logging.Filter):
     """Lets each message of some loggers pass once a minute, for example of an unreachable collector."""
 
     def __init__(self, loggers: str) -> None:
@@ -147,7 +147,7 @@ def logging_config(level: str) -> dict[str, Any]:
                 "reserved_attrs": _RESERVED,
             }
         },
-        "filters": {"trace": {"()": TraceIds}, "seldom": {"()": Seldom, "loggers": "opentelemetry."}},
+        "filters": {"trace": {"()": TraceIds}, "seldom": {"()": RateLimitedFilter, "loggers": "opentelemetry."}},
         "handlers": {
             "stderr": {
                 "class": "logging.StreamHandler",

@@ -36,7 +36,7 @@ _V2 = CgroupFiles(("memory.max", "memory.high"), "memory.current", "inactive_fil
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MemoryReading:
     """The memory at one moment.
 
     Attributes:
@@ -73,7 +73,7 @@ class Memory:
         self._machine = _machine_bytes(self._proc)
         self._levels = list(_levels(root))
 
-    def read(self) -> Reading:
+    def read(self) -> MemoryReading:
         """Read all anew: limits may change while a process runs."""
         own, shared = self._held("self")
         own += sum(self._held(str(helper))[0] for helper in self._helpers())
@@ -87,7 +87,7 @@ class Memory:
                     used -= _field(folder / "memory.stat", files.cached)
                 used = max(used, together) if used <= 2 * together else together
                 share, limit = max((share, limit), (used / most, most))
-        return Reading(own, together, share, limit)
+        return MemoryReading(own, together, share, limit)
 
     def _held(self, process: str) -> tuple[int, int]:
         """Resident bytes of a process, and those of them that it shares, mostly libraries."""

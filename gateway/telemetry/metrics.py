@@ -18,9 +18,9 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from gateway.generation.engine import ErrorKind
-from gateway.generation.health import STATES, Condition
+from gateway.generation.health import STATES, EngineCondition
 from gateway.generation.route import EndpointStatus
-from gateway.telemetry.memory import MemoryState, Reading
+from gateway.telemetry.memory import MemoryReading, MemoryState
 
 _TTFT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _GAP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 5.0)
@@ -30,7 +30,7 @@ _MOST_NAMES = 100  # clients choose the names of unknown parameters: label value
 _MOST_WAITING = 256  # observations that a scrape may miss
 
 
-class Tally:
+class ChildCounter:
     """Adds to one child of a counter or gauge; ``inc`` of the library checks each time what is known here.
 
     Attributes:
@@ -86,7 +86,7 @@ class BatchedHistogram:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelNow:
+class ModelSnapshot:
     """A served model at one moment, as all worker processes know it together.
 
     Attributes:
@@ -107,12 +107,12 @@ class ModelMetrics:
     """The metrics of one served model, looked up once: the hot path must not look up labels."""
 
     model: str
-    in_flight: Tally
+    in_flight: ChildCounter
     ttft: Histogram
     inter_token: BatchedHistogram
-    prompt_tokens: Tally
-    completion_tokens: Tally
-    surplus_tokens: Tally
+    prompt_tokens: ChildCounter
+    completion_tokens: ChildCounter
+    surplus_tokens: ChildCounter
     accepted_tokens: Counter
     rejected_tokens: Counter
     cancelled: Counter
@@ -121,8 +121,8 @@ class ModelMetrics:
     failures: Mapping[str, Counter]
     waits: Histogram
     refused: Mapping[str, Counter]
-    recalled_tokens: Tally
-    tokenized_tokens: Tally
+    recalled_tokens: ChildCounter
+    tokenized_tokens: ChildCounter
 
 
 class Metrics:
@@ -266,12 +266,12 @@ class Metrics:
         """The metrics of one served model, at zero where nothing was counted yet."""
         return ModelMetrics(
             model=model,
-            in_flight=Tally(self.in_flight.labels(model)),
+            in_flight=ChildCounter(self.in_flight.labels(model)),
             ttft=self.ttft.labels(model),
             inter_token=BatchedHistogram(self.inter_token.labels(model)),
-            prompt_tokens=Tally(self.prompt_tokens.labels(model)),
-            completion_tokens=Tally(self.completion_tokens.labels(model)),
-            surplus_tokens=Tally(self.surplus_tokens.labels(model)),
+            prompt_tokens=ChildCounter(self.prompt_tokens.labels(model)),
+            completion_tokens=ChildCounter(self.completion_tokens.labels(model)),
+            surplus_tokens=ChildCounter(self.surplus_tokens.labels(model)),
             accepted_tokens=self.predicted_tokens.labels(model, "accepted"),
             rejected_tokens=self.predicted_tokens.labels(model, "rejected"),
             cancelled=self.cancelled.labels(model),
@@ -280,8 +280,8 @@ class Metrics:
             failures={kind.value: self.failures.labels(model, kind.value) for kind in ErrorKind},
             waits=self.waits.labels(model),
             refused={reason: self.refused.labels(model, reason) for reason in ("full", "late")},
-            recalled_tokens=Tally(self.tokenized_tokens.labels(model, "cache")),
-            tokenized_tokens=Tally(self.tokenized_tokens.labels(model, "tokenizer")),
+            recalled_tokens=ChildCounter(self.tokenized_tokens.labels(model, "cache")),
+            tokenized_tokens=ChildCounter(self.tokenized_tokens.labels(model, "tokenizer")),
         )
 
     def count_ignored(self, model: str, parameters: Sequence[str]) -> None:
@@ -298,7 +298,7 @@ class Metrics:
             self._names.add(parameter)
         return parameter
 
-    def note_memory(self, state: MemoryState, reading: Reading, refused: int) -> None:
+    def note_memory(self, state: MemoryState, reading: MemoryReading, refused: int) -> None:
         """Note a sample of the memory.
 
         Args:
@@ -319,8 +319,8 @@ class Metrics:
 
     def render(
         self,
-        readiness: Mapping[str, Condition],
-        models: Mapping[str, ModelNow] = MappingProxyType({}),
+        readiness: Mapping[str, EngineCondition],
+        models: Mapping[str, ModelSnapshot] = MappingProxyType({}),
     ) -> tuple[bytes, str]:
         """All metrics as Prometheus text, and its content type.
 
@@ -340,7 +340,7 @@ class Metrics:
 class _Now(Collector):
     """What is ready now: no process counts it, so that none can leave a stale one."""
 
-    def __init__(self, readiness: Mapping[str, Condition], models: Mapping[str, ModelNow]) -> None:
+    def __init__(self, readiness: Mapping[str, EngineCondition], models: Mapping[str, ModelSnapshot]) -> None:
         self._readiness = readiness
         self._models = models
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from gateway.generation.health import Condition
+from gateway.generation.health import EngineCondition
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _KEPT_S: Final = 0.25  # a page on which no number has changed, for what may have changed beside them
@@ -76,7 +76,7 @@ class SlimPage:
 
     def __init__(
         self,
-        readiness: Callable[[], Mapping[str, Condition]],
+        readiness: Callable[[], Mapping[str, EngineCondition]],
         queues: Callable[[], Mapping[str, ModelQueue]],
         engines: Callable[[], Engines],
         clock: Callable[[], float] = time.monotonic,
@@ -120,7 +120,7 @@ def load_families(models: Mapping[str, ModelQueue], engines: EngineLoad) -> str:
     return text
 
 
-def slim_page(readiness: Mapping[str, Condition], models: Mapping[str, ModelQueue], engines: Engines) -> str:
+def slim_page(readiness: Mapping[str, EngineCondition], models: Mapping[str, ModelQueue], engines: Engines) -> str:
     """The whole page.
 
     Args:

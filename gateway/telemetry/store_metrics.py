@@ -8,13 +8,13 @@ from typing import Any, Final, TypeVar
 
 from gateway.store import (
     ConflictError,
-    Document,
-    Fill,
+    DocumentWrite,
     Store,
+    StoredDocument,
     StoreError,
+    StoreFill,
     StoreFullError,
     StoreUnavailableError,
-    Write,
 )
 from gateway.telemetry.metrics import Metrics
 
@@ -31,7 +31,7 @@ class MeteredStore:
 
     def __init__(self, store: Store, metrics: Metrics) -> None:
         """Wrap ``store``, which is open."""
-        self.fill: Fill = store.fill
+        self.fill: StoreFill = store.fill
         self._store = store
         self._metrics = metrics
         self._removed = 0
@@ -41,11 +41,11 @@ class MeteredStore:
         """See `Store.put`."""
         return await self._counted("put", self._store.put(owner, key, data, expected=expected))
 
-    async def put_all(self, owner: str, writes: Sequence[Write]) -> list[int]:
+    async def put_all(self, owner: str, writes: Sequence[DocumentWrite]) -> list[int]:
         """See `Store.put_all`."""
         return await self._counted("put", self._store.put_all(owner, writes))
 
-    async def get(self, owner: str, key: str) -> Document | None:
+    async def get(self, owner: str, key: str) -> StoredDocument | None:
         """See `Store.get`."""
         return await self._counted("get", self._store.get(owner, key))
 

@@ -19,7 +19,7 @@ Step = Literal["prompt", "queue"]
 """Steps of a request that are spans of their own: template and tokenization, the wait for a place in the engine."""
 
 
-class Facts(Protocol):
+class RequestFacts(Protocol):
     """What is known of a request at its end; see ``gateway.web.access_log.RequestRecord``."""
 
     request_id: str
@@ -84,7 +84,7 @@ class RequestTrace(Protocol):
         """
         ...
 
-    def end(self, route: str | None, status: int, duration_s: float, facts: Facts) -> None:
+    def end(self, route: str | None, status: int, duration_s: float, facts: RequestFacts) -> None:
         """End the trace when the last byte of the answer is about to leave, or the client has left.
 
         Args:

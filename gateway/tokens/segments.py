@@ -38,7 +38,7 @@ _TEXTS: Final = (
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
-class Recall:
+class CacheScope:
     """The parts that those may find who share one scope of the cache.
 
     Args:
@@ -75,11 +75,11 @@ class Recall:
         self._cache.put(entries)
 
 
-class Tokenizing(Protocol):
+class TokenizingContext(Protocol):
     """How a prompt is tokenized: what is known of it, and within which bounds."""
 
     @property
-    def recall(self) -> Recall | None:
+    def recall(self) -> CacheScope | None:
         """Where ids of parts are looked up and stored; None: nowhere."""
         ...
 
@@ -110,7 +110,7 @@ class Tokenizing(Protocol):
         ...
 
 
-class Unbounded:
+class NoBounds:
     """No bound.
 
     Args:
@@ -120,7 +120,7 @@ class Unbounded:
     most = 2**62
     characters = 2**62
 
-    def __init__(self, recall: Recall | None = None) -> None:
+    def __init__(self, recall: CacheScope | None = None) -> None:
         self.recall = recall
 
     def check_characters(self, size: int) -> None:
@@ -144,7 +144,7 @@ _Missing = tuple[int, str, str, bytes | None]  # where its ids belong, what it f
 _UnknownBlock = tuple[int, int, bytes]  # from and up to where the ids of its parts are, its key
 
 
-class Segments:
+class SegmentTokenizer:
     """Tokenizes texts by parts.
 
     Args:
@@ -173,7 +173,7 @@ class Segments:
         if start < len(text):
             yield before, text[start:], False
 
-    def encode(self, text: str, how: Tokenizing, count: int = 0) -> bytes:
+    def encode(self, text: str, how: TokenizingContext, count: int = 0) -> bytes:
         """Return the packed ids of a text.
 
         Args:
@@ -212,7 +212,7 @@ class Segments:
             how.check(count)
         return b"".join(pieces)
 
-    def _look_up(self, text: str, how: Tokenizing) -> tuple[list[bytes], list[_Missing], list[_UnknownBlock]]:
+    def _look_up(self, text: str, how: TokenizingContext) -> tuple[list[bytes], list[_Missing], list[_UnknownBlock]]:
         """Packed ids of a text's parts, or of blocks of them; the parts that are missing there; the unknown blocks."""
         recall = how.recall
         pieces: list[bytes] = []
@@ -234,7 +234,7 @@ class Segments:
                 pieces.append(packed or b"")
         return pieces, missing, unknown
 
-    def _packed(self, batch: Sequence[_Missing], how: Tokenizing, count: int) -> list[bytes]:
+    def _packed(self, batch: Sequence[_Missing], how: TokenizingContext, count: int) -> list[bytes]:
         size, texts = 0, []
         for _, before, part, _ in batch:
             size += len(part.encode())
@@ -296,7 +296,7 @@ def obstacle(backend: tokenizers.Tokenizer) -> str | None:
 
     Texts that are hard to cut are tokenized whole and by parts, between tokens of all sorts.
     """
-    segments = Segments(backend, least=0)
+    segments = SegmentTokenizer(backend, least=0)
     if not segments.tokens:
         return "its tokenizer has no added tokens at which a text is cut before it is normalized"
     if getattr(backend.model, "dropout", None):
@@ -311,6 +311,6 @@ def obstacle(backend: tokenizers.Tokenizer) -> str | None:
         text = between[0] + token + between[1] + ways.choice(tokens) + between[2] + token + between[3]
         for probe in (text, text[len(between[0]) :]):
             whole = backend.encode_batch_fast([probe], add_special_tokens=False)[0].ids
-            if segments.encode(probe, Unbounded()) != pack(whole):
+            if segments.encode(probe, NoBounds()) != pack(whole):
                 return f"its tokenizer reads text beside {token} otherwise than by itself"
     return None

@@ -16,7 +16,7 @@ from tokenizers import models
 from gateway.tokens.conversion import convert, unreadable
 from gateway.tokens.folder import TOKENIZER_FILE, FolderMetadata, TokenizerError, read_folder
 from gateway.tokens.literal import literal_copies
-from gateway.tokens.segments import Segments, Tokenizing, Unbounded, count_beyond, obstacle
+from gateway.tokens.segments import NoBounds, SegmentTokenizer, TokenizingContext, count_beyond, obstacle
 from gateway.tokens.token_bytes import ByteLevelDecoder, Decoder, byte_level_bytes, byte_token, classify, spelled_bytes
 from gateway.tokens.token_ids import ID_BYTES, TokenIds, pack
 
@@ -177,7 +177,7 @@ class Tokenizer:
         """What tells this tokenizer from others."""
         return hashlib.sha256(self._backend.to_str().encode()).digest()
 
-    def encode_known(self, text: str, how: Tokenizing | None = None, count: int = 0) -> TokenIds:
+    def encode_known(self, text: str, how: TokenizingContext | None = None, count: int = 0) -> TokenIds:
         """Return ids as ``encode`` does, in steps.
 
         Known parts are looked up, and the others are tokenized, some at a time.
@@ -190,7 +190,7 @@ class Tokenizer:
         Raises:
             TokenizerError: as ``encode``.
         """
-        how = how or Unbounded()
+        how = how or NoBounds()
         if self._segments is not None:
             with _failures_of_the_library:
                 return TokenIds(self._segments.encode(text, how, count))
@@ -199,7 +199,7 @@ class Tokenizer:
         how.check(count + len(ids))
         return TokenIds.of(ids)
 
-    def framed_known(self, text: str, how: Tokenizing | None = None) -> TokenIds:
+    def framed_known(self, text: str, how: TokenizingContext | None = None) -> TokenIds:
         """Ids as of ``encode_framed``, where parts of the text may be known.
 
         Raises:
@@ -219,14 +219,14 @@ class Tokenizer:
         return (before, after) if found and same else None
 
     @cached_property
-    def _segments(self) -> Segments | None:
-        return Segments(self._backend) if self.obstacle is None else None
+    def _segments(self) -> SegmentTokenizer | None:
+        return SegmentTokenizer(self._backend) if self.obstacle is None else None
 
     def literal_known(
-        self, text: str, how: Tokenizing | None = None, count: int = 0, *, at_start: bool = False
+        self, text: str, how: TokenizingContext | None = None, count: int = 0, *, at_start: bool = False
     ) -> TokenIds:
         """Ids as of ``encode_literal``, looked up where they are known; other arguments as of ``encode_known``."""
-        how = how or Unbounded()
+        how = how or NoBounds()
         recall = how.recall
         key = recall.key(f"literal {at_start}", text) if recall else None
         packed = recall.find(key) if recall and key else None
@@ -238,7 +238,7 @@ class Tokenizer:
         how.check(count + len(packed) // ID_BYTES)
         return TokenIds(packed)
 
-    def _check_size(self, text: str, how: Tokenizing, count: int) -> None:
+    def _check_size(self, text: str, how: TokenizingContext, count: int) -> None:
         """Count roughly what may be too long; no token is shorter than a byte."""
         how.begin(len(text))
         if len(text.encode("utf-8", "surrogatepass")) > how.most - count:

@@ -11,6 +11,6 @@ os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from gateway.triton.abilities import EngineOptions
-from gateway.triton.triton_backend import BackendStatus, TritonBackend
+from gateway.triton.triton_backend import TritonBackend, TritonStatus
 
-__all__ = ["BackendStatus", "EngineOptions", "TritonBackend"]
+__all__ = ["EngineOptions", "TritonBackend", "TritonStatus"]

@@ -11,7 +11,7 @@ from gateway.certificates import (
     CertificateError,
     CertificateFiles,
     CertificateWatch,
-    Reloading,
+    FileBackedValue,
     expiry_of,
     load_authorities,
     load_pair,
@@ -40,7 +40,7 @@ class Credentials:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class TritonAccess:
     """How Triton is reached.
 
     Attributes:
@@ -49,28 +49,28 @@ class Access:
         metadata: names and values of headers.
     """
 
-    tls: Reloading[Credentials] | None = None
+    tls: FileBackedValue[Credentials] | None = None
     server_name: str | None = None
     metadata: Metadata = ()
 
 
-PLAIN = Access()
+PLAIN = TritonAccess()
 
 
-def triton_access(settings: TritonSettings) -> Access:
+def triton_access(settings: TritonSettings) -> TritonAccess:
     """Take the terms on which a Triton is reached from its settings.
 
     Raises:
         CertificateError: files cannot be used.
     """
     if settings.tls is None:
-        return Access(metadata=_metadata(settings))
+        return TritonAccess(metadata=_metadata(settings))
     files = CertificateFiles(settings.tls.certificate, settings.tls.key, settings.tls.ca)
-    tls = Reloading(files, lambda: _credentials(files), "triton.tls")
-    return Access(tls, settings.tls.server_name, _metadata(settings))
+    tls = FileBackedValue(files, lambda: _credentials(files), "triton.tls")
+    return TritonAccess(tls, settings.tls.server_name, _metadata(settings))
 
 
-class Accesses:
+class TritonAccesses:
     """The terms on which the Tritons of served models are reached. Their certificates are followed.
 
     Args:
@@ -79,9 +79,9 @@ class Accesses:
 
     def __init__(self, certificates: CertificateWatch) -> None:
         self._certificates = certificates
-        self._tls: dict[tuple[str, TritonTlsSettings | None], Access] = {}
+        self._tls: dict[tuple[str, TritonTlsSettings | None], TritonAccess] = {}
 
-    def of(self, model: str, settings: TritonSettings) -> Access:
+    def of(self, model: str, settings: TritonSettings) -> TritonAccess:
         """Those of a model.
 
         Raises:

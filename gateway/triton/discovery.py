@@ -40,7 +40,7 @@ _Make = Callable[[Connection, Models, str, EngineOptions], Engine]
 
 
 @dataclass(frozen=True, slots=True)
-class Discovered:
+class Discovery:
     """The outcome of a discovery.
 
     Attributes:
@@ -61,7 +61,7 @@ _NO_OPTIONS = EngineOptions()
 
 async def discover(
     client: TritonClient, connection: Connection, model: str, path: EnginePath, options: EngineOptions = _NO_OPTIONS
-) -> Discovered:
+) -> Discovery:
     """Find out how to call ``model`` and make its engine.
 
     Raises:
@@ -89,7 +89,7 @@ async def discover(
         own.timeout = timeout
         return await _ask(asked)
 
-    return Discovered(make(connection, models, reason, options), models.names, again, doubtful)
+    return Discovery(make(connection, models, reason, options), models.names, again, doubtful)
 
 
 def describe(models: Models, path: EnginePath, options: EngineOptions = _NO_OPTIONS) -> EngineFeatures:

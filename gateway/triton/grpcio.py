@@ -8,7 +8,7 @@ from typing import Any, cast
 import grpc
 from tritonclient.grpc import service_pb2
 
-from gateway.triton.access import PLAIN, Access
+from gateway.triton.access import PLAIN, TritonAccess
 from gateway.triton.renewable_channel import RenewableChannel
 from gateway.triton.transport import MAX_RESPONSE_BYTES, METHOD, InferCall, Tap, TransportError, task_is_cancelled
 
@@ -28,7 +28,9 @@ _CHANNEL_OPTIONS = (
 )
 
 
-def open_channel(url: str, access: Access = PLAIN, *, max_response_bytes: int = MAX_RESPONSE_BYTES) -> grpc.aio.Channel:
+def open_channel(
+    url: str, access: TritonAccess = PLAIN, *, max_response_bytes: int = MAX_RESPONSE_BYTES
+) -> grpc.aio.Channel:
     """Open the channel that everything to one Triton shares. Connects when first used.
 
     Args:

@@ -11,7 +11,7 @@ from tritonclient.grpc import model_config_pb2
 
 from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
 from gateway.triton.abilities import EngineOptions
-from gateway.triton.access import PLAIN, Access
+from gateway.triton.access import PLAIN, TritonAccess
 from gateway.triton.connection import BackgroundTasks, Connection
 from gateway.triton.discovery import PROBE_TIMEOUT_S, discover
 from gateway.triton.grpcio import GrpcioTransport, open_channel
@@ -33,7 +33,7 @@ class NoTokenError(EngineError):
 
 
 async def inspect_model(
-    url: str, model: str, path: EnginePath, options: EngineOptions, access: Access = PLAIN
+    url: str, model: str, path: EnginePath, options: EngineOptions, access: TritonAccess = PLAIN
 ) -> EngineFeatures:
     """Discover a model as a backend would, once.
 

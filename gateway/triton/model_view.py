@@ -9,7 +9,7 @@ from tritonclient.grpc import model_config_pb2
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EnsembleStep:
     """One step of an ensemble.
 
     Attributes:
@@ -49,7 +49,7 @@ class ModelView:
     batched: bool
     decoupled: bool
     parameters: Mapping[str, str]
-    steps: tuple[Step, ...] = ()
+    steps: tuple[EnsembleStep, ...] = ()
     backend: str = ""
     datatypes: Mapping[str, str] = field(default_factory=dict)
     answered: Mapping[str, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class ModelView:
             decoupled=config.model_transaction_policy.decoupled,
             parameters={key: value.string_value for key, value in config.parameters.items()},
             steps=tuple(
-                Step(step.model_name, dict(step.input_map), dict(step.output_map))
+                EnsembleStep(step.model_name, dict(step.input_map), dict(step.output_map))
                 for step in config.ensemble_scheduling.step
             ),
             backend=config.backend,

@@ -12,7 +12,7 @@ _COUNTS_PROMPT = "the engine counts the tokens of the prompt too, which OpenAI d
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class ParameterInput:
     """The tensor of a request parameter.
 
     Attributes:
@@ -31,41 +31,41 @@ class Input:
     missing: str = ""
 
 
-INPUTS: Mapping[str, Input] = {
-    "temperature": Input(
+INPUTS: Mapping[str, ParameterInput] = {
+    "temperature": ParameterInput(
         ("temperature", "sampling_param_temperature"),
         note="0 is greedy, by top_k 1",
         missing="The Triton model has no input temperature, or does not pass it on; send 0, which is greedy, or 1.",
     ),
-    "top_p": Input(("runtime_top_p", "top_p", "sampling_param_top_p")),
-    "top_k": Input(("runtime_top_k", "top_k", "sampling_param_top_k"), limit=1024),
-    "presence_penalty": Input(("presence_penalty", "sampling_param_presence_penalty"), 0.0, _COUNTS_PROMPT),
-    "frequency_penalty": Input(("frequency_penalty", "sampling_param_frequency_penalty"), 0.0, _COUNTS_PROMPT),
-    "repetition_penalty": Input(("repetition_penalty",), 1.0, _COUNTS_PROMPT),
-    "min_p": Input(
+    "top_p": ParameterInput(("runtime_top_p", "top_p", "sampling_param_top_p")),
+    "top_k": ParameterInput(("runtime_top_k", "top_k", "sampling_param_top_k"), limit=1024),
+    "presence_penalty": ParameterInput(("presence_penalty", "sampling_param_presence_penalty"), 0.0, _COUNTS_PROMPT),
+    "frequency_penalty": ParameterInput(("frequency_penalty", "sampling_param_frequency_penalty"), 0.0, _COUNTS_PROMPT),
+    "repetition_penalty": ParameterInput(("repetition_penalty",), 1.0, _COUNTS_PROMPT),
+    "min_p": ParameterInput(
         ("min_p",),
         0.0,
         missing="TensorRT-LLM's models in Triton have no input min_p; use `top_p` or `top_k`.",
     ),
-    "min_tokens": Input(
+    "min_tokens": ParameterInput(
         ("min_tokens",),
         0,
         "it holds back the first end id only; before it no other end or stop id and no stop string ends the answer",
     ),
-    "length_penalty": Input(("len_penalty", "length_penalty"), note="only with beam search"),
-    "bad_words": Input(
+    "length_penalty": ParameterInput(("len_penalty", "length_penalty"), note="only with beam search"),
+    "bad_words": ParameterInput(
         ("bad_words_list", "bad_words"),
         note="each word is banned as its usual token sequences, at the start of a text and after a space; the same "
         "letters in unusual tokens are not",
     ),
-    "stop": Input(("stop_words_list",)),
-    "logit_bias": Input(("embedding_bias",)),
-    "logprobs": Input(("return_log_probs", "return_generation_logits")),
-    "top_logprobs": Input(("num_top_log_probs",)),
-    "prompt_logprobs": Input(("num_prompt_log_probs", "return_context_logits")),
-    "prompt_table": Input(("prompt_embedding_table",)),
-    "prediction": Input(("draft_input_ids",)),
-    "num_draft_tokens": Input(("num_draft_tokens",)),
+    "stop": ParameterInput(("stop_words_list",)),
+    "logit_bias": ParameterInput(("embedding_bias",)),
+    "logprobs": ParameterInput(("return_log_probs", "return_generation_logits")),
+    "top_logprobs": ParameterInput(("num_top_log_probs",)),
+    "prompt_logprobs": ParameterInput(("num_prompt_log_probs", "return_context_logits")),
+    "prompt_table": ParameterInput(("prompt_embedding_table",)),
+    "prediction": ParameterInput(("draft_input_ids",)),
+    "num_draft_tokens": ParameterInput(("num_draft_tokens",)),
 }
 """By request parameter. Those with a value that is not sent are sent as they are whenever they have another one."""
 

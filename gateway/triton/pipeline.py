@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gateway.generation.tokenizing import Tokenized
+from gateway.generation.tokenizing import TokenizedSentences
 from gateway.triton import hints
-from gateway.triton.model_view import ModelView, Step
+from gateway.triton.model_view import EnsembleStep, ModelView
 
 _ENGINE_INPUTS = frozenset({"input_ids", "input_lengths", "request_output_len"})
 _LLMAPI_PREFIX = "sampling_param_"
@@ -114,9 +114,9 @@ class Pipeline:
         deviation: why the ensemble is not stock, as the end of a sentence; None when it is.
     """
 
-    text: Step | None
-    engine: Step | None
-    detokenize: Step | None
+    text: EnsembleStep | None
+    engine: EnsembleStep | None
+    detokenize: EnsembleStep | None
     deviation: str | None
 
 
@@ -132,7 +132,9 @@ def read_pipeline(ensemble: ModelView) -> Pipeline:
     return Pipeline(text, engine, detokenize, _deviation(ensemble, text, engine, detokenize))
 
 
-def _deviation(ensemble: ModelView, text: Step | None, engine: Step | None, detokenize: Step | None) -> str | None:
+def _deviation(
+    ensemble: ModelView, text: EnsembleStep | None, engine: EnsembleStep | None, detokenize: EnsembleStep | None
+) -> str | None:
     if engine is None:
         return "not exactly one of its steps takes token ids"
     if text is None or detokenize is None:
@@ -155,7 +157,7 @@ def _deviation(ensemble: ModelView, text: Step | None, engine: Step | None, deto
     return next((broken for holds, broken in flows if not holds), None)
 
 
-def _single(ensemble: ModelView, matches: Callable[[Step], bool]) -> Step | None:
+def _single(ensemble: ModelView, matches: Callable[[EnsembleStep], bool]) -> EnsembleStep | None:
     found = [step for step in ensemble.steps if matches(step)]
     return found[0] if len(found) == 1 else None
 
@@ -194,7 +196,7 @@ class Models:
     plain: bool = False
     guide_field: str | None = None
     drafted: bool = True
-    tokenized: Tokenized | None = None
+    tokenized: TokenizedSentences | None = None
 
 
 def called_models(entry: ModelView) -> tuple[str, ...]:

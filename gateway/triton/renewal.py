@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from gateway.certificates import Reloading
+from gateway.certificates import FileBackedValue
 from gateway.triton.access import Credentials
 from gateway.triton.renewable_channel import RenewableChannel
 from gateway.triton.transport import RenewableTransport
@@ -15,7 +15,7 @@ _RETRY_S = 5.0
 
 
 async def follow_certificates(
-    tls: Reloading[Credentials], channel: RenewableChannel, transport: RenewableTransport, url: str
+    tls: FileBackedValue[Credentials], channel: RenewableChannel, transport: RenewableTransport, url: str
 ) -> None:
     """Connect anew each time that the certificates change, until this is cancelled.
 

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 
 import anyio
 
-from gateway.certificates import Reloading
-from gateway.triton.access import Access, Credentials
+from gateway.certificates import FileBackedValue
+from gateway.triton.access import Credentials, TritonAccess
 
 _TIMEOUT_S = 2.0
 _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
@@ -20,7 +20,7 @@ _ASKS_FOR_ONE = ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAI
 _REFUSES = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_EXPIRED", "CERTIFICATE_UNKNOWN", "DECRYPT_ERROR")
 
 
-async def tls_trouble(url: str, access: Access) -> str | None:
+async def tls_trouble(url: str, access: TritonAccess) -> str | None:
     """Find out whether TLS is what keeps a server from being reached.
 
     Args:
@@ -41,7 +41,7 @@ async def tls_trouble(url: str, access: Access) -> str | None:
         return None
 
 
-async def _ask(host: str, port: int, url: str, access: Access) -> str | None:
+async def _ask(host: str, port: int, url: str, access: TritonAccess) -> str | None:
     tls = access.tls
     if tls is None:
         async with _connected(host, port, _anything(), host):
@@ -70,7 +70,7 @@ async def _connected(
         writer.transport.abort()
 
 
-def _no_certificate(tls: Reloading[Credentials], url: str) -> str:
+def _no_certificate(tls: FileBackedValue[Credentials], url: str) -> str:
     if tls.value.shows_certificate:
         return f"Triton at {url} does not accept the gateway's certificate (triton.tls.certificate)"
     return f"Triton at {url} asks for a client certificate: set triton.tls.certificate and triton.tls.key"
@@ -92,7 +92,7 @@ def _distrust(error: ssl.SSLCertVerificationError, url: str, name: str) -> str:
     return f"The certificate of Triton at {url} is not trusted ({error.verify_message}): set triton.tls.ca"
 
 
-def _refusal(error: ssl.SSLError, url: str, tls: Reloading[Credentials]) -> str:
+def _refusal(error: ssl.SSLError, url: str, tls: FileBackedValue[Credentials]) -> str:
     reason = error.reason or ""
     if reason.startswith(_SPEAKS_OTHERWISE):
         return f"Triton at {url} does not speak TLS: take triton.tls away, or start it with --grpc-use-ssl"

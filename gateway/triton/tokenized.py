@@ -8,7 +8,7 @@ import uuid
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineError
-from gateway.generation.tokenizing import SENTENCES, Tokenized
+from gateway.generation.tokenizing import SENTENCES, TokenizedSentences
 from gateway.triton.connection import Connection
 from gateway.triton.model_view import ModelView
 from gateway.triton.response_stream import ResponseStream
@@ -18,7 +18,7 @@ _INPUTS = {"QUERY", "REQUEST_OUTPUT_LEN"}
 _END = "OUT_END_ID"
 
 
-async def tokenize_there(connection: Connection, preprocessing: ModelView | None) -> Tokenized | None:
+async def tokenize_there(connection: Connection, preprocessing: ModelView | None) -> TokenizedSentences | None:
     """Have the sentences tokenized; None where the model is not TensorRT-LLM's, or gives no answer in time."""
     if preprocessing is None or not preprocessing.inputs >= _INPUTS or "INPUT_ID" not in preprocessing.outputs:
         return None
@@ -28,7 +28,7 @@ async def tokenize_there(connection: Connection, preprocessing: ModelView | None
         return None
     if not all(ids for ids, _ in found):
         return None
-    return Tokenized(tuple(ids for ids, _ in found), found[0][1])
+    return TokenizedSentences(tuple(ids for ids, _ in found), found[0][1])
 
 
 async def _ask(connection: Connection, model: ModelView, text: str) -> tuple[tuple[int, ...], int | None]:

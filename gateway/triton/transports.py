@@ -12,7 +12,7 @@ import grpc
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineError
-from gateway.triton.access import PLAIN, Access
+from gateway.triton.access import PLAIN, TritonAccess
 from gateway.triton.grpcio import GrpcioTransport
 from gateway.triton.h2 import H2Transport
 from gateway.triton.transport import InferCall, RenewableTransport
@@ -24,7 +24,7 @@ TransportName = Literal["auto", "grpcio", "h2"]
 
 
 def make_transport(
-    name: TransportName, url: str, channel: grpc.aio.Channel, access: Access = PLAIN
+    name: TransportName, url: str, channel: grpc.aio.Channel, access: TritonAccess = PLAIN
 ) -> RenewableTransport:
     """Make the transport of a name.
 
@@ -57,7 +57,7 @@ class AutoTransport:
         access: on what terms.
     """
 
-    def __init__(self, url: str, channel: grpc.aio.Channel, access: Access = PLAIN) -> None:
+    def __init__(self, url: str, channel: grpc.aio.Channel, access: TritonAccess = PLAIN) -> None:
         self._url = url
         self._client = TritonClient(channel)
         self._grpcio = GrpcioTransport(channel)

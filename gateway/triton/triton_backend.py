@@ -15,13 +15,13 @@ import anyio
 import grpc
 
 from gateway.generation.engine import Engine, EngineError, EngineFeatures, ErrorKind
-from gateway.generation.health import Condition, EngineHealth, HealthNotes, HealthRules, HealthState
-from gateway.generation.route import Aim, EndpointStatus, OnlyRoute
+from gateway.generation.health import EngineCondition, EngineHealth, HealthNotes, HealthRules, HealthState
+from gateway.generation.route import EndpointStatus, RoutingHints, SingleRoute
 from gateway.supervision import keep_running
 from gateway.triton.abilities import EngineOptions
-from gateway.triton.access import PLAIN, Access
+from gateway.triton.access import PLAIN, TritonAccess
 from gateway.triton.connection import BackgroundTasks, Connection
-from gateway.triton.discovery import Discovered, discover
+from gateway.triton.discovery import Discovery, discover
 from gateway.triton.engine_watch import EngineWatch
 from gateway.triton.grpcio import open_channel
 from gateway.triton.missing_models import NotLoadedError
@@ -62,7 +62,7 @@ _TOLD = {
 
 
 @dataclass(frozen=True, slots=True)
-class BackendStatus:
+class TritonStatus:
     """Whether requests can be served now.
 
     Attributes:
@@ -133,7 +133,7 @@ class TritonBackend:
         options: EngineOptions | None = None,
         transport: TransportName = "auto",
         health: HealthChecks = _CHECKS,
-        access: Access = PLAIN,
+        access: TritonAccess = PLAIN,
     ) -> None:
         self.url = url
         self.model = model
@@ -234,7 +234,7 @@ class TritonBackend:
         return EngineError(kind, _TOLD[kind], condition.reason)
 
     @property
-    def condition(self) -> Condition:
+    def condition(self) -> EngineCondition:
         """Its health now."""
         return self.health.condition
 
@@ -248,12 +248,12 @@ class TritonBackend:
         """None: it stands for one endpoint by itself."""
         return ()
 
-    def route(self, aim: Aim) -> OnlyRoute:
+    def route(self, aim: RoutingHints) -> SingleRoute:
         """The way to the one engine; raises as ``engine``."""
         engine = self._engine if aim.anyway else None
-        return OnlyRoute(engine or self.engine, self.health)
+        return SingleRoute(engine or self.engine, self.health)
 
-    async def find(self, aim: Aim) -> OnlyRoute:
+    async def find(self, aim: RoutingHints) -> SingleRoute:
         """As ``route``."""
         return self.route(aim)
 
@@ -262,12 +262,12 @@ class TritonBackend:
         watcher(self.health)
 
     @property
-    def status(self) -> BackendStatus:
+    def status(self) -> TritonStatus:
         """Whether requests can be served now, and why not: as ``engine`` says it to a request."""
         if self._engine is None or not self.health.ready:
-            return BackendStatus(ready=False, reason=self.health.reason)
+            return TritonStatus(ready=False, reason=self.health.reason)
         features = self._engine.features
-        return BackendStatus(ready=True, reason=features.reason, features=features)
+        return TritonStatus(ready=True, reason=features.reason, features=features)
 
     @property
     def ready(self) -> bool:
@@ -310,7 +310,7 @@ class TritonBackend:
             if lost is not None:
                 self._lose(str(lost), lost.state)
 
-    async def _discover(self, client: TritonClient, connection: Connection) -> Discovered:
+    async def _discover(self, client: TritonClient, connection: Connection) -> Discovery:
         try:
             await connection.transport.prepare()
             discovered = await discover(client, connection, self.model, self.path, self._options)
@@ -406,7 +406,7 @@ class TritonBackend:
             timer.cancel()
         self._check_now.clear()
 
-    def _gain(self, discovered: Discovered, transport: str) -> None:
+    def _gain(self, discovered: Discovery, transport: str) -> None:
         self._engine = discovered.engine
         features = discovered.engine.features
         self.health.found(one_piece=features.one_response(stream=True), doubtful=discovered.doubtful)
@@ -436,5 +436,5 @@ class TritonBackend:
 
     def _forget(self, reason: str, state: HealthState = "unreachable") -> None:
         self._engine = None
-        self.health.lost(Condition(ready=False, state=state, reason=reason))
+        self.health.lost(EngineCondition(ready=False, state=state, reason=reason))
         self._ready.clear()

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.ids import new_id
 from gateway.telemetry.logs import log_facts, work_for
-from gateway.telemetry.metrics import Metrics, Tally
+from gateway.telemetry.metrics import ChildCounter, Metrics
 from gateway.telemetry.traces import RequestTrace, Telemetry, tracing
 from gateway.web.routing import BEGUN, HEADERS, headers_of
 
@@ -152,7 +152,7 @@ class AccessLogMiddleware:
         labels = (record.model or "", endpoint, str(status))
         add = self._counts.get(labels)
         if add is None:
-            add = self._counts[labels] = Tally(self._metrics.requests.labels(*labels)).add
+            add = self._counts[labels] = ChildCounter(self._metrics.requests.labels(*labels)).add
         add(1)
         if trace is not None:
             trace.end(route, status, time.perf_counter() - record.started, record)

@@ -116,13 +116,13 @@ async def while_connected(scope: Scope, receive: Receive, work: Coroutine[Any, A
         ClientDisconnectedError: when the client left first.
     """
     try:
-        with UntilDisconnected(connection_of(scope), receive):
+        with CancelOnDisconnect(connection_of(scope), receive):
             return await work
     finally:
         work.close()  # which has no effect on one that has ended
 
 
-class UntilDisconnected:
+class CancelOnDisconnect:
     """A context whose task is cancelled when the client disconnects, which it then leaves by an error of its own.
 
     Args:

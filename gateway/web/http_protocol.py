@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gateway.relay.chunked_writer import ChunkedWriter
 from gateway.web.access_log import record_of
 from gateway.web.client_connection import EXTENSION, ClientConnection
-from gateway.web.shutdown import Departure
+from gateway.web.shutdown import ShutdownState
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ _NO_ROOM = "The gateway has as many connections as it takes (limits.max_connecti
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class HttpLimits:
     """How long a client may take to send a request, and how many clients there may be.
 
     The time of a body grows with what has come of it, as in Apache's ``mod_reqtimeout``: a large one on a slow line is
@@ -82,7 +82,7 @@ The scope has ``path`` and ``headers`` as far as they have come: an empty path w
 
 
 def http_protocol(
-    refuse: Refuse, bounds: Bounds | None = None, departure: Departure | None = None
+    refuse: Refuse, bounds: HttpLimits | None = None, departure: ShutdownState | None = None
 ) -> type[HttpToolsProtocol]:
     """Make a protocol for `uvicorn.Config`.
 
@@ -97,8 +97,8 @@ def http_protocol(
 
     class HttpProtocol(_BoundedProtocol):
         _error = staticmethod(refuse)
-        _bounds = bounds or Bounds()
-        _departure = departure or Departure()
+        _bounds = bounds or HttpLimits()
+        _departure = departure or ShutdownState()
         _overflow = _Overflow()
 
     return HttpProtocol
@@ -129,8 +129,8 @@ _DROPPED = _Dropped()
 
 class _BoundedProtocol(HttpToolsProtocol):
     _error: Refuse
-    _bounds: Bounds
-    _departure: Departure
+    _bounds: HttpLimits
+    _departure: ShutdownState
     _overflow: _Overflow
 
     _head = 0  # bytes that have come since the request began, at least those of its head

@@ -10,9 +10,16 @@ import ssl
 from collections.abc import Callable, Sequence, Sized
 from typing import Final
 
-from gateway.certificates import CertificateError, CertificateFiles, Reloading, expiry_of, load_authorities, load_pair
+from gateway.certificates import (
+    CertificateError,
+    CertificateFiles,
+    FileBackedValue,
+    expiry_of,
+    load_authorities,
+    load_pair,
+)
 from gateway.config.tls_settings import ServerTlsSettings
-from gateway.web.http_protocol import MOST_TOLD, Bounds
+from gateway.web.http_protocol import MOST_TOLD, HttpLimits
 
 _log = logging.getLogger(__name__)
 _HANDSHAKE_S: Final = 10.0
@@ -30,7 +37,7 @@ _REASONS: Final = {
 }
 
 
-def listening_contexts(settings: ServerTlsSettings) -> Reloading[ssl.SSLContext]:
+def listening_contexts(settings: ServerTlsSettings) -> FileBackedValue[ssl.SSLContext]:
     """Make the context of new connections, anew when the files have changed.
 
     A context that took further files would go on to trust authorities that were removed from the files, and to
@@ -40,7 +47,7 @@ def listening_contexts(settings: ServerTlsSettings) -> Reloading[ssl.SSLContext]
         CertificateError: the files cannot be used.
     """
     files = CertificateFiles(settings.certificate, settings.key, settings.client_ca)
-    return Reloading(files, lambda: _context(settings), "server.tls")
+    return FileBackedValue(files, lambda: _context(settings), "server.tls")
 
 
 def _context(settings: ServerTlsSettings) -> ssl.SSLContext:
@@ -79,10 +86,10 @@ class TlsAcceptor:
     def __init__(
         self,
         sockets: Sequence[socket.socket],
-        contexts: Reloading[ssl.SSLContext],
+        contexts: FileBackedValue[ssl.SSLContext],
         http: Callable[[], asyncio.Protocol],
         connections: Sized,
-        bounds: Bounds,
+        bounds: HttpLimits,
     ) -> None:
         self._sockets = list(sockets)
         self._contexts = contexts

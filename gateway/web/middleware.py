@@ -12,9 +12,9 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.access.caller import Caller, caller, enter
-from gateway.access.identity import Identity, Refused
+from gateway.access.identity import AuthFailure, Identity
 from gateway.access.key_ring import Key
-from gateway.access.limits import LimitedError, Standing
+from gateway.access.limits import LimitedError, RemainingLimits
 from gateway.access.permit import Permit, grant
 from gateway.web.access_log import record_of
 from gateway.web.pages import DOCS_PATHS
@@ -143,9 +143,9 @@ class AuthMiddleware:
     async def _check(self, given: list[bytes], scope: Scope, receive: Receive, send: Send) -> None:
         await self._serve(await self._identity.check(given), scope, receive, send)
 
-    def _serve(self, found: Key | Refused, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+    def _serve(self, found: Key | AuthFailure, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         record = record_of(scope)
-        if isinstance(found, Refused):
+        if isinstance(found, AuthFailure):
             record.key = found.name or None
             return self._refuse(found.message)(scope, receive, send)
         record.key = found.caller.name or None
@@ -231,7 +231,7 @@ class RateLimitMiddleware:
             end()
 
 
-def _add(message: Message, standing: Standing) -> None:
+def _add(message: Message, standing: RemainingLimits) -> None:
     """Add the headers of where a caller stands, also over those that the error of a limit has."""
     if message["status"] < 400:
         message["headers"] = [*message["headers"], *standing.raw_headers()]

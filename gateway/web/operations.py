@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 from typing_extensions import NotRequired, TypedDict
 
-from gateway.generation.health import Condition, HealthState
+from gateway.generation.health import EngineCondition, HealthState
 from gateway.generation.route import EndpointStatus
 from gateway.web.middleware import owner_of
 from gateway.web.routing import DirectRoute
@@ -70,7 +70,7 @@ _TEXT = {"description": "The metrics.", "content": {"text/plain": {"schema": {"t
 
 
 def operations_router(
-    readiness: Callable[[], Mapping[str, Condition]],
+    readiness: Callable[[], Mapping[str, EngineCondition]],
     metrics: Callable[[], Awaitable[Page]],
     slim: Callable[[], Awaitable[Page]],
     version: str,
@@ -139,7 +139,7 @@ def operations_router(
     return router
 
 
-def _model(condition: Condition, endpoints: Sequence[EndpointStatus], *, shown: bool) -> ModelReadiness:
+def _model(condition: EngineCondition, endpoints: Sequence[EndpointStatus], *, shown: bool) -> ModelReadiness:
     told = ModelReadiness(ready=condition.ready, state=condition.state)
     if condition.reason and shown:
         told["reason"] = condition.reason
@@ -150,7 +150,7 @@ def _model(condition: Condition, endpoints: Sequence[EndpointStatus], *, shown: 
     return told
 
 
-def _endpoint(condition: Condition) -> EndpointReadiness:
+def _endpoint(condition: EngineCondition) -> EndpointReadiness:
     told = EndpointReadiness(state=condition.state)
     if condition.reason:
         told["reason"] = condition.reason

@@ -16,17 +16,17 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from gateway.certificates import Reloading
-from gateway.web.http_protocol import Bounds
+from gateway.certificates import FileBackedValue
+from gateway.web.http_protocol import HttpLimits
 from gateway.web.listening import repeated
 from gateway.web.listening_tls import TlsAcceptor
-from gateway.web.shutdown import Departure
+from gateway.web.shutdown import ShutdownState
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class ServerTls:
     """TLS with clients.
 
     Attributes:
@@ -34,12 +34,12 @@ class Tls:
         bounds: on connections.
     """
 
-    contexts: Reloading[ssl.SSLContext]
-    bounds: Bounds
+    contexts: FileBackedValue[ssl.SSLContext]
+    bounds: HttpLimits
 
 
 @dataclass(frozen=True, slots=True)
-class Stages:
+class ServerStages:
     """What happens at the beginning of a server, and at its end.
 
     Attributes:
@@ -112,9 +112,9 @@ class Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
-        stages: Stages,
-        departure: Departure,
-        tls: Tls | None = None,
+        stages: ServerStages,
+        departure: ShutdownState,
+        tls: ServerTls | None = None,
         internal: InternalPort | None = None,
     ) -> None:
         super().__init__(config)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.generation.health import Condition
+from gateway.generation.health import EngineCondition
 
 
-class Departure:
+class ShutdownState:
     """Whether this process is about to end.
 
     Attributes:
@@ -23,7 +23,7 @@ class Departure:
         """From now on it is."""
         self.begun = True
 
-    def readiness(self, own: Mapping[str, Condition]) -> Mapping[str, Condition]:
+    def readiness(self, own: Mapping[str, EngineCondition]) -> Mapping[str, EngineCondition]:
         """The condition of each model: its own, or that it is not ready because nothing will be soon."""
         if not self.begun:
             return own

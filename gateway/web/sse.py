@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.relay.interface import StreamOutput
 from gateway.relay.text_events import one_line
 from gateway.web.access_log import record_of
-from gateway.web.client_connection import ClientConnection, ClientDisconnectedError, UntilDisconnected, connection_of
+from gateway.web.client_connection import CancelOnDisconnect, ClientConnection, ClientDisconnectedError, connection_of
 
 _USUAL = {"Cache-Control": "no-cache"}
 COMMENT = ServerSentEvent(comment="waiting", sep="\n").encode()
@@ -64,7 +64,7 @@ class EventStream(EventSourceResponse):
         """Serve the connection."""
         record, connection, output = record_of(scope), connection_of(scope), self._output
         try:
-            with UntilDisconnected(connection, receive):
+            with CancelOnDisconnect(connection, receive):
                 if scope.get("http_version") == "1.0":
                     await self._send_whole(send)
                     return

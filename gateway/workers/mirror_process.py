@@ -21,7 +21,7 @@ from typing import Any, Final
 import uvloop
 
 from gateway.app import create_app
-from gateway.comparison.answer_forms import LONGEST_ANSWER, Answer, Failure, Outcome, outcome_of
+from gateway.comparison.answer_forms import LONGEST_ANSWER, Failure, Outcome, WholeAnswer, outcome_of
 from gateway.config import (
     AuthSettings,
     ConfigError,
@@ -33,7 +33,7 @@ from gateway.config import (
     TelemetrySettings,
 )
 from gateway.early_signals import end_with_parent, outlive_hangups
-from gateway.mirror.receiver import Receiver
+from gateway.mirror.receiver import MirrorReceiver
 from gateway.telemetry.logs import set_up_logging
 from gateway.web.access_log import ACCESS_LOG
 from gateway.web.sse import COMMENT
@@ -88,7 +88,7 @@ def second_models(settings: Settings) -> Settings:
     )
 
 
-class InProcess:
+class InProcessClient:
     """Asks an ASGI application, without a connection.
 
     Args:
@@ -124,7 +124,7 @@ class InProcess:
         if not call.ended:
             return Failure("connection lost")
         outcome = outcome_of(path, call.status, b"".join(call.parts), streamed=call.streamed)
-        if isinstance(outcome, Answer):
+        if isinstance(outcome, WholeAnswer):
             outcome.first_s = None if call.first is None or not call.streamed else call.first - began
             outcome.whole_s = call.last - began
         return outcome
@@ -203,7 +203,7 @@ async def _serve(settings: Settings, source: MirrorSource, socket: Path) -> None
 
     async def take_copies() -> None:
         await app.state.registry.wait_ready()  # else the second model would reject the first copies
-        await Receiver(InProcess(app).ask, lambda: source.latest[0]).serve(socket)
+        await MirrorReceiver(InProcessClient(app).ask, lambda: source.latest[0]).serve(socket)
 
     async with app.router.lifespan_context(app):
         serving = asyncio.ensure_future(take_copies())

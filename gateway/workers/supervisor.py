@@ -20,8 +20,8 @@ from gateway.access import shared_buckets
 from gateway.access.shared_buckets import SharedBuckets
 from gateway.config import ServerSettings
 from gateway.early_signals import SUPERVISOR_VARIABLE
-from gateway.generation.health import Condition
-from gateway.mirror.keeper import MirrorKeeper
+from gateway.generation.health import EngineCondition
+from gateway.mirror.keeper import MirrorSupervisor
 from gateway.serving.fleet.shared_counts import SharedCounts, size_of
 from gateway.tokens.token_cache import create_shared
 from gateway.web.listening import listen
@@ -45,7 +45,7 @@ class WorkerProcess:
     def __init__(
         self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        self.readiness: Mapping[str, Condition] | None = None
+        self.readiness: Mapping[str, EngineCondition] | None = None
         self.error: str | None = None
         self._process = process
         self._reader = reader
@@ -124,7 +124,7 @@ class WorkerProcess:
                 message = json.loads(line)
                 self.error = message.get("error", self.error)
                 if "readiness" in message:
-                    self.readiness = {name: Condition(*each) for name, each in message["readiness"].items()}
+                    self.readiness = {name: EngineCondition(*each) for name, each in message["readiness"].items()}
                     changed()
         except ConnectionError:  # killed with something unread
             return
@@ -153,7 +153,7 @@ class WorkersError(Exception):
 class Supervisor:
     """Runs a number of workers on one port until SIGTERM or SIGINT; all signals are passed on to them."""
 
-    def __init__(self, settings: ServerSettings, workers: int, mirrors: MirrorKeeper | None = None) -> None:
+    def __init__(self, settings: ServerSettings, workers: int, mirrors: MirrorSupervisor | None = None) -> None:
         """Prepare; nothing is opened or started.
 
         Args:
@@ -309,7 +309,7 @@ class Supervisor:
             if worker is not None:
                 worker.tell({"readiness": readiness, "check": check and index != 0})
 
-    def _readiness(self) -> dict[str, Condition]:
+    def _readiness(self) -> dict[str, EngineCondition]:
         """The condition of each model, of all workers together.
 
         A model is ready once all of them serve it, and from then on as long as one does.
@@ -318,8 +318,8 @@ class Supervisor:
         names = dict.fromkeys(name for report in reports if report is not None for name in report)
         return {name: self._together(name, reports) for name in names}
 
-    def _together(self, name: str, reports: Sequence[Mapping[str, Condition] | None]) -> Condition:
-        absent = Condition(ready=False, state="loading", reason="it does not serve it yet")
+    def _together(self, name: str, reports: Sequence[Mapping[str, EngineCondition] | None]) -> EngineCondition:
+        absent = EngineCondition(ready=False, state="loading", reason="it does not serve it yet")
         starting = absent._replace(reason="it is starting")
         found = [starting if report is None else report.get(name, absent) for report in reports]
         lacking = {index: each for index, each in enumerate(found) if not each.ready}

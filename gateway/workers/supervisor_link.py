@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.access.shared_buckets import SharedBuckets
-from gateway.generation.health import Condition
+from gateway.generation.health import EngineCondition
 from gateway.serving.fleet.shared_counts import SharedCounts
 from gateway.serving.registry import Registry
 from gateway.supervision import keep_running
@@ -23,10 +23,10 @@ _REPORT_S: Final = 0.1
 _LEADER_POLL_S: Final = 2.0
 _FOLLOWER_POLL_S: Final = 60.0
 
-Readiness = Mapping[str, Condition]
+Readiness = Mapping[str, EngineCondition]
 
 
-class Link:
+class SupervisorLink:
     """The connection of a worker to the others, by way of their supervisor.
 
     Attributes:
@@ -76,7 +76,7 @@ class Link:
     def readiness(self, own: Readiness) -> Readiness:
         """The condition of each model, of all workers together."""
         if self._all is None:
-            starting = Condition(ready=False, state="loading", reason="the other workers are starting")
+            starting = EngineCondition(ready=False, state="loading", reason="the other workers are starting")
             return {name: starting if each.ready else each for name, each in own.items()}
         return {name: self._all.get(name, each) for name, each in own.items()}
 
@@ -111,7 +111,7 @@ class Link:
     async def _listen(self, registry: Registry, reader: asyncio.StreamReader) -> None:
         while line := await reader.readline():
             message = json.loads(line)
-            self._all = {name: Condition(*each) for name, each in message["readiness"].items()}
+            self._all = {name: EngineCondition(*each) for name, each in message["readiness"].items()}
             if message["check"]:
                 for model in registry:
                     model.backend.check()

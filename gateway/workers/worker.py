@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     from gateway.config import ConfigError, SettingsSource  # noqa: PLC0415
     from gateway.serving.fleet.shared_counts import SharedCounts  # noqa: PLC0415
     from gateway.tokens.token_cache import TokenCache  # noqa: PLC0415
-    from gateway.workers.supervisor_link import Link  # noqa: PLC0415
+    from gateway.workers.supervisor_link import SupervisorLink  # noqa: PLC0415
 
     descriptor, workers = given.counts
     counts = SharedCounts.of_file(descriptor, workers, given.index, given.wakers)
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     sockets, internal = ([socket.socket(fileno=fd) for fd in each] for each in (given.listen, given.internal))
     tokens = TokenCache.of_file(*given.tokens) if given.tokens else None
     control = socket.socket(fileno=given.control)
-    link = Link(given.index, control, sockets, internal, counts, buckets, tokens, given.mirror)
+    link = SupervisorLink(given.index, control, sockets, internal, counts, buckets, tokens, given.mirror)
     try:
         source = SettingsSource.find()
         serve(source.load(), source, link)

@@ -13,14 +13,14 @@ from typing import Any
 import aiohttp
 import orjson
 
-from gateway.comparison.answer_forms import FailedError
+from gateway.comparison.answer_forms import RequestFailedError
 
 _LONGEST_LINE = 2**20
 _TEXT_KEYS = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls")
 
 
 @dataclass(slots=True)
-class Exchange:
+class TimedExchange:
     """The observations of one answer; times are ``time.perf_counter()``.
 
     Attributes:
@@ -42,7 +42,7 @@ class Exchange:
 
 async def exchange(
     session: aiohttp.ClientSession, url: str, body: dict[str, Any], timeout_s: float, seen: Callable[[], None]
-) -> Exchange:
+) -> TimedExchange:
     """Send a chat request and read its stream to the end.
 
     Args:
@@ -55,18 +55,18 @@ async def exchange(
     Raises:
         FailedError: there was no whole answer.
     """
-    found = Exchange()
+    found = TimedExchange()
     with failures_by_kind():
         async with session.post(
             url, data=orjson.dumps(body), timeout=aiohttp.ClientTimeout(total=timeout_s, connect=timeout_s)
         ) as answer:
             if answer.status != HTTPStatus.OK:
-                raise FailedError(await _refusal(answer))
+                raise RequestFailedError(await _refusal(answer))
             async for line in lines_of(answer.content):
                 if _take(line, found, seen):
                     found.ended = time.perf_counter()
                     return found
-    raise FailedError("the stream ended without [DONE]")
+    raise RequestFailedError("the stream ended without [DONE]")
 
 
 @contextlib.contextmanager
@@ -79,13 +79,13 @@ def failures_by_kind() -> Iterator[None]:
     try:
         yield
     except asyncio.TimeoutError:
-        raise FailedError("timeout") from None
+        raise RequestFailedError("timeout") from None
     except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError, ConnectionResetError):
-        raise FailedError("connection lost") from None
+        raise RequestFailedError("connection lost") from None
     except aiohttp.ClientConnectorError:
-        raise FailedError("cannot connect") from None
+        raise RequestFailedError("cannot connect") from None
     except aiohttp.ClientError as error:
-        raise FailedError(type(error).__name__) from None
+        raise RequestFailedError(type(error).__name__) from None
 
 
 async def first_model(session: aiohttp.ClientSession, url: str, timeout_s: float) -> str:
@@ -102,13 +102,15 @@ async def first_model(session: aiohttp.ClientSession, url: str, timeout_s: float
     try:
         async with session.get(url, timeout=aiohttp.ClientTimeout(total=timeout_s)) as answer:
             if answer.status != HTTPStatus.OK:
-                raise FailedError(f"{url} answers {await _refusal(answer)}")
+                raise RequestFailedError(f"{url} answers {await _refusal(answer)}")
             listed = orjson.loads(await answer.read())
     except (aiohttp.ClientError, asyncio.TimeoutError, orjson.JSONDecodeError) as error:
-        raise FailedError(f"{url} does not answer with a list of models: {error or type(error).__name__}") from None
+        raise RequestFailedError(
+            f"{url} does not answer with a list of models: {error or type(error).__name__}"
+        ) from None
     models = listed.get("data") if isinstance(listed, dict) else None
     if not models:
-        raise FailedError(f"{url} lists no model")
+        raise RequestFailedError(f"{url} lists no model")
     return str(models[0]["id"])
 
 
@@ -122,12 +124,12 @@ async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
     async for part in content.iter_any():
         *lines, rest = (rest + part).split(b"\n")
         if len(rest) > _LONGEST_LINE:
-            raise FailedError("an event of more than a mebibyte")
+            raise RequestFailedError("an event of more than a mebibyte")
         for line in lines:
             yield line
 
 
-def _take(line: bytes, found: Exchange, seen: Callable[[], None]) -> bool:
+def _take(line: bytes, found: TimedExchange, seen: Callable[[], None]) -> bool:
     """Record a line of the stream; return whether it ends the stream."""
     if not line.startswith(b"data:"):
         return False
@@ -137,9 +139,9 @@ def _take(line: bytes, found: Exchange, seen: Callable[[], None]) -> bool:
     try:
         event = orjson.loads(data)
     except orjson.JSONDecodeError:
-        raise FailedError("an event that is not JSON") from None
+        raise RequestFailedError("an event that is not JSON") from None
     if "error" in event:
-        raise FailedError(f"error event: {_code(event)}")
+        raise RequestFailedError(f"error event: {_code(event)}")
     found.usage = event.get("usage") or found.usage
     for choice in event.get("choices") or ():
         delta = choice.get("delta") or {}

@@ -10,15 +10,15 @@ from typing import Any
 
 import aiohttp
 
-from gateway.comparison.answer_forms import FailedError
+from gateway.comparison.answer_forms import RequestFailedError
 from gateway_ops.bench.exchange import exchange
-from gateway_ops.bench.plan import Plan
-from gateway_ops.bench.tally import Tally
+from gateway_ops.bench.plan import LoadPlan
+from gateway_ops.bench.tally import LoadTally
 
 _AFTER_FAILURE_S = 0.1  # a server that rejects immediately must not get thousands of requests a second
 
 
-class Load:
+class LoadSender:
     """Sends the requests of a plan.
 
     Attributes:
@@ -27,7 +27,7 @@ class Load:
         seconds: the measured time so far.
     """
 
-    def __init__(self, plan: Plan, session: aiohttp.ClientSession, url: str, model: str) -> None:
+    def __init__(self, plan: LoadPlan, session: aiohttp.ClientSession, url: str, model: str) -> None:
         """Prepare.
 
         Args:
@@ -36,7 +36,7 @@ class Load:
             url: the endpoint for chat completions.
             model: the id to ask for.
         """
-        self.tally = Tally()
+        self.tally = LoadTally()
         self._plan = plan
         self._session = session
         self._url = url
@@ -115,7 +115,7 @@ class Load:
         tally.in_flight += 1
         try:
             found = await exchange(self._session, self._url, body, self._plan.timeout_s, self._seen)
-        except FailedError as error:
+        except RequestFailedError as error:
             if counts:
                 tally.failed[str(error)] += 1
             await asyncio.sleep(_AFTER_FAILURE_S)

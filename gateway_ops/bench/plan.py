@@ -57,7 +57,7 @@ class Lengths:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LoadPlan:
     """Describes a load.
 
     Attributes:

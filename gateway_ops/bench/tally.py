@@ -10,7 +10,7 @@ from gateway.comparison.durations import Durations
 
 
 @dataclass(slots=True)
-class Tally:
+class LoadTally:
     """The observations of all requests that count.
 
     Attributes:

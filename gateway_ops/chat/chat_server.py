@@ -6,8 +6,8 @@ import json
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
-from gateway_ops.chat.streamed_answer import AnswerReader, ChatAnswer, ChatError, Piece, words_of
-from gateway_ops.conformance.bounded_http import Answer, Http, OpenAnswer, Request, UnreachableError
+from gateway_ops.chat.streamed_answer import ChatError, ReplyDelta, ReplyReader, StreamedReply, words_of
+from gateway_ops.conformance.bounded_http import CheckRequest, Http, HttpAnswer, OpenHttpAnswer, UnreachableError
 
 _OK = 200
 _NO_KEY = (401, 403)
@@ -51,7 +51,7 @@ class ChatServer:
     def health(self) -> dict[str, dict[str, Any]]:
         """What a gateway's health says of each model, ready or not; nothing of another server."""
         try:
-            said = json.loads(self.http.send(Request("GET", "/health/ready")).body)
+            said = json.loads(self.http.send(CheckRequest("GET", "/health/ready")).body)
         except (UnreachableError, ValueError, RecursionError):
             return {}
         models = said.get("models") if isinstance(said, dict) else None
@@ -69,14 +69,14 @@ class ChatServer:
         except (ValueError, RecursionError):
             raise ChatError(f"{self.http.base}{path} is no JSON.") from None
 
-    def fetch(self, path: str) -> Answer:
+    def fetch(self, path: str) -> HttpAnswer:
         """Fetch a whole response with status 200.
 
         Raises:
             ChatError: the server gives another response or none.
         """
         try:
-            answer = self.http.send(Request("GET", path))
+            answer = self.http.send(CheckRequest("GET", path))
         except UnreachableError as error:
             raise ChatError(_sentence(str(error))) from None
         if answer.status != _OK:
@@ -85,12 +85,12 @@ class ChatServer:
             raise ChatError(f"{self.http.base}{path} was not read to its end: {answer.trouble}.")
         return answer
 
-    def ask(self, body: Mapping[str, Any]) -> AskedAnswer:
+    def ask(self, body: Mapping[str, Any]) -> PendingReply:
         """Ask for an answer; nothing is sent before it is read."""
-        return AskedAnswer(self, body)
+        return PendingReply(self, body)
 
 
-class AskedAnswer:
+class PendingReply:
     """An answer that is asked for and read by ``pieces``.
 
     Attributes:
@@ -100,14 +100,14 @@ class AskedAnswer:
     def __init__(self, server: ChatServer, body: Mapping[str, Any]) -> None:
         self._server = server
         self._body = dict(body)
-        self.reader = AnswerReader()
+        self.reader = ReplyReader()
 
     @property
-    def answer(self) -> ChatAnswer:
+    def answer(self) -> StreamedReply:
         """What has come so far."""
         return self.reader.answer
 
-    def pieces(self) -> Generator[Piece, None, None]:
+    def pieces(self) -> Generator[ReplyDelta, None, None]:
         """Send the request and yield its answer until the end.
 
         Closing the generator early ends the connection.
@@ -123,9 +123,9 @@ class AskedAnswer:
         except UnreachableError as error:
             raise ChatError(_sentence(str(error))) from None
 
-    def _pieces(self, *, usage: bool) -> Iterator[Piece]:
+    def _pieces(self, *, usage: bool) -> Iterator[ReplyDelta]:
         asked = {_USAGE: {"include_usage": True}} if usage else {}
-        request = Request("POST", "/v1/chat/completions", json.dumps({**self._body, "stream": True, **asked}))
+        request = CheckRequest("POST", "/v1/chat/completions", json.dumps({**self._body, "stream": True, **asked}))
         with self._server.http.opened(request) as opened:
             if opened.status != _OK:
                 refused = opened.read()
@@ -141,7 +141,7 @@ class AskedAnswer:
                 return
             yield from self._events(opened)
 
-    def _events(self, opened: OpenAnswer) -> Iterator[Piece]:
+    def _events(self, opened: OpenHttpAnswer) -> Iterator[ReplyDelta]:
         for part in opened.parts():
             yield from self.reader.feed(part)
             if self.reader.ended:
@@ -150,11 +150,11 @@ class AskedAnswer:
             raise ChatError(_broken_off(opened.answer()))
 
 
-def _broken_off(answer: Answer) -> str:
+def _broken_off(answer: HttpAnswer) -> str:
     return f"The answer broke off: {answer.trouble or 'the server closed the connection'}."
 
 
-def _refusal(answer: Answer) -> str:
+def _refusal(answer: HttpAnswer) -> str:
     """The sentence that reports a failed response to the user."""
     if not answer.status:
         return _sentence(answer.trouble)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway_ops.chat.streamed_answer import ChatAnswer
+from gateway_ops.chat.streamed_answer import StreamedReply
 
 _OWN = frozenset({"messages", "model", "stream", "stream_options", "tools", "n", "logprobs"})
 
@@ -51,7 +51,7 @@ class Dialogue:
         """Add a message of the user."""
         self.messages.append({"role": "user", "content": _encodable(text)})
 
-    def hear(self, answer: ChatAnswer) -> None:
+    def hear(self, answer: StreamedReply) -> None:
         """Add an answer without the thoughts, which a model does not get again."""
         message: dict[str, Any] = {"role": "assistant", "content": _encodable(answer.text)}
         if answer.calls:

@@ -29,7 +29,7 @@ class ChatError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ReplyDelta:
     """What one event adds to an answer.
 
     Attributes:
@@ -44,7 +44,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class ChatAnswer:
+class StreamedReply:
     """An answer as far as it has come; times are ``time.perf_counter()``.
 
     Attributes:
@@ -94,7 +94,7 @@ class ChatAnswer:
         return (count - 1) / (self.last - self.first)
 
 
-class AnswerReader:
+class ReplyReader:
     """Reads an answer.
 
     Attributes:
@@ -103,13 +103,13 @@ class AnswerReader:
     """
 
     def __init__(self) -> None:
-        self.answer = ChatAnswer()
+        self.answer = StreamedReply()
         self.ended = False
         self._rest = b""
         self._size = 0
         self._places: dict[int, int] = {}  # of calls, by the index that the server gives them
 
-    def feed(self, part: bytes) -> Iterator[Piece]:
+    def feed(self, part: bytes) -> Iterator[ReplyDelta]:
         """Take more of a stream.
 
         Raises:
@@ -123,7 +123,7 @@ class AnswerReader:
             if not self.ended and line.startswith(b"data:"):
                 yield from self._event(line[5:].strip())
 
-    def whole(self, body: bytes) -> Iterator[Piece]:
+    def whole(self, body: bytes) -> Iterator[ReplyDelta]:
         """Take an answer that is not streamed.
 
         Raises:
@@ -132,13 +132,13 @@ class AnswerReader:
         self.ended = True
         yield from self._take(_object(body), "message")
 
-    def _event(self, data: bytes) -> Iterator[Piece]:
+    def _event(self, data: bytes) -> Iterator[ReplyDelta]:
         if data == b"[DONE]":
             self.ended = True
         elif data:
             yield from self._take(_object(data), "delta")
 
-    def _take(self, said: dict[str, Any], form: str) -> Iterator[Piece]:
+    def _take(self, said: dict[str, Any], form: str) -> Iterator[ReplyDelta]:
         if said.get("error") or said.get("object") == "error":
             raise ChatError(f"The answer ended with an error: {words_of(said)[0]}")
         answer = self.answer
@@ -151,7 +151,7 @@ class AnswerReader:
                 answer.finish_reason = str(choice["finish_reason"])
             yield from self._show(choice, choice.get(form))
 
-    def _show(self, choice: dict[str, Any], delta: Any) -> Iterator[Piece]:
+    def _show(self, choice: dict[str, Any], delta: Any) -> Iterator[ReplyDelta]:
         if not isinstance(delta, dict):
             return
         answer = self.answer
@@ -172,7 +172,7 @@ class AnswerReader:
         if answer.first is None:
             answer.first = answer.last
         if text or reasoning:
-            yield Piece(text, reasoning, _tokens(entries, text))
+            yield ReplyDelta(text, reasoning, _tokens(entries, text))
 
     def _add_call(self, part: dict[str, Any]) -> None:
         """Add a call, or a piece of one; some servers leave out which."""

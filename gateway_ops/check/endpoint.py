@@ -24,7 +24,7 @@ _PROOF_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class ServedDescription:
     """The way in which a model is served, or would be.
 
     Attributes:
@@ -42,14 +42,14 @@ class Described:
     capabilities: Mapping[str, Capability] = field(default_factory=dict)
 
     @staticmethod
-    def of(features: EngineFeatures) -> Described:
+    def of(features: EngineFeatures) -> ServedDescription:
         """Take the discovered features of an engine."""
-        return Described(
+        return ServedDescription(
             features.path, features.reason, features.model, features.max_seq_len, dict(features.capabilities)
         )
 
 
-Outcome = tuple[list[Finding], dict[str, Described]]
+Outcome = tuple[list[Finding], dict[str, ServedDescription]]
 
 
 async def describe_triton(url: str, model: str) -> Outcome:
@@ -74,7 +74,7 @@ async def describe_triton(url: str, model: str) -> Outcome:
     findings += loss_findings(where, features.losses)
     what = "The tokenizer is not compared: only a settings file or a gateway names one."
     findings.append(Finding(Severity.INFO, where, what))
-    return findings, {model: Described.of(features)}
+    return findings, {model: ServedDescription.of(features)}
 
 
 async def describe_gateway(url: str, api_key: str | None) -> Outcome:
@@ -122,7 +122,7 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
             findings.append(Finding(Severity.WARNING, f"{base} {name}", what, fix))
         losses = dict.fromkeys(gateway.get("losses") or (), "") | (gateway.get("cures") or {})
         findings += loss_findings(f"{base} {name}", losses)
-        models[name] = Described(
+        models[name] = ServedDescription(
             gateway.get("path"),
             gateway.get("path_reason") or reasons.get(name) or gateway.get("reason"),
             gateway.get("triton_model"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gateway.comparison.facts import PROBE, TURNS, Facts, compare_facts, facts_of, warnings_of
+from gateway.comparison.facts import PROBE, TURNS, TargetFacts, compare_facts, facts_of, warnings_of
 from gateway.config import ConfigError, ModelSettings, ServerSettings
 from gateway.config.yaml_file import Keys
 from gateway.generation.engine import EngineFeatures
@@ -43,7 +43,7 @@ def check_mirrors(served: Sequence[Served], server: ServerSettings) -> Iterator[
             yield place, Finding(Severity.INFO, "", what, "Set server.internal_port.")
 
 
-def _facts(model: ModelSettings, features: EngineFeatures | None) -> Facts:
+def _facts(model: ModelSettings, features: EngineFeatures | None) -> TargetFacts:
     if features is None and needs_discovery(model):
         return facts_of({}, None, None)
     try:

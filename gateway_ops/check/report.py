@@ -9,14 +9,14 @@ from typing import Any
 
 import anyio.to_thread
 
-from gateway_ops.check.endpoint import Described, describe_gateway, describe_triton
+from gateway_ops.check.endpoint import ServedDescription, describe_gateway, describe_triton
 from gateway_ops.check.findings import AWAY, Finding, Severity
 from gateway_ops.check.repository import check_repository
 from gateway_ops.check.settings_file import check_file
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """The outcome of a check.
 
     Attributes:
@@ -26,7 +26,7 @@ class Report:
     """
 
     findings: tuple[Finding, ...]
-    models: Mapping[str, Described]
+    models: Mapping[str, ServedDescription]
     proves: bool = False
 
     @property
@@ -53,7 +53,7 @@ class Report:
         return "yes"
 
 
-async def check(target: str, *, model: str, api_key: str | None, offline: bool) -> Report:
+async def check(target: str, *, model: str, api_key: str | None, offline: bool) -> CheckReport:
     """Check a settings file, a model repository, a Triton or a running gateway.
 
     Args:
@@ -70,7 +70,7 @@ async def check(target: str, *, model: str, api_key: str | None, offline: bool) 
         findings, models = await anyio.to_thread.run_sync(check_repository, Path(target)), {}
     else:
         findings, models = await check_file(Path(target), offline=offline)
-    return Report(tuple(findings), models, proves=not offline and not is_folder(target))
+    return CheckReport(tuple(findings), models, proves=not offline and not is_folder(target))
 
 
 def is_folder(target: str) -> bool:

@@ -16,7 +16,7 @@ from gateway.certificates import CertificateError
 from gateway.config import ConfigError, ModelSettings, Settings, StateSettings, TelemetrySettings, TritonSettings
 from gateway.config.gateway_settings import NO_MODEL
 from gateway.config.settings_validation import validate, validate_deployments, with_absolute_paths
-from gateway.config.yaml_file import Document, Keys, dotted, read_document
+from gateway.config.yaml_file import Keys, SettingsDocument, dotted, read_document
 from gateway.generation import EngineError
 from gateway.generation.engine import EngineFeatures
 from gateway.openai.state import sealer_of
@@ -32,7 +32,7 @@ from gateway.triton.abilities import engine_options
 from gateway.triton.access import triton_access
 from gateway.triton.inspection import DiscoveryError, NoTokenError, inspect_model
 from gateway_ops.check.certificates import check_calling, check_listening
-from gateway_ops.check.endpoint import Described, Outcome
+from gateway_ops.check.endpoint import Outcome, ServedDescription
 from gateway_ops.check.findings import AWAY, Finding, Severity, doubt_findings, loss_findings, sentence
 from gateway_ops.check.keys import check_keys
 from gateway_ops.check.mirrors import check_mirrors
@@ -65,11 +65,11 @@ async def check_file(path: Path, *, offline: bool) -> Outcome:
     models = list(_models(document, path.parent))
     found += [_located(path, document, *item) for item in _check_deployments(document, models)]
     outcomes = await asyncio.gather(*(_check_model(model, right=right, offline=offline) for _, model, right in models))
-    described: dict[str, Described] = {}
+    described: dict[str, ServedDescription] = {}
     for (index, model, _), (findings, features) in zip(models, outcomes, strict=True):
         found += [_located(path, document, ("models", index, *keys), finding) for keys, finding in findings]
         if features is not None:
-            described[model.name] = Described.of(features)
+            described[model.name] = ServedDescription.of(features)
     if settings is not None:
         served = [(index, model, of[1]) for (index, model, _), of in zip(models, outcomes, strict=True)]
         mirrors = await anyio.to_thread.run_sync(lambda: list(check_mirrors(served, settings.server)))
@@ -82,7 +82,7 @@ Located = tuple[Keys, Finding]
 Checked = tuple[int, ModelSettings, bool]
 
 
-def _located(path: Path, document: Document, keys: Keys, finding: Finding) -> tuple[int, Finding]:
+def _located(path: Path, document: SettingsDocument, keys: Keys, finding: Finding) -> tuple[int, Finding]:
     """Place a finding at the line of a key, unless it knows a better place, such as a template's line."""
     line = document.line(keys)
     where = finding.where or _at(path, line)
@@ -138,7 +138,7 @@ def _problem_of(check: Callable[[StateSettings], object], settings: StateSetting
     return Finding(Severity.WARNING, "", sentence(reason)) if isinstance(reason, str) else None
 
 
-def _check_deployments(document: Document, models: Sequence[Checked]) -> Iterator[Located]:
+def _check_deployments(document: SettingsDocument, models: Sequence[Checked]) -> Iterator[Located]:
     """Find contradictions within deployments without mistakes, and between them and the models."""
     deployments = validate_deployments(document)[0] if document.data.get("deployments") else ()
     known = [(index, model) for index, model, _ in models]
@@ -160,7 +160,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _models(document: Document, folder: Path) -> Iterator[Checked]:
+def _models(document: SettingsDocument, folder: Path) -> Iterator[Checked]:
     """Yield index and settings of each model, and whether they are valid; else those that can still be checked."""
     data: Any = with_absolute_paths(document.data, folder) if document.data.get("models") else {}
     models = data.get("models")

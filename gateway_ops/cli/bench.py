@@ -19,8 +19,8 @@ from gateway.extras import pip_install
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
-    from gateway_ops.bench.load import Load
-    from gateway_ops.bench.plan import Plan
+    from gateway_ops.bench.load import LoadSender
+    from gateway_ops.bench.plan import LoadPlan
 
 _INTERRUPTED = 130
 _LIST_TIMEOUT_S = 10.0
@@ -57,11 +57,11 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
         import gateway_ops.bench.exchange  # noqa: F401, PLC0415 - the gateway does not need aiohttp
     except ImportError:
         raise fail(f"this command needs aiohttp: {pip_install('bench')}") from None
-    from gateway.comparison.answer_forms import FailedError  # noqa: PLC0415
-    from gateway_ops.bench.plan import Lengths, Plan, PlanError  # noqa: PLC0415
+    from gateway.comparison.answer_forms import RequestFailedError  # noqa: PLC0415
+    from gateway_ops.bench.plan import Lengths, LoadPlan, PlanError  # noqa: PLC0415
 
     try:
-        plan = Plan(
+        plan = LoadPlan(
             streams=8 if streams is None and rate is None else streams,
             rate=rate,
             requests=requests,
@@ -75,7 +75,7 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
             seed=seed,
         )
         found, interrupted = asyncio.run(_run(plan, url.rstrip("/"), model, api_key, live=not as_json))
-    except (PlanError, FailedError) as error:
+    except (PlanError, RequestFailedError) as error:
         raise fail(error) from None
     tell(found, as_json=as_json, output=output)
     if interrupted:
@@ -85,15 +85,15 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 async def _run(
-    plan: Plan, url: str, model: str | None, api_key: str | None, *, live: bool
+    plan: LoadPlan, url: str, model: str | None, api_key: str | None, *, live: bool
 ) -> tuple[dict[str, Any], bool]:
     """Run a plan; return the summary, and whether Ctrl-C ended it early."""
     from gateway_ops.bench.exchange import first_model  # noqa: PLC0415
-    from gateway_ops.bench.load import Load, open_session  # noqa: PLC0415
+    from gateway_ops.bench.load import LoadSender, open_session  # noqa: PLC0415
 
     async with open_session(api_key) as session:
         name = model or await first_model(session, f"{url}/v1/models", _LIST_TIMEOUT_S)
-        load = Load(plan, session, f"{url}/v1/chat/completions", name)
+        load = LoadSender(plan, session, f"{url}/v1/chat/completions", name)
         running = asyncio.create_task(load.run())
         interrupted = False
         try:
@@ -114,7 +114,7 @@ _TIMES = (
 )
 
 
-async def watch(load: Load, running: asyncio.Task[None]) -> None:
+async def watch(load: LoadSender, running: asyncio.Task[None]) -> None:
     """Wait for a load, and show its progress where standard error is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -130,7 +130,7 @@ async def watch(load: Load, running: asyncio.Task[None]) -> None:
     await running
 
 
-def _view(load: Load, tokens_s: float) -> Table:
+def _view(load: LoadSender, tokens_s: float) -> Table:
     tally = load.tally
     table = Table(show_header=False, box=None)
     table.add_row("phase", "warm-up" if load.warming else f"{load.seconds:.0f} s")

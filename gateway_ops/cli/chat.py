@@ -13,7 +13,7 @@ import typer
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
-    from gateway_ops.chat.chat_server import AskedAnswer, ChatServer
+    from gateway_ops.chat.chat_server import ChatServer, PendingReply
     from gateway_ops.chat.dialogue import Dialogue
 
 _INTERRUPTED = 130
@@ -48,7 +48,7 @@ def chat(  # noqa: PLR0913, PLR0917 - one for each option
     from gateway_ops.chat.chat_server import ChatServer  # noqa: PLC0415 - the other commands need none of it
     from gateway_ops.chat.dialogue import Dialogue, DialogueError, read_parameters, read_tools  # noqa: PLC0415
     from gateway_ops.chat.streamed_answer import ChatError  # noqa: PLC0415
-    from gateway_ops.cli.chat_session import Session  # noqa: PLC0415
+    from gateway_ops.cli.chat_session import ChatSession  # noqa: PLC0415
 
     question = _question(message)
     if question is None and as_json:
@@ -62,7 +62,7 @@ def chat(  # noqa: PLR0913, PLR0917 - one for each option
         listed = [] if model else _names(server)
         dialogue = Dialogue(model or listed[0], system, given, chosen, logprobs)
         if question is None:
-            raise typer.Exit(Session(server, dialogue).run(len(listed)))
+            raise typer.Exit(ChatSession(server, dialogue).run(len(listed)))
         _ask_once(server, dialogue, question, as_json=as_json)
     except (ChatError, DialogueError) as error:
         raise _failure(str(error)) from None
@@ -128,7 +128,7 @@ def _ask_once(server: ChatServer, dialogue: Dialogue, question: str, *, as_json:
         typer.echo("note: the answer was cut off at the limit of its tokens", err=True)
 
 
-def _as_json(dialogue: Dialogue, asked: AskedAnswer) -> dict[str, object]:
+def _as_json(dialogue: Dialogue, asked: PendingReply) -> dict[str, object]:
     answer = asked.answer
     return {
         "model": dialogue.model,

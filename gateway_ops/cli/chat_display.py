@@ -11,14 +11,14 @@ from rich.status import Status
 from rich.text import Text
 
 from gateway_ops.chat.harmless import harmless, one_line
-from gateway_ops.chat.streamed_answer import ChatAnswer, Piece
+from gateway_ops.chat.streamed_answer import ReplyDelta, StreamedReply
 
 _TINTS = ((0.9, "green", "90 % and more"), (0.5, "cyan", "50 %"), (0.1, "yellow", "10 %"), (0.0, "red", "less"))
 _BEYOND = 1e300  # what no float is as an integer
 _ENDINGS = {"length": "cut off at the limit of tokens", "content_filter": "cut off by a filter"}
 
 
-class Display:
+class ChatDisplay:
     """Shows answers.
 
     Args:
@@ -51,7 +51,7 @@ class Display:
         finally:
             self._came()
 
-    def piece(self, piece: Piece) -> None:
+    def piece(self, piece: ReplyDelta) -> None:
         """Show more of an answer."""
         self._came()
         if piece.reasoning:
@@ -82,11 +82,11 @@ class Display:
         """Show what went wrong."""
         self._console.print(Text(one_line(message), "red"), soft_wrap=True)
 
-    def summary(self, answer: ChatAnswer) -> None:
+    def summary(self, answer: StreamedReply) -> None:
         """Show what an answer took."""
         self._console.print(Text(harmless("; ".join(self._facts(answer))), "dim"), soft_wrap=True)
 
-    def _facts(self, answer: ChatAnswer) -> Iterator[str]:
+    def _facts(self, answer: StreamedReply) -> Iterator[str]:
         if answer.finish_reason in _ENDINGS:
             yield _ENDINGS[answer.finish_reason]
         prompt, completion = answer.count("prompt_tokens"), answer.count("completion_tokens")
@@ -117,7 +117,7 @@ def _style(logprob: float) -> str:
     return next(style for least, style, _ in _TINTS if probability >= least)
 
 
-def _least_likely(answer: ChatAnswer) -> str:
+def _least_likely(answer: StreamedReply) -> str:
     known = [(entry.get("logprob"), entry.get("token")) for entry in answer.logprobs]
     numbers = [(value, str(token)) for value, token in known if isinstance(value, float | int) and value > -_BEYOND]
     if not numbers:

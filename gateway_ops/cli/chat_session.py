@@ -8,11 +8,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from gateway_ops.chat.chat_server import AskedAnswer, ChatServer
+from gateway_ops.chat.chat_server import ChatServer, PendingReply
 from gateway_ops.chat.dialogue import Dialogue
 from gateway_ops.chat.harmless import harmless, one_line
 from gateway_ops.chat.streamed_answer import ChatError
-from gateway_ops.cli.chat_display import Display
+from gateway_ops.cli.chat_display import ChatDisplay
 
 _INTERRUPTED = 130
 _QUOTES = '"""'
@@ -32,7 +32,7 @@ class _EndOfInputError(Exception):
     """Nothing more is typed."""
 
 
-class Session:
+class ChatSession:
     """A conversation with a user.
 
     Args:
@@ -44,7 +44,7 @@ class Session:
         self._server = server
         self._dialogue = dialogue
         self._console = Console(highlight=False)
-        self._display = Display(self._console, tint=dialogue.logprobs)
+        self._display = ChatDisplay(self._console, tint=dialogue.logprobs)
         self._interrupted = False  # since the last message: a second Ctrl-C ends the program
         self._commands = {
             "/system": self._system,
@@ -145,7 +145,7 @@ class Session:
         self._display.summary(asked.answer)
         return bool(asked.answer.calls)
 
-    def _show(self, asked: AskedAnswer) -> None:
+    def _show(self, asked: PendingReply) -> None:
         with self._display.waiting(), contextlib.closing(asked.pieces()) as pieces:
             try:
                 for piece in pieces:

@@ -16,16 +16,16 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from gateway.comparison.facts import Fact
+from gateway.comparison.facts import FactPair
 from gateway.extras import pip_install
 from gateway_ops.cli.bench import tell_json
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
-    from gateway_ops.compare.comparison import Comparison, Plan
-    from gateway_ops.compare.preparation import Made
-    from gateway_ops.compare.request_lines import Lines
-    from gateway_ops.compare.targets import Address
+    from gateway_ops.compare.comparison import Comparison, ComparisonPlan
+    from gateway_ops.compare.preparation import SampleOptions
+    from gateway_ops.compare.request_lines import RequestFile
+    from gateway_ops.compare.targets import TargetAddress
 
 _INTERRUPTED = 130
 _UNCOMPARED = 2
@@ -34,7 +34,7 @@ _REPORT_VERSION = 1
 _EXAMPLES = 5
 
 
-class Aspect(str, Enum):
+class ComparedAspect(str, Enum):
     """What may be left out of a comparison."""
 
     TEXT = "text"
@@ -63,7 +63,9 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     seed: Annotated[int, typer.Option(help="Seed of made requests.")] = 0,
     greedy: Annotated[bool, typer.Option("--greedy", help="Send requests of a file with temperature 0.")] = False,
     repeat: Annotated[bool, typer.Option("--repeat", help="Ask A twice, to know its own noise.")] = False,
-    ignore: Annotated[list[Aspect] | None, typer.Option(help="Do not compare this; may be given again.")] = None,
+    ignore: Annotated[
+        list[ComparedAspect] | None, typer.Option(help="Do not compare this; may be given again.")
+    ] = None,
     tolerance: Annotated[float, typer.Option(min=0, help="By which log-probs may differ.")] = 0.05,
     at_once: Annotated[int, typer.Option(min=1, max=256, help="Requests at the same time.")] = 4,
     timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds that an answer may take.")] = 300.0,
@@ -82,13 +84,13 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Send the same requests to two models and show what differs. Exit 0: nothing; 1: something; 2: not compared."""
     try:
-        from gateway_ops.compare.comparison import Plan  # noqa: PLC0415 - the gateway does not need aiohttp
+        from gateway_ops.compare.comparison import ComparisonPlan  # noqa: PLC0415 - the gateway does not need aiohttp
     except ImportError:
         raise fail(f"this command needs aiohttp: {pip_install('bench')}", _UNCOMPARED) from None
-    from gateway.comparison.verdict import Rules  # noqa: PLC0415
-    from gateway_ops.compare.preparation import Made  # noqa: PLC0415
-    from gateway_ops.compare.request_lines import Lines, LinesError  # noqa: PLC0415
-    from gateway_ops.compare.targets import Address, TargetError  # noqa: PLC0415
+    from gateway.comparison.verdict import ComparisonRules  # noqa: PLC0415
+    from gateway_ops.compare.preparation import SampleOptions  # noqa: PLC0415
+    from gateway_ops.compare.request_lines import RequestFile, RequestFileError  # noqa: PLC0415
+    from gateway_ops.compare.targets import TargetAddress, TargetError  # noqa: PLC0415
 
     if mirror is not None:
         raise typer.Exit(_show_mirror(mirror, timeout, given=a is not None, as_json=as_json, output=output))
@@ -96,13 +98,17 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
         raise fail("name two targets, or give --mirror", _UNCOMPARED)
     if requests is not None and sample is not None:
         raise fail("give either --requests or --sample", _UNCOMPARED)
-    plan = Plan(at_once, timeout, repeat, Rules(frozenset(each.value for each in ignore or ()), tolerance), show_text)
+    plan = ComparisonPlan(
+        at_once, timeout, repeat, ComparisonRules(frozenset(each.value for each in ignore or ()), tolerance), show_text
+    )
     try:
-        addresses = Address.parse("A", a, url), Address.parse("B", b, url)
-        wanted = Made(sample or _SAMPLE, seed) if requests is None else Lines.check(requests, greedy=greedy)
+        addresses = TargetAddress.parse("A", a, url), TargetAddress.parse("B", b, url)
+        wanted = (
+            SampleOptions(sample or _SAMPLE, seed) if requests is None else RequestFile.check(requests, greedy=greedy)
+        )
         keys = (api_key, api_key_b or (api_key if addresses[0].origin == addresses[1].origin else None))
         comparison, found, interrupted = asyncio.run(_run(addresses, keys, wanted, plan, quiet=as_json))
-    except (TargetError, LinesError) as error:
+    except (TargetError, RequestFileError) as error:
         raise fail(error, _UNCOMPARED) from None
     _tell(found, as_json=as_json, output=output)
     raise typer.Exit(_INTERRUPTED if interrupted else comparison.report.exit_status)
@@ -112,17 +118,17 @@ def _show_mirror(url: str, timeout_s: float, *, given: bool, as_json: bool, outp
     """Show the report of a gateway's mirror; the exit status."""
     from gateway.comparison.report import exit_status  # noqa: PLC0415
     from gateway_ops.compare.mirrors import read_report  # noqa: PLC0415
-    from gateway_ops.compare.targets import Address, TargetError  # noqa: PLC0415
+    from gateway_ops.compare.targets import TargetAddress, TargetError  # noqa: PLC0415
 
     if given:
         raise fail("--mirror compares what a gateway has copied: it takes no targets", _UNCOMPARED)
     try:
-        found = asyncio.run(read_report(Address.parse("--mirror", url, url), timeout_s))
+        found = asyncio.run(read_report(TargetAddress.parse("--mirror", url, url), timeout_s))
     except TargetError as error:
         raise fail(error, _UNCOMPARED) from None
     if not as_json:
         labels = [f"{found[side]['model']}, of {found[side]['url']}" for side in ("a", "b")]
-        _say(labels, [Fact(each["what"], each["a"], each["b"]) for each in found["facts"]], found["warnings"])
+        _say(labels, [FactPair(each["what"], each["a"], each["b"]) for each in found["facts"]], found["warnings"])
         _say_mirror(found["mirror"])
     _tell(found, as_json=as_json, output=output)
     return exit_status(found["requests"])
@@ -137,10 +143,10 @@ def _say_mirror(mirror: dict[str, Any]) -> None:
 
 
 async def _run(
-    addresses: tuple[Address, Address],
+    addresses: tuple[TargetAddress, TargetAddress],
     keys: tuple[str | None, str | None],
-    wanted: Lines | Made,
-    plan: Plan,
+    wanted: RequestFile | SampleOptions,
+    plan: ComparisonPlan,
     *,
     quiet: bool,
 ) -> tuple[Comparison, dict[str, Any], bool]:
@@ -169,7 +175,7 @@ async def _run(
         )
 
 
-def _say(labels: Sequence[str], facts: Iterable[Fact], warnings: Iterable[str]) -> None:
+def _say(labels: Sequence[str], facts: Iterable[FactPair], warnings: Iterable[str]) -> None:
     """Say who is compared, and what of it is not the same or not known."""
     console = _console()
     for side, label in zip(("A", "B"), labels, strict=True):

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from gateway_ops.cli.console import Progress, fail
 from gateway_ops.conformance import suite
-from gateway_ops.conformance.server_under_check import Server
-from gateway_ops.conformance.suite import Outcome
+from gateway_ops.conformance.server_under_check import ServerUnderCheck
+from gateway_ops.conformance.suite import CheckOutcome
 from gateway_ops.conformance.verdicts import Verdict
 
 _STYLES = {
@@ -39,7 +39,7 @@ def show_conformance(
             progress.step("Meeting the server")
             server = suite.meet(url, model, api_key, timeout_s)
             found = _run(server, progress)
-    except suite.UnfitError as error:
+    except suite.UnsuitableServerError as error:
         raise fail(error) from None
     seconds = time.monotonic() - began
     if as_json:
@@ -50,9 +50,9 @@ def show_conformance(
         raise typer.Exit(1)
 
 
-def _run(server: Server, progress: Progress) -> list[Outcome]:
+def _run(server: ServerUnderCheck, progress: Progress) -> list[CheckOutcome]:
     """Run every check, and show how many have run and how long the others may take."""
-    found: list[Outcome] = []
+    found: list[CheckOutcome] = []
     total = sum(len(group.checks) for group in suite.GROUPS)
     began = time.monotonic()
 
@@ -68,12 +68,12 @@ def _run(server: Server, progress: Progress) -> list[Outcome]:
     return found
 
 
-def _is_ok(server: Server, found: list[Outcome]) -> bool:
+def _is_ok(server: ServerUnderCheck, found: list[CheckOutcome]) -> bool:
     """Whether nothing is untrue, and the server was there to the end."""
     return not suite.counts(found)[Verdict.UNTRUE] and not server.lost
 
 
-def _as_json(server: Server, found: list[Outcome], seconds: float) -> dict[str, object]:
+def _as_json(server: ServerUnderCheck, found: list[CheckOutcome], seconds: float) -> dict[str, object]:
     counted = {verdict.value: count for verdict, count in suite.counts(found).items()}
     return {
         "ok": _is_ok(server, found),
@@ -86,7 +86,7 @@ def _as_json(server: Server, found: list[Outcome], seconds: float) -> dict[str, 
     }
 
 
-def _show(server: Server, found: list[Outcome], seconds: float, verbose: bool) -> None:
+def _show(server: ServerUnderCheck, found: list[CheckOutcome], seconds: float, verbose: bool) -> None:
     """Print what is untrue first, then the rest by verdict, each by groups; what is true by name only if wanted."""
     console = Console(highlight=False)
     for verdict in Verdict:
@@ -110,7 +110,7 @@ def _show(server: Server, found: list[Outcome], seconds: float, verbose: bool) -
         typer.echo(f"Not all could be asked: {server.lost.removeprefix('not asked: ')}")
 
 
-def _show_untrue(console: Console, chosen: list[Outcome]) -> None:
+def _show_untrue(console: Console, chosen: list[CheckOutcome]) -> None:
     for group, outcomes in groupby(chosen, key=lambda each: each.group):
         console.print(Text(f"  {group}", "bold"))
         for each in outcomes:
@@ -120,7 +120,7 @@ def _show_untrue(console: Console, chosen: list[Outcome]) -> None:
                 console.print(Text(f"      {line}", "dim"), soft_wrap=True)
 
 
-def _show_table(console: Console, chosen: list[Outcome]) -> None:
+def _show_table(console: Console, chosen: list[CheckOutcome]) -> None:
     table = Table("", "check", "what", show_edge=False)
     last = ""
     for each in chosen:

@@ -23,18 +23,18 @@ def load_deployments(file: Path, overrides: Sequence[str] = ()) -> tuple[Deploym
         typer.Exit: they are wrong or contradict each other, which is said.
     """
     from gateway.config.settings_validation import validate_deployments  # noqa: PLC0415
-    from gateway.config.yaml_file import ConfigError, Document, Problem, dotted, read_document  # noqa: PLC0415
+    from gateway.config.yaml_file import ConfigError, SettingsDocument, SettingsProblem, dotted, read_document  # noqa: PLC0415
     from gateway_ops.repository.contradictions import contradictions  # noqa: PLC0415
     from gateway_ops.repository.overrides import OverrideError, apply_overrides  # noqa: PLC0415
 
     try:
         read = read_document(file)
-        document = Document(apply_overrides(read.data, list(overrides)), read.lines, read.problems)
+        document = SettingsDocument(apply_overrides(read.data, list(overrides)), read.lines, read.problems)
     except (ConfigError, OverrideError) as error:
         raise fail(error) from None
     deployments, problems = validate_deployments(document)
     problems += [
-        Problem(f"{dotted(found.keys)}: {found.reason}.", found.fix, document.line(found.keys))
+        SettingsProblem(f"{dotted(found.keys)}: {found.reason}.", found.fix, document.line(found.keys))
         for found in contradictions(deployments)
     ]
     if problems:

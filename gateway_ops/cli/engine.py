@@ -19,7 +19,7 @@ from gateway_ops.cli.deployments import choose_deployments, load_deployments
 if TYPE_CHECKING:
     from gateway.config.deployment_settings import DeploymentSettings
     from gateway_ops.engines.gpus import Gpu
-    from gateway_ops.engines.planning import Plan
+    from gateway_ops.engines.planning import EnginePlan
 
 app = typer.Typer(help="Plan, build and check engines.", no_args_is_help=True)
 
@@ -148,7 +148,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _obstacle(plans: list[Plan]) -> str | None:
+def _obstacle(plans: list[EnginePlan]) -> str | None:
     """What plans say against a build."""
     from gateway_ops.engines.planning import lacking_space  # noqa: PLC0415
 
@@ -171,7 +171,7 @@ def _planned(
     gpu: Gpu | None,
     model_dirs: list[str],
     work: Path | None,
-) -> list[Plan]:
+) -> list[EnginePlan]:
     """Plan the chosen deployments, weighed together with the others of their file."""
     from gateway_ops.engines.planning import plan as make  # noqa: PLC0415
 
@@ -205,7 +205,7 @@ def _gpu(name: str | None, memory: float | None) -> Gpu | None:
     return found[0] if found else None
 
 
-def _show(one: Plan) -> None:
+def _show(one: EnginePlan) -> None:
     deployment = one.deployment
     typer.echo(f"# {deployment.name}: {deployment.engine}, TensorRT-LLM {deployment.trtllm}, {one.gpus} GPU(s)")
     _print_commands(one)
@@ -223,7 +223,7 @@ def _show(one: Plan) -> None:
     typer.echo("")
 
 
-def _print_commands(one: Plan) -> None:
+def _print_commands(one: EnginePlan) -> None:
     for command in one.commands:
         before = one.seconds.get(command.step.name)
         took = f"; took {before:g} s before" if before is not None else "; time unknown"
@@ -236,7 +236,7 @@ def _print_commands(one: Plan) -> None:
         typer.echo(f"error: {reason}", err=True)
 
 
-def _rows(one: Plan) -> list[tuple[str, str, str]]:
+def _rows(one: EnginePlan) -> list[tuple[str, str, str]]:
     found, verdict = one.estimate, one.verdict
     if found is None:
         return [("memory", "unknown", one.unknown or "")]
@@ -259,7 +259,7 @@ def _rows(one: Plan) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _conclusion(one: Plan) -> str:
+def _conclusion(one: EnginePlan) -> str:
     if one.warning is not None:
         return f"It does not run: {one.warning}."
     if one.gpu is None:
@@ -271,7 +271,7 @@ def _conclusion(one: Plan) -> str:
     return _lacking(one)
 
 
-def _lacking(one: Plan) -> str:
+def _lacking(one: EnginePlan) -> str:
     gpu = one.gpu.name if one.gpu is not None else "the GPU"
     if one.warning is not None or one.verdict is None:
         return f"{one.deployment.name} does not run on {gpu}: {one.warning}."

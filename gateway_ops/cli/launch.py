@@ -59,9 +59,9 @@ def launch(  # noqa: PLR0913, PLR0917 - one for each option
     Exit status: 0 after SIGTERM or SIGINT; 2: nothing was started; 3: a model's process died; 4: not ready in time;
     else tritonserver's own, or 128 and its signal.
     """
-    from gateway_ops.launch.commands import Choices, Ports  # noqa: PLC0415 - the other commands need none of it
+    from gateway_ops.launch.commands import LaunchChoices, LaunchPorts  # noqa: PLC0415 - the other commands need none of it
     from gateway_ops.launch.launch import prepare  # noqa: PLC0415
-    from gateway_ops.launch.supervisor import Job, Supervisor  # noqa: PLC0415
+    from gateway_ops.launch.supervisor import JobSupervisor, LaunchJob  # noqa: PLC0415
     from gateway_ops.local_stack import LocalStackError  # noqa: PLC0415
 
     policy = _policy(restart)
@@ -69,8 +69,8 @@ def launch(  # noqa: PLR0913, PLR0917 - one for each option
     chosen = choose_deployments(file, among, only or [])
     if not chosen:
         raise fail(f"{file} has no deployments.", 2)
-    ports = Ports(host, http_port, grpc_port, metrics_port)
-    choices = Choices(
+    ports = LaunchPorts(host, http_port, grpc_port, metrics_port)
+    choices = LaunchChoices(
         repository.absolute(),
         ports=ports,
         exit_timeout_s=exit_timeout,
@@ -87,7 +87,7 @@ def launch(  # noqa: PLR0913, PLR0917 - one for each option
         return
     _check(made)
     typer.echo(made.printed(), err=True)
-    job = Job(
+    job = LaunchJob(
         command=made.command,
         env=made.env,
         ports=ports,
@@ -98,7 +98,7 @@ def launch(  # noqa: PLR0913, PLR0917 - one for each option
         restart=policy,
     )
     try:
-        raise typer.Exit(Supervisor(job, lambda line: typer.echo(f"gateway launch: {line}", err=True)).run())
+        raise typer.Exit(JobSupervisor(job, lambda line: typer.echo(f"gateway launch: {line}", err=True)).run())
     except OSError as error:
         raise fail(f"it cannot be started ({error.strerror}: {error.filename}).", 2) from None
 

@@ -16,7 +16,7 @@ from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
     from gateway_ops.plan_fleet.engine_costs import BenchResult, EngineCosts
-    from gateway_ops.plan_fleet.loads import Load, Trace
+    from gateway_ops.plan_fleet.loads import RandomLoad, RecordedLoad
     from gateway_ops.plan_fleet.plan import FleetPlan
 
 
@@ -36,7 +36,7 @@ class Balance(str, Enum):
     PREFIX = "prefix"
 
 
-class Transport(str, Enum):
+class TransportChoice(str, Enum):
     """Ways from the gateway to Triton."""
 
     H2 = "h2"
@@ -81,7 +81,7 @@ def plan_fleet(  # noqa: PLR0913, PLR0917 - one for each option
         float, typer.Option(min=0.05, max=0.99, help="Part of what the engines can do that the load may take.")
     ] = 0.85,
     spare: Annotated[int, typer.Option(min=0, max=32, help="Tritons of each cell that may be lost.")] = 1,
-    transport: Annotated[Transport, typer.Option(help="Between gateway and Triton.")] = Transport.H2,
+    transport: Annotated[TransportChoice, typer.Option(help="Between gateway and Triton.")] = TransportChoice.H2,
     gateway_limit: Annotated[
         float, typer.Option(min=0.05, max=0.95, help="Part of its time that a worker may be busy.")
     ] = 0.6,
@@ -95,23 +95,23 @@ def plan_fleet(  # noqa: PLR0913, PLR0917 - one for each option
     from gateway_ops.plan_fleet.curves import Curve, SizingError  # noqa: PLC0415
     from gateway_ops.plan_fleet.engine_costs import engine_costs, read_bench  # noqa: PLC0415
     from gateway_ops.plan_fleet.gateway_costs import measured_costs  # noqa: PLC0415
-    from gateway_ops.plan_fleet.loads import Load, read_trace  # noqa: PLC0415
-    from gateway_ops.plan_fleet.plan import Fleet, Targets  # noqa: PLC0415
+    from gateway_ops.plan_fleet.loads import RandomLoad, read_trace  # noqa: PLC0415
+    from gateway_ops.plan_fleet.plan import FleetModel, Targets  # noqa: PLC0415
 
     if (rate is None) == (trace is None):
         raise fail("give either --rate or --trace", 2)
     try:
-        load: Load | Trace
+        load: RandomLoad | RecordedLoad
         if trace is not None:
             load = read_trace(trace, seed, model).faster(scale)
         else:
             prompt, answer = Lengths.parse(prompt_tokens), Lengths.parse(answer_tokens)
-            load = Load(rate or 0.0, prompt, answer, arrivals.value, burst, shared_prefix, prefixes, seed)
+            load = RandomLoad(rate or 0.0, prompt, answer, arrivals.value, burst, shared_prefix, prefixes, seed)
         results = [read_bench(path, bench_tritons) for path in bench or []]
         engine = engine_costs(results, slots, None if token_ms is None else Curve.parse(token_ms), prefill_rate)
         targets = Targets(ttft, None if between is None else between / 1000, load_limit, spare, gateway_limit, workers)
         gateway = measured_costs(transport.value)
-        plan = Fleet(engine, gateway, targets, balance.value, cached_prefixes).plan(load)
+        plan = FleetModel(engine, gateway, targets, balance.value, cached_prefixes).plan(load)
     except (SizingError, PlanError) as error:
         raise fail(error) from None
     sources = [*engine.sources, *gateway.sources, *_assumptions(load, engine, cached_prefixes)]
@@ -122,7 +122,7 @@ def plan_fleet(  # noqa: PLR0913, PLR0917 - one for each option
     _show(plan, found, sources)
 
 
-def _assumptions(load: Load | Trace, engine: EngineCosts, cached: int) -> list[str]:
+def _assumptions(load: RandomLoad | RecordedLoad, engine: EngineCosts, cached: int) -> list[str]:
     """What the figures do not cover, as sentences."""
     longest = engine.prefill_s.largest
     said = [

@@ -49,11 +49,11 @@ def serve(
 
 
 def _supervise(source: SettingsSource, workers: int) -> None:
-    from gateway.mirror.keeper import MirrorKeeper, wants_mirror  # noqa: PLC0415
+    from gateway.mirror.keeper import MirrorSupervisor, wants_mirror  # noqa: PLC0415
     from gateway.telemetry.logs import set_up_logging  # noqa: PLC0415
     from gateway.workers.supervisor import Supervisor  # noqa: PLC0415
 
     settings = source.load()
     set_up_logging(settings.server.log_level)
-    mirrors = MirrorKeeper(source.path) if wants_mirror(settings) else None
+    mirrors = MirrorSupervisor(source.path) if wants_mirror(settings) else None
     asyncio.run(Supervisor(settings.server, workers, mirrors).run())

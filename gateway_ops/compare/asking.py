@@ -11,13 +11,20 @@ from typing import Any
 import aiohttp
 import orjson
 
-from gateway.comparison.answer_forms import LONGEST_ANSWER, FailedError, Failure, Outcome, Reader, refused
+from gateway.comparison.answer_forms import (
+    LONGEST_ANSWER,
+    AnswerEventReader,
+    Failure,
+    Outcome,
+    RequestFailedError,
+    refused,
+)
 from gateway_ops.bench.exchange import failures_by_kind, lines_of
 from gateway_ops.compare.targets import Target, read_body
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ComparedRequest:
     """A request that both targets get.
 
     Attributes:
@@ -37,12 +44,12 @@ class Request:
         """Whether a server that follows it says the same each time, as far as a request can ask for that."""
         return self.body.get("temperature") == 0 or self.body.get("top_k") == 1
 
-    def greedy(self) -> Request:
+    def greedy(self) -> ComparedRequest:
         """The same with temperature 0."""
         return replace(self, body={**self.body, "temperature": 0})
 
 
-async def ask(target: Target, request: Request, timeout_s: float) -> Outcome:
+async def ask(target: Target, request: ComparedRequest, timeout_s: float) -> Outcome:
     """Send a request and read its answer to the end.
 
     Args:
@@ -53,11 +60,11 @@ async def ask(target: Target, request: Request, timeout_s: float) -> Outcome:
     try:
         with failures_by_kind():
             return await _exchange(target, request, timeout_s)
-    except FailedError as error:
+    except RequestFailedError as error:
         return Failure(str(error))
 
 
-async def _exchange(target: Target, request: Request, timeout_s: float) -> Outcome:
+async def _exchange(target: Target, request: ComparedRequest, timeout_s: float) -> Outcome:
     data = orjson.dumps({**request.body, "model": target.model})
     timeout = aiohttp.ClientTimeout(total=timeout_s, connect=timeout_s)
     began = time.perf_counter()
@@ -66,7 +73,7 @@ async def _exchange(target: Target, request: Request, timeout_s: float) -> Outco
     ) as said:
         if said.status != HTTPStatus.OK:
             return refused(said.status, await read_body(said.content))
-        reader = Reader(request.path)
+        reader = AnswerEventReader(request.path)
         first: float | None = None
         if said.content_type == "text/event-stream":
             first = await _read_events(said.content, reader)
@@ -78,14 +85,14 @@ async def _exchange(target: Target, request: Request, timeout_s: float) -> Outco
         return answer
 
 
-async def _read_events(content: aiohttp.StreamReader, reader: Reader) -> float | None:
+async def _read_events(content: aiohttp.StreamReader, reader: AnswerEventReader) -> float | None:
     """Read a stream to its end; return when its first text came."""
     first: float | None = None
     size = 0
     async for line in lines_of(content):
         size += len(line)
         if size > LONGEST_ANSWER:
-            raise FailedError("an answer of more than 16 MiB")
+            raise RequestFailedError("an answer of more than 16 MiB")
         if not line.startswith(b"data:"):
             continue
         data = line[5:].strip()
@@ -95,4 +102,4 @@ async def _read_events(content: aiohttp.StreamReader, reader: Reader) -> float |
             first = time.perf_counter()
         if reader.is_whole:
             return first
-    raise FailedError("a stream without its end")
+    raise RequestFailedError("a stream without its end")

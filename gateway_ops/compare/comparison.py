@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gateway.comparison.answer_forms import Outcome
-from gateway.comparison.report import Report
-from gateway.comparison.verdict import Rules
-from gateway_ops.compare.asking import Request, ask
+from gateway.comparison.report import ComparisonReport
+from gateway.comparison.verdict import ComparisonRules
+from gateway_ops.compare.asking import ComparedRequest, ask
 from gateway_ops.compare.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ComparisonPlan:
     """How requests are sent and judged.
 
     Attributes:
@@ -28,7 +28,7 @@ class Plan:
     at_once: int = 4
     timeout_s: float = 300.0
     repeat: bool = False
-    rules: Rules = field(default_factory=Rules)
+    rules: ComparisonRules = field(default_factory=ComparisonRules)
     show_text: bool = False
 
 
@@ -39,12 +39,12 @@ class Comparison:
         report: on what came of them.
     """
 
-    def __init__(self, a: Target, b: Target, plan: Plan) -> None:
-        self.report = Report(plan.rules, repeat=plan.repeat, show_text=plan.show_text)
+    def __init__(self, a: Target, b: Target, plan: ComparisonPlan) -> None:
+        self.report = ComparisonReport(plan.rules, repeat=plan.repeat, show_text=plan.show_text)
         self._targets = (a, b)
         self._plan = plan
 
-    async def run(self, requests: Iterable[Request], done: Callable[[], None]) -> None:
+    async def run(self, requests: Iterable[ComparedRequest], done: Callable[[], None]) -> None:
         """Send all requests; a cancel ends it early and keeps what was found.
 
         Args:
@@ -60,7 +60,7 @@ class Comparison:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _work(self, source: Iterator[Request], done: Callable[[], None]) -> None:
+    async def _work(self, source: Iterator[ComparedRequest], done: Callable[[], None]) -> None:
         for request in source:
             # Each target is the first as often as the other: what a cache keeps of one may help the next.
             sides = (0, 1) if request.place % 2 else (1, 0)
@@ -70,5 +70,5 @@ class Comparison:
             self.report.take(row, outcomes[0], outcomes[1], again)
             done()
 
-    async def _ask(self, side: int, request: Request) -> Outcome:
+    async def _ask(self, side: int, request: ComparedRequest) -> Outcome:
         return await ask(self._targets[side], request, self._plan.timeout_s)

@@ -6,12 +6,12 @@ import urllib.parse
 from typing import Any
 
 from gateway_ops.bench.load import open_session
-from gateway_ops.compare.targets import Address, TargetError, get_json
+from gateway_ops.compare.targets import TargetAddress, TargetError, get_json
 
 _PARTS = frozenset({"a", "b", "facts", "warnings", "requests", "differs_in", "delays", "rows", "mirror"})
 
 
-async def read_report(address: Address, timeout_s: float) -> dict[str, Any]:
+async def read_report(address: TargetAddress, timeout_s: float) -> dict[str, Any]:
     """Ask the internal port of a gateway for a report.
 
     Args:

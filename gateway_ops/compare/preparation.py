@@ -8,16 +8,16 @@ from typing import Any
 
 import aiohttp
 
-from gateway.comparison.facts import PROBE, TURNS, Fact, Facts, compare_facts, facts_of, warnings_of
-from gateway_ops.compare.request_lines import Lines
+from gateway.comparison.facts import PROBE, TURNS, FactPair, TargetFacts, compare_facts, facts_of, warnings_of
+from gateway_ops.compare.request_lines import RequestFile
 from gateway_ops.compare.sampled_requests import Sample
-from gateway_ops.compare.targets import Address, Target, find_target, get_json
+from gateway_ops.compare.targets import Target, TargetAddress, find_target, get_json
 
 _TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class SampleOptions:
     """The wish for a sample.
 
     Attributes:
@@ -30,7 +30,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedComparison:
     """A comparison that can begin.
 
     Attributes:
@@ -41,9 +41,9 @@ class Prepared:
     """
 
     targets: tuple[Target, Target]
-    facts: list[Fact]
+    facts: list[FactPair]
     warnings: list[str]
-    requests: Lines | Sample
+    requests: RequestFile | Sample
 
     def as_json(self) -> dict[str, Any]:
         """Plain values: ``a``, ``b``, ``facts`` and ``warnings``."""
@@ -55,10 +55,10 @@ class Prepared:
 
 
 async def prepare(
-    addresses: tuple[Address, Address],
+    addresses: tuple[TargetAddress, TargetAddress],
     sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession],
-    wanted: Lines | Made,
-) -> Prepared:
+    wanted: RequestFile | SampleOptions,
+) -> PreparedComparison:
     """Find both targets and ask them about themselves.
 
     Args:
@@ -73,11 +73,11 @@ async def prepare(
     b = await find_target(addresses[1], sessions[1], _TIMEOUT_S)
     of_a, of_b = await _learn(a), await _learn(b)
     facts = compare_facts(of_a, of_b)
-    requests = wanted if isinstance(wanted, Lines) else _sample(wanted, of_a, of_b)
-    return Prepared((a, b), facts, list(_warnings(a, b, facts, requests)), requests)
+    requests = wanted if isinstance(wanted, RequestFile) else _sample(wanted, of_a, of_b)
+    return PreparedComparison((a, b), facts, list(_warnings(a, b, facts, requests)), requests)
 
 
-async def _learn(target: Target) -> Facts:
+async def _learn(target: Target) -> TargetFacts:
     """Ask a target about itself."""
     return facts_of(target.entry, await _tokens(target, {"prompt": PROBE}), await _tokens(target, {"messages": TURNS}))
 
@@ -89,12 +89,12 @@ async def _tokens(target: Target, what: Mapping[str, Any]) -> Any:
     return said.get("tokens") if said else None
 
 
-def _sample(made: Made, a: Facts, b: Facts) -> Sample:
+def _sample(made: SampleOptions, a: TargetFacts, b: TargetFacts) -> Sample:
     contexts = [each.context for each in (a, b) if each.context is not None]
     return Sample(made.count, made.seed, a.lacking | b.lacking, min(contexts, default=None))
 
 
-def _warnings(a: Target, b: Target, facts: list[Fact], requests: Lines | Sample) -> Iterator[str]:
+def _warnings(a: Target, b: Target, facts: list[FactPair], requests: RequestFile | Sample) -> Iterator[str]:
     if a.identity == b.identity:
         yield f"A and B are the same, {a.label}: what differs is its own noise."
     yield from warnings_of(facts)

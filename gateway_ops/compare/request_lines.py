@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from gateway.comparison.answer_forms import plain
-from gateway_ops.compare.asking import Request
+from gateway_ops.compare.asking import ComparedRequest
 
 LONGEST_LINE = 16 * 2**20
 _MOST_TOLD = 5
@@ -20,7 +20,7 @@ _BY_FIELD = {"messages": "/v1/chat/completions", "prompt": "/v1/completions", "i
 _FORMS = "a line is {custom_id, method, url, body} or a body of chat completions, completions or responses"
 
 
-class LinesError(ValueError):
+class RequestFileError(ValueError):
     """A file of requests that cannot be used; the message names its lines."""
 
 
@@ -29,7 +29,7 @@ class _LineError(ValueError):
 
 
 @dataclass(slots=True)
-class Lines:
+class RequestFile:
     """A file of requests that was looked through; its requests are read when they are wanted.
 
     Attributes:
@@ -45,7 +45,7 @@ class Lines:
     drawn: int = 0
 
     @staticmethod
-    def check(path: Path, *, greedy: bool = False) -> Lines:
+    def check(path: Path, *, greedy: bool = False) -> RequestFile:
         """Look through all of a file.
 
         Args:
@@ -55,7 +55,7 @@ class Lines:
         Raises:
             LinesError: the file cannot be read, has no requests, or has lines that are not requests.
         """
-        found = Lines(path, greedy)
+        found = RequestFile(path, greedy)
         broken = []
         for number, line in _numbered(path):
             try:
@@ -67,40 +67,40 @@ class Lines:
             found.drawn += not (greedy or request.is_greedy)
         if broken:
             more = [f"and {len(broken) - _MOST_TOLD} more"] if len(broken) > _MOST_TOLD else []
-            raise LinesError("\n".join([*broken[:_MOST_TOLD], *more]))
+            raise RequestFileError("\n".join([*broken[:_MOST_TOLD], *more]))
         if not found.count:
-            raise LinesError(f"{path} has no requests")
+            raise RequestFileError(f"{path} has no requests")
         return found
 
-    def __iter__(self) -> Iterator[Request]:
+    def __iter__(self) -> Iterator[ComparedRequest]:
         for number, line in _numbered(self.path):
             try:
                 request = _read(number, line)
             except _LineError as error:  # it has changed since it was looked through
-                raise LinesError(f"{self.path}, line {number}: {error}") from None
+                raise RequestFileError(f"{self.path}, line {number}: {error}") from None
             yield request.greedy() if self.greedy else request
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines that are not blank, each with its number; one that is too long is not read to its end."""
     if path.exists() and not path.is_file():
-        raise LinesError(f"{path} is no file; it is read twice, first to look through it")
+        raise RequestFileError(f"{path} is no file; it is read twice, first to look through it")
     try:
         with path.open("rb") as file:
             number = 0
             while line := file.readline(LONGEST_LINE + 1):
                 number += 1
                 if len(line) > LONGEST_LINE:
-                    raise LinesError(f"{path}, line {number}: more than {LONGEST_LINE >> 20} MiB")
+                    raise RequestFileError(f"{path}, line {number}: more than {LONGEST_LINE >> 20} MiB")
                 if number == 1:
                     line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark
                 if line.strip():
                     yield number, line
     except OSError as error:
-        raise LinesError(f"{path} cannot be read: {error.strerror}") from None
+        raise RequestFileError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _read(number: int, line: bytes) -> Request:
+def _read(number: int, line: bytes) -> ComparedRequest:
     try:
         values = orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -112,7 +112,7 @@ def _read(number: int, line: bytes) -> Request:
     if "response" in values:
         raise _LineError("a result of a batch; its requests are in the batch's input file")
     if "body" not in values:
-        return Request(number, "", _path_of(values), _body(values))
+        return ComparedRequest(number, "", _path_of(values), _body(values))
     if unknown := sorted(values.keys() - _BATCH_KEYS):
         raise _LineError(f"a form that is not known here, with {unknown[0][:_LONGEST_NAME]!r}; {_FORMS}")
     body = values["body"]
@@ -123,7 +123,7 @@ def _read(number: int, line: bytes) -> Request:
     path = values.get("url", None) or _path_of(body)
     if path not in _BY_FIELD.values():
         raise _LineError(f"'url' is none of {', '.join(_BY_FIELD.values())}")
-    return Request(number, plain(str(values.get("custom_id") or ""))[:_LONGEST_NAME], path, _body(body))
+    return ComparedRequest(number, plain(str(values.get("custom_id") or ""))[:_LONGEST_NAME], path, _body(body))
 
 
 def _path_of(body: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway_ops.bench.plan import WORDS
-from gateway_ops.compare.asking import Request
+from gateway_ops.compare.asking import ComparedRequest
 
 _CHAT, _COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 _LIMITS = (16, 32, 64)
@@ -41,12 +41,12 @@ class _Kind:
     path: str = _CHAT
     streamed: bool = False
 
-    def request(self, place: int, source: random.Random, longest: int) -> Request:
+    def request(self, place: int, source: random.Random, longest: int) -> ComparedRequest:
         """The request at a place of the sample."""
         body = {**self.make(source, longest), "max_tokens": source.choice(_LIMITS), "temperature": 0}
         if self.streamed:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        return Request(place, self.name, self.path, body)
+        return ComparedRequest(place, self.name, self.path, body)
 
 
 def _two(source: random.Random) -> list[str]:
@@ -141,7 +141,7 @@ class Sample:
         self._kinds = [kind for kind in _KINDS if not missing[kind]]
         self.left_out = {kind.name: names[0] for kind, names in missing.items() if names}
 
-    def __iter__(self) -> Iterator[Request]:
+    def __iter__(self) -> Iterator[ComparedRequest]:
         source = random.Random(self._seed)  # noqa: S311 - words and limits
         for place, kind in zip(range(1, self.count + 1), itertools.cycle(self._kinds), strict=False):
             yield kind.request(place, source, self._longest)

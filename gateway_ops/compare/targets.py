@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from gateway.comparison.answer_forms import LONGEST_ANSWER, FailedError, plain
+from gateway.comparison.answer_forms import LONGEST_ANSWER, RequestFailedError, plain
 from gateway_ops.bench.exchange import failures_by_kind
 
 _MOST_NAMED = 20
@@ -22,7 +22,7 @@ class TargetError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class TargetAddress:
     """Where a target is, as the command line has it.
 
     Attributes:
@@ -36,7 +36,7 @@ class Address:
     model: str | None
 
     @staticmethod
-    def parse(side: str, text: str, default_url: str) -> Address:
+    def parse(side: str, text: str, default_url: str) -> TargetAddress:
         """Read ``URL#model``, ``URL``, or the name of a model on ``default_url``.
 
         Raises:
@@ -55,7 +55,7 @@ class Address:
             valid = False
         if not valid or not text:
             raise TargetError(f"{side}: {text!r} is neither URL#model, nor a URL, nor the name of a model")
-        return Address(side, url.rstrip("/").removesuffix("/v1").rstrip("/"), model or None)
+        return TargetAddress(side, url.rstrip("/").removesuffix("/v1").rstrip("/"), model or None)
 
     @property
     def origin(self) -> tuple[str, str | None, int | None]:
@@ -81,7 +81,7 @@ class Target:
         session: with the key among its headers.
     """
 
-    address: Address
+    address: TargetAddress
     model: str
     entry: Mapping[str, Any]
     session: aiohttp.ClientSession = field(repr=False)
@@ -104,7 +104,7 @@ def served_name(entry: Mapping[str, Any]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-async def find_target(address: Address, session: aiohttp.ClientSession, timeout_s: float) -> Target:
+async def find_target(address: TargetAddress, session: aiohttp.ClientSession, timeout_s: float) -> Target:
     """Find a target's model among those that its server lists; a server without a list is taken at its word.
 
     Args:
@@ -127,14 +127,14 @@ async def find_target(address: Address, session: aiohttp.ClientSession, timeout_
     return Target(address, model, entry, session)
 
 
-async def _listed(address: Address, session: aiohttp.ClientSession, timeout_s: float) -> dict[str, Any] | None:
+async def _listed(address: TargetAddress, session: aiohttp.ClientSession, timeout_s: float) -> dict[str, Any] | None:
     """The entries of the list of models by id, or None without such a list."""
     try:
         with failures_by_kind():
             url = f"{address.base}/v1/models"
             async with session.get(url, timeout=aiohttp.ClientTimeout(total=timeout_s)) as answer:
                 status, body = answer.status, await read_body(answer.content)
-    except FailedError as error:
+    except RequestFailedError as error:
         raise TargetError(f"{address.side}: {address.shown} does not answer: {error}") from None
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         option = "--api-key" if address.side == "A" else "--api-key-b"
@@ -145,7 +145,7 @@ async def _listed(address: Address, session: aiohttp.ClientSession, timeout_s: f
     return {each["id"]: each for each in entries if isinstance(each, dict) and isinstance(each.get("id"), str)}
 
 
-def _only(address: Address, listed: Mapping[str, Any]) -> str:
+def _only(address: TargetAddress, listed: Mapping[str, Any]) -> str:
     # The gateway lists a model under its aliases, too.
     names = {served_name(entry) or name for name, entry in listed.items()}
     if len(names) != 1:
@@ -170,7 +170,7 @@ async def get_json(
             data = None if body is None else orjson.dumps(body)
             async with session.request("GET" if body is None else "POST", url, data=data, timeout=timeout) as answer:
                 said = await read_body(answer.content) if answer.status == HTTPStatus.OK else b""
-    except FailedError:
+    except RequestFailedError:
         return None
     return _object(said) or None
 
@@ -186,7 +186,7 @@ async def read_body(content: aiohttp.StreamReader) -> bytes:
         parts.append(part)
         size += len(part)
         if size > LONGEST_ANSWER:
-            raise FailedError("an answer of more than 16 MiB")
+            raise RequestFailedError("an answer of more than 16 MiB")
     return b"".join(parts)
 
 

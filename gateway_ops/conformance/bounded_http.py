@@ -28,7 +28,7 @@ class UnreachableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CheckRequest:
     """A request of a check, as it can be sent again.
 
     Attributes:
@@ -51,19 +51,19 @@ class Request:
             return self.body.encode()
         return self.body.replace(_NUMBERS, " ".join(map(str, range(1, self.numbers + 1)))).encode()
 
-    def changed(self, **fields: Any) -> Request:
+    def changed(self, **fields: Any) -> CheckRequest:
         """Copy the request with other fields in its JSON body, where None removes a field."""
         body = {**json.loads(self.body), **fields}
         return json_request(self.path, {name: value for name, value in body.items() if value is not None}, self.numbers)
 
 
-def json_request(path: str, body: Mapping[str, Any], numbers: int = 0) -> Request:
+def json_request(path: str, body: Mapping[str, Any], numbers: int = 0) -> CheckRequest:
     """A POST of a JSON object."""
-    return Request("POST", path, json.dumps(body, ensure_ascii=False), numbers)
+    return CheckRequest("POST", path, json.dumps(body, ensure_ascii=False), numbers)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """An answer, or what came of it.
 
     Attributes:
@@ -75,7 +75,7 @@ class Answer:
         late: whether time ran out.
     """
 
-    request: Request
+    request: CheckRequest
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
@@ -118,7 +118,7 @@ class Http:
         self._key = api_key
         self.timeout_s = timeout_s
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: CheckRequest) -> HttpAnswer:
         """Send a request and read its answer to the end, or to what is bounded.
 
         Raises:
@@ -128,7 +128,7 @@ class Http:
             return open_answer.read()
 
     @contextlib.contextmanager
-    def opened(self, request: Request) -> Iterator[OpenAnswer]:
+    def opened(self, request: CheckRequest) -> Iterator[OpenHttpAnswer]:
         """Send a request and yield the unread answer, whose connection ends with the context.
 
         Raises:
@@ -145,27 +145,29 @@ class Http:
             with _Deadline(connection.sock, self.timeout_s) as deadline:
                 yield self._exchange(connection, request, deadline)
 
-    def _exchange(self, connection: http.client.HTTPConnection, request: Request, deadline: _Deadline) -> OpenAnswer:
+    def _exchange(
+        self, connection: http.client.HTTPConnection, request: CheckRequest, deadline: _Deadline
+    ) -> OpenHttpAnswer:
         try:
             connection.request(
                 request.method, f"{self._prefix}{request.path}", self._body(request), self._head(request)
             )
-            return OpenAnswer(request, connection.getresponse(), deadline)
+            return OpenHttpAnswer(request, connection.getresponse(), deadline)
         except (OSError, http.client.HTTPException) as error:
             said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            return OpenAnswer(request, None, deadline, f"there is no HTTP answer ({said[:200]})")
+            return OpenHttpAnswer(request, None, deadline, f"there is no HTTP answer ({said[:200]})")
 
     @staticmethod
-    def _body(request: Request) -> bytes | None:
+    def _body(request: CheckRequest) -> bytes | None:
         return request.content() if request.method == "POST" else None
 
-    def _head(self, request: Request) -> dict[str, str]:
+    def _head(self, request: CheckRequest) -> dict[str, str]:
         head = {"Content-Type": "application/json"} if request.method == "POST" else {}
         if request.auth == "wrong":
             return head | {"Authorization": "Bearer wrong"}
         return head | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
 
-    def curl(self, request: Request) -> str:
+    def curl(self, request: CheckRequest) -> str:
         """The line of a shell that sends a request and shows the answer; the key stays in the environment."""
         line = ["curl", "-sS", "-i", "-N", shlex.quote(f"{self.base}{request.path}")]
         if request.auth == "wrong":
@@ -209,11 +211,11 @@ class _Deadline:
             self._sock.shutdown(socket.SHUT_RDWR)
 
 
-class OpenAnswer:
+class OpenHttpAnswer:
     """An answer that is being read."""
 
     def __init__(
-        self, request: Request, response: http.client.HTTPResponse | None, deadline: _Deadline, trouble: str = ""
+        self, request: CheckRequest, response: http.client.HTTPResponse | None, deadline: _Deadline, trouble: str = ""
     ) -> None:
         self._request = request
         self._response = response
@@ -222,7 +224,7 @@ class OpenAnswer:
         self._body = bytearray()
         self._ended = False
 
-    def read(self) -> Answer:
+    def read(self) -> HttpAnswer:
         """Read to the end, or to what is bounded."""
         for _ in self.events(most=_MOST_EVENTS):
             pass
@@ -264,7 +266,7 @@ class OpenAnswer:
             if count > most or len(self._body) > _MOST_BYTES:
                 return
 
-    def answer(self) -> Answer:
+    def answer(self) -> HttpAnswer:
         """What has been read."""
         trouble = self._trouble
         if self._deadline.passed:
@@ -275,4 +277,4 @@ class OpenAnswer:
         if self._response is not None:
             status = self._response.status
             headers = {name.lower(): value for name, value in self._response.getheaders()}
-        return Answer(self._request, status, headers, bytes(self._body), trouble, self._deadline.passed)
+        return HttpAnswer(self._request, status, headers, bytes(self._body), trouble, self._deadline.passed)

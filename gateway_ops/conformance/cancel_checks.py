@@ -6,9 +6,9 @@ import re
 import time
 
 from gateway_ops.conformance.api_reference import CHUNKS
-from gateway_ops.conformance.bounded_http import Answer, Request, UnreachableError
-from gateway_ops.conformance.replies import Whole, served
-from gateway_ops.conformance.server_under_check import Server
+from gateway_ops.conformance.bounded_http import CheckRequest, HttpAnswer, UnreachableError
+from gateway_ops.conformance.replies import WholeReply, served
+from gateway_ops.conformance.server_under_check import ServerUnderCheck
 from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError, shown
 
 CANCEL = Group("Clients that leave")
@@ -21,26 +21,26 @@ _RUNNING = (
     "llamacpp:requests_processing",
 )
 _GAUGE = re.compile(rf"^(?:{'|'.join(_RUNNING)})(?:{{[^\n]*}})? (\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.MULTILINE)
-_METRICS = Request("GET", "/metrics")
+_METRICS = CheckRequest("GET", "/metrics")
 _MANY = 2000  # tokens of an answer whose end the client does not wait for
 _ENDED_S = 5.0
 _LOOK_S = 0.1
 _EVENTS = 4
 
 
-def _running(server: Server) -> float | None:
+def _running(server: ServerUnderCheck) -> float | None:
     """Requests that run, as the server's metrics have it."""
     answer = server.again(_METRICS)
     values = _GAUGE.findall(answer.text) if answer.status == 200 else []
     return sum(map(float, values)) if values else None
 
 
-def _long(server: Server) -> Request:
+def _long(server: ServerUnderCheck) -> CheckRequest:
     limit = min(_MANY, server.context // 2) if server.context else _MANY
     return server.chat(limit=limit).changed(stream=True)
 
 
-def _leave(server: Server, request: Request) -> tuple[float, float | None]:
+def _leave(server: ServerUnderCheck, request: CheckRequest) -> tuple[float, float | None]:
     """Begin a stream and leave it; return the seconds between its events, and the requests that ran meanwhile."""
     try:
         with server.http.opened(request) as answer:
@@ -57,7 +57,7 @@ def _leave(server: Server, request: Request) -> tuple[float, float | None]:
 @CANCEL.check(
     "cancel-frees", "When a client has left its stream, the server's metrics count the request no longer.", CHUNKS
 )
-def _frees(server: Server) -> None:
+def _frees(server: ServerUnderCheck) -> None:
     before = _running(server)
     if before is None:
         raise UnclearError("the server's `/metrics` do not tell how many requests run")
@@ -73,18 +73,18 @@ def _frees(server: Server) -> None:
     while _running(server):
         if time.monotonic() > ends:
             told = f"{_ENDED_S:g} s after the client left (Ctrl-C does so), the request is still counted"
-            raise UntrueError(told, Answer(request, 200), Answer(_METRICS, 200))
+            raise UntrueError(told, HttpAnswer(request, 200), HttpAnswer(_METRICS, 200))
         time.sleep(_LOOK_S)
 
 
 @CANCEL.check(
     "cancel-harmless", "Clients that leave change nothing for others: answers are the same as before.", CHUNKS
 )
-def _harmless(server: Server) -> None:
+def _harmless(server: ServerUnderCheck) -> None:
     before = server.whole(server.chat())
     for _ in range(3):
         _leave(server, _long(server))
-    after = [Whole(served(server.again(server.chat()))) for _ in range(2)]
+    after = [WholeReply(served(server.again(server.chat()))) for _ in range(2)]
     texts = [seen.text for seen in after]
     if before.text in texts:
         return

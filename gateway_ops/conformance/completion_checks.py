@@ -5,24 +5,24 @@ from __future__ import annotations
 import re
 
 from gateway_ops.conformance.api_reference import COMPLETIONS as PAGE
-from gateway_ops.conformance.replies import Whole, served, without_bad_bytes
-from gateway_ops.conformance.server_under_check import Server
+from gateway_ops.conformance.replies import WholeReply, served, without_bad_bytes
+from gateway_ops.conformance.server_under_check import ServerUnderCheck
 from gateway_ops.conformance.verdicts import Group, NotOfferedError, UnclearError, UntrueError, shown
 
 COMPLETIONS = Group("Completions")
 
 
-def _plain(server: Server) -> Whole:
+def _plain(server: ServerUnderCheck) -> WholeReply:
     answer = server.ask(server.completion())
     if answer.status in {404, 405, 501}:
         raise NotOfferedError(f"it answered {answer.status}: {shown(answer.text)}")
-    return Whole(served(answer))
+    return WholeReply(served(answer))
 
 
 @COMPLETIONS.check(
     "completions-form", "An answer has `id`, `created`, `model`, the `object` `text_completion` and a text.", PAGE
 )
-def _form(server: Server) -> None:
+def _form(server: ServerUnderCheck) -> None:
     seen = _plain(server)
     lacking = [name for name in ("id", "created", "model") if not getattr(seen.reply, name)]
     if lacking or seen.reply.object != "text_completion":
@@ -32,7 +32,7 @@ def _form(server: Server) -> None:
 
 
 @COMPLETIONS.check("completions-length", "A text that the limit cut ends for `length` and has as many tokens.", PAGE)
-def _length(server: Server) -> None:
+def _length(server: ServerUnderCheck) -> None:
     long, short = _plain(server), server.whole(server.completion(limit=3))
     if not (long.text.startswith(short.text) and len(long.text) > len(short.text)):
         raise UnclearError("the text with a limit of 3 tokens is no beginning of the longer one")
@@ -42,7 +42,7 @@ def _length(server: Server) -> None:
 
 
 @COMPLETIONS.check("completions-stream-same", "A stream, joined, has text and finish reason of the whole answer.", PAGE)
-def _stream_same(server: Server) -> None:
+def _stream_same(server: ServerUnderCheck) -> None:
     _plain(server)
     stream = server.stream(server.completion())
     server.must_equal(
@@ -55,7 +55,7 @@ def _stream_same(server: Server) -> None:
 
 
 @COMPLETIONS.check("completions-prompts", "Each prompt of a list has a choice, at its index; `usage` counts all.", PAGE)
-def _prompts(server: Server) -> None:
+def _prompts(server: ServerUnderCheck) -> None:
     _plain(server)
     prompts = ["1 2 3 4 5 6", "a b c d e f"]
     one, other = (server.whole(server.completion(prompt)) for prompt in prompts)
@@ -79,7 +79,7 @@ def _prompts(server: Server) -> None:
 
 
 @COMPLETIONS.check("completions-echo", "`echo` puts the prompt before the text, and counts no token more.", PAGE)
-def _echo(server: Server) -> None:
+def _echo(server: ServerUnderCheck) -> None:
     plain = _plain(server)
     seen = server.whole(server.completion(echo=True), "echo")
     server.must_equal(
@@ -105,7 +105,7 @@ def _octets(token: str) -> bytes:
     "`logprobs` has for each token its text, log-prob and place; joined they are the text.",
     PAGE,
 )
-def _logprobs(server: Server) -> None:
+def _logprobs(server: ServerUnderCheck) -> None:
     _plain(server)
     seen = server.whole(server.completion(logprobs=2), "logprobs")
     found = seen.choice().logprobs

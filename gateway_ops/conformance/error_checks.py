@@ -10,9 +10,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from gateway_ops.conformance.api_reference import AUTHENTICATION, CREATE, ERRORS
 from gateway_ops.conformance.api_reference import MODELS as MODELS_PAGE
-from gateway_ops.conformance.bounded_http import Answer, Request
+from gateway_ops.conformance.bounded_http import CheckRequest, HttpAnswer
 from gateway_ops.conformance.replies import error_of, is_named, served
-from gateway_ops.conformance.server_under_check import CHAT, MODELS, Server
+from gateway_ops.conformance.server_under_check import CHAT, MODELS, ServerUnderCheck
 from gateway_ops.conformance.verdicts import Body, Group, UnclearError, UntrueError, shown
 
 ERROR = Group("Errors")
@@ -25,7 +25,7 @@ _MOST_WORDS = 2_000_000
 _JSON: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 
-def _refused(server: Server, request: Request, status: int, param: str | None = None) -> Answer:
+def _refused(server: ServerUnderCheck, request: CheckRequest, status: int, param: str | None = None) -> HttpAnswer:
     """An error response of the API's form with a status and the parameter's name.
 
     Raises:
@@ -47,7 +47,7 @@ def _refused(server: Server, request: Request, status: int, param: str | None = 
 
 
 @ERROR.check("error-form", "An error is an object `error` with `message`, `type`, `param` and `code`, as JSON.", ERRORS)
-def _form(server: Server) -> None:
+def _form(server: ServerUnderCheck) -> None:
     asked = (server.chat([]), server.chat(temperature=7), server.chat(model=_NO_MODEL))
     refused = [answer for answer in map(server.ask, asked) if answer.status >= 400]
     for answer in refused:
@@ -63,7 +63,7 @@ def _form(server: Server) -> None:
 
 
 @ERROR.check("error-no-model", "A model that is not served is 404, with the code `model_not_found`.", ERRORS)
-def _no_model(server: Server) -> None:
+def _no_model(server: ServerUnderCheck) -> None:
     answer = _refused(server, server.chat(model=_NO_MODEL), 404)
     error = error_of(answer)
     if error is None or error.code != "model_not_found":
@@ -71,26 +71,26 @@ def _no_model(server: Server) -> None:
 
 
 @ERROR.check("error-bad-json", "A body that is no JSON is 400.", ERRORS)
-def _bad_json(server: Server) -> None:
-    _refused(server, Request("POST", CHAT, '{"model": '), 400)
+def _bad_json(server: ServerUnderCheck) -> None:
+    _refused(server, CheckRequest("POST", CHAT, '{"model": '), 400)
 
 
 @ERROR.check("error-no-object", "A body that is JSON but no object is 400.", ERRORS)
-def _no_object(server: Server) -> None:
-    _refused(server, Request("POST", CHAT, "[1, 2]"), 400)
+def _no_object(server: ServerUnderCheck) -> None:
+    _refused(server, CheckRequest("POST", CHAT, "[1, 2]"), 400)
 
 
 @ERROR.check("error-no-path", "A path that the API does not have is 404, with an error object.", ERRORS)
-def _no_path(server: Server) -> None:
-    _refused(server, Request("GET", "/v1/no-such-path"), 404)
+def _no_path(server: ServerUnderCheck) -> None:
+    _refused(server, CheckRequest("GET", "/v1/no-such-path"), 404)
 
 
 @ERROR.check("error-wrong-key", "A wrong key is 401, with an error object.", AUTHENTICATION)
-def _wrong_key(server: Server) -> None:
+def _wrong_key(server: ServerUnderCheck) -> None:
     if not server.http.has_key:
         raise UnclearError("the server was asked without a key")
     request = server.chat(limit=1)
-    _refused(server, Request(request.method, request.path, request.body, auth="wrong"), 401)
+    _refused(server, CheckRequest(request.method, request.path, request.body, auth="wrong"), 401)
 
 
 @ERROR.check(
@@ -98,12 +98,12 @@ def _wrong_key(server: Server) -> None:
     "A prompt that is longer than the context is 400 `context_length_exceeded`; it is not shortened in silence.",
     ERRORS,
 )
-def _context(server: Server) -> None:
+def _context(server: ServerUnderCheck) -> None:
     if (server.context or 0) > _MOST_WORDS:
         raise UnclearError(f"the context is said to have {server.context} tokens, more than are sent here")
     words = server.context + 10 if server.context else _PROBABLE_CONTEXT
     request = server.chat("{numbers}", 1)
-    answer = server.ask(Request(request.method, request.path, request.body, words))
+    answer = server.ask(CheckRequest(request.method, request.path, request.body, words))
     if answer.late:
         raise UnclearError(answer.trouble)
     if answer.status == 413:
@@ -159,7 +159,7 @@ _FAULTS: tuple[tuple[str, str, Mapping[str, Any], str], ...] = (
 
 
 def _fault(fields: Mapping[str, Any], param: str) -> Body:
-    def refused(server: Server) -> None:
+    def refused(server: ServerUnderCheck) -> None:
         request = server.chat(limit=1)
         _refused(server, request.changed(**fields), 400, param)
 
@@ -170,7 +170,7 @@ for _name, _with, _fields, _param in _FAULTS:
     FAULTS.check(f"fault-{_name}", f"A request {_with} is 400 and names `{_param}`.", CREATE)(_fault(_fields, _param))
 
 
-def _object(answer: Answer) -> dict[str, Any]:
+def _object(answer: HttpAnswer) -> dict[str, Any]:
     if answer.status != 200:
         raise UntrueError(f"it answered {answer.status}: {shown(answer.text)}", answer)
     try:
@@ -179,7 +179,7 @@ def _object(answer: Answer) -> dict[str, Any]:
         raise UntrueError(f"the answer is no JSON object: {shown(answer.text)}", answer) from None
 
 
-def _described(entry: Mapping[str, Any], model: str, answer: Answer) -> None:
+def _described(entry: Mapping[str, Any], model: str, answer: HttpAnswer) -> None:
     kinds: Mapping[str, Callable[[Any], bool]] = {
         "id": lambda value: value == model,
         "object": lambda value: value == "model",
@@ -192,8 +192,8 @@ def _described(entry: Mapping[str, Any], model: str, answer: Answer) -> None:
 
 
 @LIST.check("models-list", "`GET /v1/models` lists the model, with `object`, `created` and `owned_by`.", MODELS_PAGE)
-def _list(server: Server) -> None:
-    answer = server.ask(Request("GET", MODELS))
+def _list(server: ServerUnderCheck) -> None:
+    answer = server.ask(CheckRequest("GET", MODELS))
     data = _object(answer).get("data")
     entries = [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
     own = [each for each in entries if each.get("id") == server.model]
@@ -203,20 +203,20 @@ def _list(server: Server) -> None:
 
 
 @LIST.check("models-one", "`GET /v1/models/{id}` describes the model.", MODELS_PAGE)
-def _one(server: Server) -> None:
-    answer = server.ask(Request("GET", f"{MODELS}/{server.quoted_model}"))
+def _one(server: ServerUnderCheck) -> None:
+    answer = server.ask(CheckRequest("GET", f"{MODELS}/{server.quoted_model}"))
     _described(_object(answer), server.model, answer)
 
 
 @LIST.check(
     "models-none", "`GET /v1/models/{id}` of a model that is not served is 404, with an error object.", MODELS_PAGE
 )
-def _none(server: Server) -> None:
-    _refused(server, Request("GET", f"{MODELS}/{_NO_MODEL}"), 404)
+def _none(server: ServerUnderCheck) -> None:
+    _refused(server, CheckRequest("GET", f"{MODELS}/{_NO_MODEL}"), 404)
 
 
 @ERROR.check("error-no-trace", "No error shows the server's own code.", ERRORS)
-def _no_trace(server: Server) -> None:
+def _no_trace(server: ServerUnderCheck) -> None:
     for answer in server.answers:
         found = _TRACE.search(answer.text) if answer.status >= 400 else None
         if found:

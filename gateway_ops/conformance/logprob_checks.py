@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from gateway_ops.conformance.api_reference import CREATE, OBJECT
-from gateway_ops.conformance.replies import Alternative, Entry, Stream, Whole, without_bad_bytes
-from gateway_ops.conformance.server_under_check import COUNTING, Server
+from gateway_ops.conformance.replies import StreamedReplies, TokenAlternative, TokenEntry, WholeReply, without_bad_bytes
+from gateway_ops.conformance.server_under_check import COUNTING, ServerUnderCheck
 from gateway_ops.conformance.text_checks import EMOJI
 from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError, shown
 
@@ -17,19 +17,19 @@ _BETWEEN_RUNS = 0.1  # a batch of another size changes the last bits, and those 
 _ASKED = ("top_logprobs", "logprobs")
 
 
-def _plain(server: Server, prompt: str = COUNTING) -> tuple[Whole, list[Entry]]:
+def _plain(server: ServerUnderCheck, prompt: str = COUNTING) -> tuple[WholeReply, list[TokenEntry]]:
     """An answer with log-probs without alternatives, and those."""
     seen = server.whole(server.chat(prompt, logprobs=True), "logprobs")
     return seen, _entries(seen)
 
 
-def _with_alternatives(server: Server) -> tuple[Whole, list[Entry]]:
+def _with_alternatives(server: ServerUnderCheck) -> tuple[WholeReply, list[TokenEntry]]:
     """The same with alternatives."""
     seen = server.whole(server.chat(logprobs=True, top_logprobs=_TOP), *_ASKED)
     return seen, _entries(seen)
 
 
-def _entries(seen: Whole) -> list[Entry]:
+def _entries(seen: WholeReply) -> list[TokenEntry]:
     found = seen.choice().logprobs
     if found is None or not found.content:
         raise UnclearError("the answer has no log-probs")
@@ -37,7 +37,7 @@ def _entries(seen: Whole) -> list[Entry]:
 
 
 @LOGPROBS.check("logprobs-present", "`logprobs` returns the log-probs of the answer's tokens.", CREATE)
-def _present(server: Server) -> None:
+def _present(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat(logprobs=True), "logprobs")
     found = seen.choice().logprobs
     if seen.text and (found is None or not found.content):
@@ -45,7 +45,7 @@ def _present(server: Server) -> None:
 
 
 @LOGPROBS.check("logprobs-each-token", "Each token of an answer has one entry.", OBJECT)
-def _each_token(server: Server) -> None:
+def _each_token(server: ServerUnderCheck) -> None:
     seen, entries = _plain(server)
     if seen.finish != "length":
         raise UnclearError("the answer was not ended by its limit: an end token may count or not")
@@ -55,7 +55,7 @@ def _each_token(server: Server) -> None:
 
 
 @LOGPROBS.check("logprobs-text", "The tokens joined are the text, where characters are split by their `bytes`.", OBJECT)
-def _text(server: Server) -> None:
+def _text(server: ServerUnderCheck) -> None:
     for prompt in (COUNTING, EMOJI):
         seen, entries = _plain(server, prompt)
         message = seen.choice().message
@@ -69,7 +69,7 @@ def _text(server: Server) -> None:
             raise UntrueError(f"the tokens are {shown(tokens)}, the text is {shown(said)}", seen.answer)
 
 
-def _octets(entry: Entry, seen: Whole) -> bytes:
+def _octets(entry: TokenEntry, seen: WholeReply) -> bytes:
     try:
         return bytes(entry.bytes or ())
     except ValueError:
@@ -77,7 +77,7 @@ def _octets(entry: Entry, seen: Whole) -> bytes:
 
 
 @LOGPROBS.check("logprobs-negative", "A log-prob is the logarithm of a probability: 0 at most.", OBJECT)
-def _negative(server: Server) -> None:
+def _negative(server: ServerUnderCheck) -> None:
     seen, entries = _plain(server)
     above = [entry.logprob for entry in entries if entry.logprob > _ROUNDING]
     if above:
@@ -87,7 +87,7 @@ def _negative(server: Server) -> None:
 
 
 @LOGPROBS.check("logprobs-top-count", "`top_logprobs: 3` returns three alternatives of each token, none twice.", CREATE)
-def _top_count(server: Server) -> None:
+def _top_count(server: ServerUnderCheck) -> None:
     seen, entries = _with_alternatives(server)
     for entry in entries:
         # Two tokens may read alike, where each is a part of a character: their bytes tell.
@@ -98,7 +98,7 @@ def _top_count(server: Server) -> None:
 
 
 @LOGPROBS.check("logprobs-top-sorted", "Alternatives are the most likely tokens, the likeliest first.", OBJECT)
-def _top_sorted(server: Server) -> None:
+def _top_sorted(server: ServerUnderCheck) -> None:
     seen, entries = _with_alternatives(server)
     for entry in entries:
         values = [each.logprob for each in entry.top_logprobs]
@@ -114,7 +114,7 @@ def _top_sorted(server: Server) -> None:
 @LOGPROBS.check(
     "logprobs-greedy-first", "A greedy token is the likeliest of its alternatives, with the same log-prob.", OBJECT
 )
-def _greedy_first(server: Server) -> None:
+def _greedy_first(server: ServerUnderCheck) -> None:
     seen, entries = _with_alternatives(server)
     for entry in entries:
         if not entry.top_logprobs:
@@ -126,12 +126,12 @@ def _greedy_first(server: Server) -> None:
             raise UntrueError(told, seen.answer)
 
 
-def _alike(alternative: Alternative, entry: Entry) -> bool:
+def _alike(alternative: TokenAlternative, entry: TokenEntry) -> bool:
     return (alternative.token, alternative.bytes) == (entry.token, entry.bytes)
 
 
 @LOGPROBS.check("logprobs-stream-same", "A stream has the log-probs of the whole answer.", CREATE)
-def _stream_same(server: Server) -> None:
+def _stream_same(server: ServerUnderCheck) -> None:
     whole, _ = _plain(server)
     stream = server.stream(server.chat(logprobs=True), "logprobs")
     server.must_equal(
@@ -145,6 +145,6 @@ def _stream_same(server: Server) -> None:
             raise UntrueError(told, whole.answer, stream.answer)
 
 
-def _streamed(stream: Stream) -> list[Entry]:
+def _streamed(stream: StreamedReplies) -> list[TokenEntry]:
     parts = [choice.logprobs.content for choice in stream.choices() if choice.logprobs is not None]
     return [entry for part in parts for entry in part or ()]

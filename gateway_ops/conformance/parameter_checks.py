@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway_ops.conformance.api_reference import CREATE
-from gateway_ops.conformance.replies import Message, Stream, ToolCall, Whole, served
-from gateway_ops.conformance.server_under_check import LIMIT, Server
+from gateway_ops.conformance.replies import Message, StreamedReplies, ToolCall, WholeReply, served
+from gateway_ops.conformance.server_under_check import LIMIT, ServerUnderCheck
 from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError, shown
 
 PARAMETERS = Group("Parameters with an effect")
@@ -38,22 +38,22 @@ class _Anything(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-def _steady(server: Server) -> None:
+def _steady(server: ServerUnderCheck) -> None:
     if not server.steady:
         raise UnclearError("the same greedy request is answered in more than one way")
 
 
 @PARAMETERS.check("max-completion-tokens", "`max_completion_tokens` bounds an answer.", CREATE)
-def _max_completion_tokens(server: Server) -> None:
+def _max_completion_tokens(server: ServerUnderCheck) -> None:
     _bounds(server, "max_completion_tokens")
 
 
 @PARAMETERS.check("max-tokens", "`max_tokens` bounds an answer.", CREATE)
-def _max_tokens(server: Server) -> None:
+def _max_tokens(server: ServerUnderCheck) -> None:
     _bounds(server, "max_tokens")
 
 
-def _bounds(server: Server, name: str) -> None:
+def _bounds(server: ServerUnderCheck, name: str) -> None:
     """Whether a field cuts an answer that would end by itself a little later."""
     short, long = (server.whole(server.chat(_HELLO, None, **{name: limit}), name) for limit in (1, LIMIT))
     if long.reply.usage is not None and long.usage.completion_tokens < 3:
@@ -63,7 +63,7 @@ def _bounds(server: Server, name: str) -> None:
         raise UntrueError(told, short.answer, long.answer)
 
 
-def _sampled(server: Server, *names: str, **fields: Any) -> list[Whole]:
+def _sampled(server: ServerUnderCheck, *names: str, **fields: Any) -> list[WholeReply]:
     """Answers to a prompt that is open, with three seeds."""
     seeds = range(11, 14) if "seed" in server.greedy else [None] * 3
     return [server.whole(server.chat(_OPEN, seed=seed, **fields), *names) for seed in seeds]
@@ -72,7 +72,7 @@ def _sampled(server: Server, *names: str, **fields: Any) -> list[Whole]:
 @PARAMETERS.check(
     "temperature", "`temperature: 2` makes answers differ from each other, or from the greedy one.", CREATE
 )
-def _temperature(server: Server) -> None:
+def _temperature(server: ServerUnderCheck) -> None:
     greedy = server.whole(server.chat(_OPEN))
     seen = _sampled(server, "temperature", temperature=2)
     if {each.text for each in seen} == {greedy.text}:
@@ -81,7 +81,7 @@ def _temperature(server: Server) -> None:
 
 
 @PARAMETERS.check("top-p", "`top_p: 0.0001` leaves one token to choose: the answers are the greedy one.", CREATE)
-def _top_p(server: Server) -> None:
+def _top_p(server: ServerUnderCheck) -> None:
     _steady(server)
     greedy = server.whole(server.chat(_OPEN))
     if {each.text for each in _sampled(server, "temperature", temperature=1)} == {greedy.text}:
@@ -93,14 +93,14 @@ def _top_p(server: Server) -> None:
 
 
 @PARAMETERS.check("seed", "The same `seed` and parameters give the same answer.", CREATE)
-def _seed(server: Server) -> None:
+def _seed(server: ServerUnderCheck) -> None:
     _steady(server)
     request = server.chat(_OPEN, temperature=1.5, seed=7)
     first = server.whole(request, "seed", "temperature")
     others = [server.whole(server.chat(_OPEN, temperature=1.5, seed=seed), "seed") for seed in (8, 9)]
     if {each.text for each in others} == {first.text}:
         raise UnclearError("other seeds give the same answer")
-    again = [Whole(served(server.again(request))) for _ in range(2)]
+    again = [WholeReply(served(server.again(request))) for _ in range(2)]
     texts = [each.text for each in (first, *again)]
     if len(set(texts)) == 3:
         raise UntrueError(f"`seed: 7` gives {shown(texts)}", first.answer)
@@ -111,7 +111,7 @@ def _seed(server: Server) -> None:
 
 
 @PARAMETERS.check("logit-bias", "`logit_bias: 100` makes a token the only one.", CREATE)
-def _logit_bias(server: Server) -> None:
+def _logit_bias(server: ServerUnderCheck) -> None:
     _steady(server)
     seen = server.whole(server.chat(limit=4, logit_bias={"1000": 100}), "logit_bias")
     plain = server.whole(server.chat(limit=4))
@@ -121,7 +121,7 @@ def _logit_bias(server: Server) -> None:
 
 
 @PARAMETERS.check("frequency-penalty", "`frequency_penalty: 2` ends a repetition.", CREATE)
-def _frequency_penalty(server: Server) -> None:
+def _frequency_penalty(server: ServerUnderCheck) -> None:
     _steady(server)
     plain = server.whole(server.chat(_AGAIN, 32))
     seen = server.whole(server.chat(_AGAIN, 32, frequency_penalty=2), "frequency_penalty")
@@ -134,7 +134,7 @@ def _frequency_penalty(server: Server) -> None:
 
 
 @PARAMETERS.check("unknown-field", "A field that the API does not have is refused, or named in the answer.", CREATE)
-def _unknown_field(server: Server) -> None:
+def _unknown_field(server: ServerUnderCheck) -> None:
     name = "no_such_parameter"
     answer = server.ask(server.chat(limit=1, **{name: 3}))
     if answer.status not in {200, 400}:
@@ -143,12 +143,12 @@ def _unknown_field(server: Server) -> None:
         raise UntrueError(f"it answered {answer.status} without a word of `{name}`", answer)
 
 
-def _only_thought(seen: Whole) -> None:
+def _only_thought(seen: WholeReply) -> None:
     if seen.finish == "length" and seen.text and not (seen.choice().message or Message()).content:
         raise UnclearError(f"the model was still thinking after {_LONG} tokens")
 
 
-def _json(seen: Whole, text: str | None, form: type[BaseModel]) -> None:
+def _json(seen: WholeReply, text: str | None, form: type[BaseModel]) -> None:
     """Hold an answer to its form; one that a limit cut has only begun."""
     if not text:
         _only_thought(seen)
@@ -162,7 +162,7 @@ def _json(seen: Whole, text: str | None, form: type[BaseModel]) -> None:
 
 
 @TOOLS.check("json-object", "`response_format: json_object` makes the answer a JSON object.", CREATE)
-def _json_object(server: Server) -> None:
+def _json_object(server: ServerUnderCheck) -> None:
     # The first prompt shows an effect, but what it begins may be long; the second makes a short one likely.
     try:
         _json_answer(server, _STORY)
@@ -170,21 +170,21 @@ def _json_object(server: Server) -> None:
         _json_answer(server, 'Answer with this JSON object and nothing else: {"a": 1}')
 
 
-def _json_answer(server: Server, prompt: str) -> None:
+def _json_answer(server: ServerUnderCheck, prompt: str) -> None:
     seen = server.whole(server.chat(prompt, _LONG, response_format={"type": "json_object"}), "response_format")
     message = seen.choice().message
     _json(seen, message.content if message else None, _Anything)
 
 
 @TOOLS.check("json-schema", "`response_format: json_schema` makes the answer match the schema.", CREATE)
-def _json_schema(server: Server) -> None:
+def _json_schema(server: ServerUnderCheck) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "place", "strict": True, "schema": _PLACES}}
     seen = server.whole(server.chat(_STORY, _LONG, response_format=form), "response_format")
     message = seen.choice().message
     _json(seen, message.content if message else None, _Place)
 
 
-def _called(seen: Whole, why: str) -> ToolCall:
+def _called(seen: WholeReply, why: str) -> ToolCall:
     calls = seen.choice().tool_calls
     if not calls:
         _only_thought(seen)
@@ -204,19 +204,19 @@ _NAMED = {"type": "function", "function": {"name": "look_up"}}
 
 
 @TOOLS.check("tool-named", "`tool_choice` with a function's name makes the model call it.", CREATE)
-def _tool_named(server: Server) -> None:
+def _tool_named(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat(_STORY, _LONG, **_call_request(_NAMED)), "tool_choice", "tools")
     _called(seen, "a call of `look_up` was demanded")
 
 
 @TOOLS.check("tool-required", "`tool_choice: required` makes the model call a tool.", CREATE)
-def _tool_required(server: Server) -> None:
+def _tool_required(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat(_STORY, _LONG, **_call_request("required")), "tool_choice", "tools")
     _called(seen, "a call was demanded")
 
 
 @TOOLS.check("tool-none", "`tool_choice: none` lets the model call nothing.", CREATE)
-def _tool_none(server: Server) -> None:
+def _tool_none(server: ServerUnderCheck) -> None:
     seen = server.whole(
         server.chat("Look the city of Ulaanbaatar up.", **_call_request("none")), "tool_choice", "tools"
     )
@@ -225,7 +225,7 @@ def _tool_none(server: Server) -> None:
 
 
 @TOOLS.check("tool-stream-same", "A streamed call, joined, is the call of the whole answer.", CREATE)
-def _tool_stream_same(server: Server) -> None:
+def _tool_stream_same(server: ServerUnderCheck) -> None:
     request = server.chat(_STORY, _LONG, **_call_request(_NAMED))
     whole = server.whole(request, "tool_choice", "tools")
     if not whole.choice().tool_calls:
@@ -237,7 +237,7 @@ def _tool_stream_same(server: Server) -> None:
     )
 
 
-def _joined(stream: Stream) -> list[tuple[str, str]]:
+def _joined(stream: StreamedReplies) -> list[tuple[str, str]]:
     calls: dict[int, tuple[str, str]] = {}
     for piece in (call for choice in stream.choices() for call in choice.tool_calls):
         name, arguments = calls.get(piece.index, ("", ""))

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gateway_ops.conformance.bounded_http import Answer
+from gateway_ops.conformance.bounded_http import HttpAnswer
 from gateway_ops.conformance.verdicts import NotOfferedError, UnclearError, UntrueError, shown
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -29,7 +29,7 @@ class CompletionDetails(_Part):
     reasoning_tokens: int | None = None
 
 
-class Usage(_Part):
+class ReplyUsage(_Part):
     """Token counts."""
 
     prompt_tokens: int = Field(ge=0)
@@ -73,7 +73,7 @@ class Message(_Part):
         return f"{self.reasoning_content or self.reasoning or ''}{self.content or ''}"
 
 
-class Alternative(_Part):
+class TokenAlternative(_Part):
     """A token and its log-prob."""
 
     token: str
@@ -81,22 +81,22 @@ class Alternative(_Part):
     bytes: list[int] | None = None
 
 
-class Entry(Alternative):
+class TokenEntry(TokenAlternative):
     """A token of the text, its log-prob and alternatives."""
 
-    top_logprobs: list[Alternative] = []
+    top_logprobs: list[TokenAlternative] = []
 
 
 class Logprobs(_Part):
     """The log-probs of a choice: `content` in chat, the others in completions."""
 
-    content: list[Entry] | None = None
+    content: list[TokenEntry] | None = None
     tokens: list[str] | None = None
     token_logprobs: list[float | None] | None = None
     text_offset: list[int] | None = None
 
 
-class Choice(_Part):
+class ReplyChoice(_Part):
     """A choice of an answer or of a chunk, in chat or in completions."""
 
     index: int = 0
@@ -126,8 +126,8 @@ class Reply(_Part):
     object: str | None = None
     created: int | None = None
     model: str | None = None
-    choices: list[Choice] = []
-    usage: Usage | None = None
+    choices: list[ReplyChoice] = []
+    usage: ReplyUsage | None = None
 
 
 class ErrorObject(_Part):
@@ -143,23 +143,23 @@ class _ErrorBody(_Part):
     error: ErrorObject
 
 
-class Whole:
+class WholeReply:
     """An answer that is not streamed."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: HttpAnswer) -> None:
         self.answer = answer
         self.reply = read(Reply, answer, answer.body)
         if not self.reply.choices:
             raise UntrueError("the answer has no choices", answer)
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> ReplyUsage:
         """The usage, without which counts cannot be judged."""
         if self.reply.usage is None:
             raise UnclearError("the answer has no usage")
         return self.reply.usage
 
-    def choice(self, index: int = 0) -> Choice:
+    def choice(self, index: int = 0) -> ReplyChoice:
         """One of its choices."""
         found = [choice for choice in self.reply.choices if choice.index == index]
         if len(found) != 1:
@@ -177,7 +177,7 @@ class Whole:
         return self.choice().finish_reason
 
 
-class Stream:
+class StreamedReplies:
     """The answer of a stream.
 
     Attributes:
@@ -185,14 +185,14 @@ class Stream:
         chunks: the others, as they came.
     """
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: HttpAnswer) -> None:
         self.answer = answer
         self.data = events(answer.body)
         self.chunks = [read(Reply, answer, data) for data in self.data if data != b"[DONE]"]
         if not any(chunk.choices for chunk in self.chunks):
             raise UntrueError("the stream has no chunk with choices", answer)
 
-    def choices(self, index: int = 0) -> list[Choice]:
+    def choices(self, index: int = 0) -> list[ReplyChoice]:
         """The pieces of a choice."""
         return [choice for chunk in self.chunks for choice in chunk.choices if choice.index == index]
 
@@ -209,7 +209,7 @@ class Stream:
         return [choice.finish_reason for choice in self.choices(index) if choice.finish_reason is not None]
 
     @property
-    def usages(self) -> list[Usage]:
+    def usages(self) -> list[ReplyUsage]:
         """The usage of each chunk that has one."""
         return [chunk.usage for chunk in self.chunks if chunk.usage is not None]
 
@@ -236,7 +236,7 @@ def events(body: bytes) -> list[bytes]:
     return found
 
 
-def read(model: type[Model], answer: Answer, data: bytes) -> Model:
+def read(model: type[Model], answer: HttpAnswer, data: bytes) -> Model:
     """Read JSON as a type.
 
     Raises:
@@ -253,7 +253,7 @@ def read(model: type[Model], answer: Answer, data: bytes) -> Model:
         ) from None
 
 
-def error_of(answer: Answer) -> ErrorObject | None:
+def error_of(answer: HttpAnswer) -> ErrorObject | None:
     """The error object of an answer; None where it has another form."""
     try:
         return _ErrorBody.model_validate_json(answer.body).error
@@ -261,7 +261,7 @@ def error_of(answer: Answer) -> ErrorObject | None:
         return None
 
 
-def served(answer: Answer, *names: str) -> Answer:
+def served(answer: HttpAnswer, *names: str) -> HttpAnswer:
     """Return an answer if its status is 200.
 
     Args:
@@ -289,7 +289,7 @@ def served(answer: Answer, *names: str) -> Answer:
     raise UnclearError(said)
 
 
-def is_named(answer: Answer, name: str) -> bool:
+def is_named(answer: HttpAnswer, name: str) -> bool:
     """Whether an error response names a parameter or a part of it."""
     error = error_of(answer)
     if error is not None and error.param is not None:

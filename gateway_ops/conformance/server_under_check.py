@@ -7,8 +7,8 @@ import urllib.parse
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from gateway_ops.conformance.bounded_http import Answer, Http, Request, UnreachableError, json_request
-from gateway_ops.conformance.replies import Stream, Whole, served
+from gateway_ops.conformance.bounded_http import CheckRequest, Http, HttpAnswer, UnreachableError, json_request
+from gateway_ops.conformance.replies import StreamedReplies, WholeReply, served
 from gateway_ops.conformance.verdicts import UnclearError, UntrueError, shown
 
 CHAT = "/v1/chat/completions"
@@ -21,10 +21,10 @@ _MOST_TIMEOUTS = 4
 _TRIES = 3
 _LONGEST_WAIT_S = 5.0
 Value = TypeVar("Value")
-Seen = TypeVar("Seen", Whole, Stream)
+Seen = TypeVar("Seen", WholeReply, StreamedReplies)
 
 
-class Server:
+class ServerUnderCheck:
     """A server, the model that is asked for, and what it is asked.
 
     Attributes:
@@ -51,9 +51,9 @@ class Server:
         self.lost = ""
         self._ends = ends
         self._timeouts = 0
-        self._answers: dict[Request, Answer] = {}
+        self._answers: dict[CheckRequest, HttpAnswer] = {}
 
-    def chat(self, prompt: Any = COUNTING, limit: int | None = LIMIT, **fields: Any) -> Request:
+    def chat(self, prompt: Any = COUNTING, limit: int | None = LIMIT, **fields: Any) -> CheckRequest:
         """A greedy chat request.
 
         Args:
@@ -64,21 +64,21 @@ class Server:
         messages = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
         return self._request(CHAT, {"model": self.model, "messages": messages}, {self.limit: limit, **fields})
 
-    def completion(self, prompt: Any = "1 2 3 4 5 6", limit: int = LIMIT, **fields: Any) -> Request:
+    def completion(self, prompt: Any = "1 2 3 4 5 6", limit: int = LIMIT, **fields: Any) -> CheckRequest:
         """A greedy completion request."""
         return self._request(COMPLETIONS, {"model": self.model, "prompt": prompt}, {"max_tokens": limit, **fields})
 
-    def _request(self, path: str, said: dict[str, Any], fields: dict[str, Any]) -> Request:
+    def _request(self, path: str, said: dict[str, Any], fields: dict[str, Any]) -> CheckRequest:
         body = {**said, **self.greedy, **fields}
         return json_request(path, {name: value for name, value in body.items() if value is not None})
 
-    def ask(self, request: Request) -> Answer:
+    def ask(self, request: CheckRequest) -> HttpAnswer:
         """The answer to a request, from memory where it was asked before."""
         if request not in self._answers:
             self._answers[request] = self.again(request)
         return self._answers[request]
 
-    def again(self, request: Request) -> Answer:
+    def again(self, request: CheckRequest) -> HttpAnswer:
         """Send a request again, a few times where the server rejects it for the moment.
 
         Raises:
@@ -113,25 +113,25 @@ class Server:
         return urllib.parse.quote(self.model, safe="")
 
     @property
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[HttpAnswer]:
         """All answers in memory."""
         return list(self._answers.values())
 
-    def whole(self, request: Request, *names: str) -> Whole:
+    def whole(self, request: CheckRequest, *names: str) -> WholeReply:
         """The answer to a request without ``stream``, where the server may reject the parameters in ``names``.
 
         Raises:
             NotOfferedError, UnclearError, UntrueError: the request fails; see `served`.
         """
-        return Whole(served(self.ask(request), *names))
+        return WholeReply(served(self.ask(request), *names))
 
-    def stream(self, request: Request, *names: str) -> Stream:
+    def stream(self, request: CheckRequest, *names: str) -> StreamedReplies:
         """The answer to a request with ``stream`` added, where the server may reject the parameters in ``names``.
 
         Raises:
             NotOfferedError, UnclearError, UntrueError: the request fails; see `served`.
         """
-        return Stream(served(self.ask(request.changed(stream=True)), "stream", *names))
+        return StreamedReplies(served(self.ask(request.changed(stream=True)), "stream", *names))
 
     def must_equal(
         self, first: tuple[Seen, Callable[[Seen], Value]], second: tuple[Any, Callable[[Any], Value]], what: str
@@ -153,6 +153,6 @@ class Server:
         raise UntrueError(told, first[0].answer, second[0].answer)
 
 
-def _wait(answer: Answer) -> float:
+def _wait(answer: HttpAnswer) -> float:
     told = answer.headers.get("retry-after", "")
     return min(float(told), _LONGEST_WAIT_S) if told.isdecimal() else 1.0

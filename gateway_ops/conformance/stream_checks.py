@@ -6,7 +6,7 @@ import re
 
 from gateway_ops.conformance.api_reference import CHUNKS, CREATE, EVENTS, OBJECT
 from gateway_ops.conformance.replies import events, served
-from gateway_ops.conformance.server_under_check import Server
+from gateway_ops.conformance.server_under_check import ServerUnderCheck
 from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError, shown
 
 FORM = Group("Form of answers")
@@ -14,7 +14,7 @@ STREAMS = Group("Streams")
 
 
 @FORM.check("form-whole", "An answer has `id`, `created`, `model`, and the `object` `chat.completion`.", OBJECT)
-def _whole(server: Server) -> None:
+def _whole(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat())
     lacking = [name for name in ("id", "created", "model") if not getattr(seen.reply, name)]
     if lacking or seen.reply.object != "chat.completion":
@@ -25,14 +25,14 @@ def _whole(server: Server) -> None:
 
 
 @FORM.check("form-id", "Each answer has an `id` of its own.", OBJECT)
-def _own_id(server: Server) -> None:
+def _own_id(server: ServerUnderCheck) -> None:
     first, second = server.whole(server.chat()), server.whole(server.chat(limit=3))
     if first.reply.id == second.reply.id:
         raise UntrueError(f"two answers have the `id` {shown(first.reply.id)}", first.answer, second.answer)
 
 
 @FORM.check("form-choices", "`n` makes so many choices, each with an index of its own.", CREATE)
-def _choices(server: Server) -> None:
+def _choices(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat(limit=4, n=2), "n")
     indices = sorted(choice.index for choice in seen.reply.choices)
     if indices != [0, 1]:
@@ -40,14 +40,14 @@ def _choices(server: Server) -> None:
 
 
 @FORM.check("form-unasked", "Log-probs and calls are not there unless they are asked for.", CREATE)
-def _unasked(server: Server) -> None:
+def _unasked(server: ServerUnderCheck) -> None:
     choice = server.whole(server.chat()).choice()
     if choice.logprobs is not None or choice.tool_calls:
         raise UntrueError("the answer has log-probs or calls that nobody asked for", server.ask(server.chat()))
 
 
 @FORM.check("form-json", "Without `stream`, or with `stream: false`, an answer is one JSON object.", CREATE)
-def _no_stream(server: Server) -> None:
+def _no_stream(server: ServerUnderCheck) -> None:
     for request in (server.chat(), server.chat(stream=False)):
         answer = served(server.ask(request))
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -56,7 +56,7 @@ def _no_stream(server: Server) -> None:
 
 
 @STREAMS.check("stream-type", "A stream has the content type `text/event-stream`.", CHUNKS)
-def _content_type(server: Server) -> None:
+def _content_type(server: ServerUnderCheck) -> None:
     answer = server.stream(server.chat()).answer
     told = answer.headers.get("content-type", "")
     if told.partition(";")[0].strip().lower() != "text/event-stream":
@@ -64,7 +64,7 @@ def _content_type(server: Server) -> None:
 
 
 @STREAMS.check("stream-events", "A stream is UTF-8 and has whole events with `data`, comments apart.", EVENTS)
-def _events(server: Server) -> None:
+def _events(server: ServerUnderCheck) -> None:
     answer = server.stream(server.chat()).answer
     try:
         lines = re.split(r"\r\n|\n|\r", answer.body.decode())
@@ -79,7 +79,7 @@ def _events(server: Server) -> None:
 
 
 @STREAMS.check("stream-done", "A stream ends with `data: [DONE]`, once.", CHUNKS)
-def _done(server: Server) -> None:
+def _done(server: ServerUnderCheck) -> None:
     endless = server.ask(server.chat().changed(stream=True))
     if endless.late and server.ask(server.chat()).status == 200:
         raise UntrueError(f"the same answer as a stream: {endless.trouble}", endless)
@@ -92,7 +92,7 @@ def _done(server: Server) -> None:
 
 
 @STREAMS.check("stream-same-head", "All chunks have the same `id`, `created`, `model` and `object`.", CHUNKS)
-def _same_head(server: Server) -> None:
+def _same_head(server: ServerUnderCheck) -> None:
     stream = server.stream(server.chat())
     heads = {(chunk.id, chunk.created, chunk.model, chunk.object) for chunk in stream.chunks}
     if len(heads) != 1:
@@ -105,7 +105,7 @@ def _same_head(server: Server) -> None:
 
 
 @STREAMS.check("stream-role", "The first chunk of a choice has the role `assistant`.", CHUNKS)
-def _role(server: Server) -> None:
+def _role(server: ServerUnderCheck) -> None:
     stream = server.stream(server.chat())
     roles = [piece.delta.role if piece.delta else None for piece in stream.choices()]
     if roles[0] != "assistant":
@@ -113,7 +113,7 @@ def _role(server: Server) -> None:
 
 
 @STREAMS.check("stream-choices", "A stream of several choices tells them apart by index, and ends each.", CREATE)
-def _choices_of_stream(server: Server) -> None:
+def _choices_of_stream(server: ServerUnderCheck) -> None:
     stream = server.stream(server.chat(limit=4, n=2), "n")
     found = {index: stream.finishes(index) for index in {c.index for chunk in stream.chunks for c in chunk.choices}}
     if sorted(found) != [0, 1] or any(len(reasons) != 1 for reasons in found.values()):
@@ -123,7 +123,7 @@ def _choices_of_stream(server: Server) -> None:
 @STREAMS.check(
     "stream-refusal", "A streamed request that is at fault is answered with a status, not with a stream.", CREATE
 )
-def _refused_with_status(server: Server) -> None:
+def _refused_with_status(server: ServerUnderCheck) -> None:
     answer = server.ask(server.chat(temperature=7).changed(stream=True))
     if answer.status in {400, 422}:
         return

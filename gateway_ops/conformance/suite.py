@@ -9,14 +9,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gateway_ops.conformance.bounded_http import Answer, Http, Request, UnreachableError
+from gateway_ops.conformance.bounded_http import CheckRequest, Http, HttpAnswer, UnreachableError
 from gateway_ops.conformance.cancel_checks import CANCEL
 from gateway_ops.conformance.completion_checks import COMPLETIONS
 from gateway_ops.conformance.error_checks import ERROR, FAULTS, LIST
 from gateway_ops.conformance.logprob_checks import LOGPROBS
 from gateway_ops.conformance.parameter_checks import PARAMETERS, TOOLS
-from gateway_ops.conformance.replies import Whole, is_named
-from gateway_ops.conformance.server_under_check import MODELS, Server
+from gateway_ops.conformance.replies import WholeReply, is_named
+from gateway_ops.conformance.server_under_check import MODELS, ServerUnderCheck
 from gateway_ops.conformance.stream_checks import FORM, STREAMS
 from gateway_ops.conformance.text_checks import FINISH, STOP, TEXT
 from gateway_ops.conformance.usage_checks import USAGE
@@ -50,12 +50,12 @@ _LISTED = 20  # models that a message names
 _ALL_S = 600.0
 
 
-class UnfitError(Exception):
+class UnsuitableServerError(Exception):
     """A server of which nothing can be checked; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CheckOutcome:
     """What a check found.
 
     Attributes:
@@ -100,7 +100,7 @@ class _List(BaseModel):
     data: list[_Listed]
 
 
-def meet(url: str, model: str | None, api_key: str | None, timeout_s: float) -> Server:
+def meet(url: str, model: str | None, api_key: str | None, timeout_s: float) -> ServerUnderCheck:
     """Find a server's model, and the fields by which it answers the same each time.
 
     Args:
@@ -114,11 +114,11 @@ def meet(url: str, model: str | None, api_key: str | None, timeout_s: float) -> 
     """
     try:
         http = Http(url, api_key, timeout_s)
-        listed = _models(url, http.send(Request("GET", MODELS)))
+        listed = _models(url, http.send(CheckRequest("GET", MODELS)))
     except UnreachableError as error:
-        raise UnfitError(str(error)) from None
+        raise UnsuitableServerError(str(error)) from None
     names = None if listed is None else [each.id for each in listed]
-    server = Server(http, model or _only(names), time.monotonic() + _ALL_S)
+    server = ServerUnderCheck(http, model or _only(names), time.monotonic() + _ALL_S)
     server.listed = names
     for each in listed or ():
         if each.id == server.model:
@@ -128,12 +128,14 @@ def meet(url: str, model: str | None, api_key: str | None, timeout_s: float) -> 
     return server
 
 
-def _models(url: str, answer: Answer) -> list[_Listed] | None:
+def _models(url: str, answer: HttpAnswer) -> list[_Listed] | None:
     """The models that a server lists; None where it has no list."""
     if not answer.status:
-        raise UnfitError(f"{url} is no server of the API: {answer.trouble}")
+        raise UnsuitableServerError(f"{url} is no server of the API: {answer.trouble}")
     if answer.status in {401, 403}:
-        raise UnfitError(f"it answered {answer.status}: give a key of the server with --api-key or GATEWAY_API_KEY")
+        raise UnsuitableServerError(
+            f"it answered {answer.status}: give a key of the server with --api-key or GATEWAY_API_KEY"
+        )
     try:
         return _List.model_validate_json(answer.body).data if answer.status == 200 else None
     except ValidationError:
@@ -143,7 +145,7 @@ def _models(url: str, answer: Answer) -> list[_Listed] | None:
 def _only(names: list[str] | None) -> str:
     if names and len(names) == 1:
         return names[0]
-    raise UnfitError(f"name a model with --model{_told(names)}")
+    raise UnsuitableServerError(f"name a model with --model{_told(names)}")
 
 
 def _told(names: list[str] | None) -> str:
@@ -153,31 +155,33 @@ def _told(names: list[str] | None) -> str:
     return f"; the server lists {', '.join(shown(name) for name in names[:_LISTED])}{more}"
 
 
-def _settle(server: Server) -> None:
+def _settle(server: ServerUnderCheck) -> None:
     """Leave out of greedy requests what the server rejects by name, and compare two of their answers."""
     for _ in range(4):
         request = server.chat()
         try:
             answer = server.again(request)
         except UnclearError as error:
-            raise UnfitError(str(error)) from None
+            raise UnsuitableServerError(str(error)) from None
         if answer.trouble:
-            raise UnfitError(f"the server does not answer a plain chat request: {answer.trouble}")
+            raise UnsuitableServerError(f"the server does not answer a plain chat request: {answer.trouble}")
         if answer.status == 200:
             break
         _without_what_is_refused(server, answer)
     try:
-        seen = Whole(answer)
-        server.steady = "temperature" in server.greedy and Whole(server.ask(request)).text == seen.text
+        seen = WholeReply(answer)
+        server.steady = "temperature" in server.greedy and WholeReply(server.ask(request)).text == seen.text
     except (UntrueError, UnclearError) as error:
-        raise UnfitError(f"the answer to a plain chat request is none of the API: {error}") from None
+        raise UnsuitableServerError(f"the answer to a plain chat request is none of the API: {error}") from None
 
 
-def _without_what_is_refused(server: Server, answer: Answer) -> None:
+def _without_what_is_refused(server: ServerUnderCheck, answer: HttpAnswer) -> None:
     if answer.status in {401, 403}:
-        raise UnfitError(f"it answered {answer.status}: give a key of the server with --api-key or GATEWAY_API_KEY")
+        raise UnsuitableServerError(
+            f"it answered {answer.status}: give a key of the server with --api-key or GATEWAY_API_KEY"
+        )
     if answer.status == 404 and (server.listed is None or server.model not in server.listed):
-        raise UnfitError(f"the model {shown(server.model)} is not served{_told(list(server.listed or ()))}")
+        raise UnsuitableServerError(f"the model {shown(server.model)} is not served{_told(list(server.listed or ()))}")
     if answer.status in {400, 422}:
         if server.limit == "max_tokens" and is_named(answer, "max_tokens"):
             server.limit = "max_completion_tokens"
@@ -186,10 +190,10 @@ def _without_what_is_refused(server: Server, answer: Answer) -> None:
             if is_named(answer, name):
                 del server.greedy[name]
                 return
-    raise UnfitError(f"a plain chat request is answered {answer.status}: {shown(answer.text, 200)}")
+    raise UnsuitableServerError(f"a plain chat request is answered {answer.status}: {shown(answer.text, 200)}")
 
 
-def run(server: Server, tell: Callable[[str], None] = lambda _: None) -> Iterator[Outcome]:
+def run(server: ServerUnderCheck, tell: Callable[[str], None] = lambda _: None) -> Iterator[CheckOutcome]:
     """Run every check, in the order of the groups.
 
     Args:
@@ -202,20 +206,20 @@ def run(server: Server, tell: Callable[[str], None] = lambda _: None) -> Iterato
             yield run_one(server, group.title, check)
 
 
-def run_one(server: Server, group: str, check: Check) -> Outcome:
+def run_one(server: ServerUnderCheck, group: str, check: Check) -> CheckOutcome:
     """Run one check."""
     try:
         check.body(server)
     except UntrueError as error:
         lines = tuple(server.http.curl(request) for request in error.requests)
-        return Outcome(group, check, Verdict.UNTRUE, error.evidence, lines)
+        return CheckOutcome(group, check, Verdict.UNTRUE, error.evidence, lines)
     except UnclearError as error:
-        return Outcome(group, check, Verdict.UNCLEAR, str(error))
+        return CheckOutcome(group, check, Verdict.UNCLEAR, str(error))
     except NotOfferedError as error:
-        return Outcome(group, check, Verdict.NOT_OFFERED, str(error))
-    return Outcome(group, check, Verdict.TRUE)
+        return CheckOutcome(group, check, Verdict.NOT_OFFERED, str(error))
+    return CheckOutcome(group, check, Verdict.TRUE)
 
 
-def counts(outcomes: list[Outcome]) -> Mapping[Verdict, int]:
+def counts(outcomes: list[CheckOutcome]) -> Mapping[Verdict, int]:
     """How many checks came to each verdict."""
     return {verdict: sum(each.verdict is verdict for each in outcomes) for verdict in Verdict}

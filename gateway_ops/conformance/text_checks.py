@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gateway_ops.conformance.api_reference import CHUNKS, CREATE, OBJECT
-from gateway_ops.conformance.replies import Message, Stream, Whole
-from gateway_ops.conformance.server_under_check import COUNTING, Server
+from gateway_ops.conformance.replies import Message, StreamedReplies, WholeReply
+from gateway_ops.conformance.server_under_check import COUNTING, ServerUnderCheck
 from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError, shown
 
 FINISH = Group("Finish reason")
@@ -18,7 +18,7 @@ _REPLACEMENT = "\ufffd"
 
 
 @FINISH.check("finish-length", "An answer that the limit of tokens cut has the finish reason `length`.", OBJECT)
-def _length(server: Server) -> None:
+def _length(server: ServerUnderCheck) -> None:
     short, long = server.whole(server.chat(limit=3)), server.whole(server.chat())
     if not (long.text.startswith(short.text) and len(long.text) > len(short.text)):
         raise UnclearError("the text with a limit of 3 tokens is no beginning of the longer one")
@@ -28,7 +28,7 @@ def _length(server: Server) -> None:
 
 
 @FINISH.check("finish-stop", "An answer that ended before its limit of tokens has the finish reason `stop`.", OBJECT)
-def _natural(server: Server) -> None:
+def _natural(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat("Say hi.", limit=48))
     if seen.usage.completion_tokens >= 48:
         raise UnclearError("the model said nothing that ends within 48 tokens")
@@ -38,14 +38,14 @@ def _natural(server: Server) -> None:
 
 
 @FINISH.check("finish-known", "A finish reason is one of those that the API has, and a whole answer has one.", OBJECT)
-def _known(server: Server) -> None:
+def _known(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat())
     if seen.finish not in _KNOWN:
         raise UntrueError(f"the finish reason is {shown(seen.finish)}", seen.answer)
 
 
 @FINISH.check("finish-once", "Each choice of a stream has one finish reason, and no text after it.", CHUNKS)
-def _once(server: Server) -> None:
+def _once(server: ServerUnderCheck) -> None:
     stream = server.stream(server.chat())
     if len(stream.finishes()) != 1:
         raise UntrueError(f"the finish reasons of the stream are {stream.finishes()}", stream.answer)
@@ -56,15 +56,15 @@ def _once(server: Server) -> None:
 
 
 @FINISH.check("finish-stream-same", "A stream and a whole answer to the same request end for the same reason.", CHUNKS)
-def _finish_same(server: Server) -> None:
+def _finish_same(server: ServerUnderCheck) -> None:
     server.must_equal(
         (server.whole(server.chat()), lambda seen: [seen.finish]),
-        (server.stream(server.chat()), Stream.finishes),
+        (server.stream(server.chat()), StreamedReplies.finishes),
         "the finish reasons of the whole answer and of the stream are",
     )
 
 
-def _spanning(server: Server) -> tuple[str, str]:
+def _spanning(server: ServerUnderCheck) -> tuple[str, str]:
     """The greedy text, and a stop string that begins in one piece of its stream and ends in the next."""
     whole = server.whole(server.chat())
     text = whole.text
@@ -86,7 +86,7 @@ def _spanning(server: Server) -> tuple[str, str]:
 
 
 @STOP.check("stop-cuts", "`stop` ends the text before the stop string, which is no part of it.", CREATE)
-def _cuts(server: Server) -> None:
+def _cuts(server: ServerUnderCheck) -> None:
     text, stop = _spanning(server)
     seen = server.whole(server.chat(stop=[stop]), "stop")
     server.must_equal(
@@ -97,18 +97,18 @@ def _cuts(server: Server) -> None:
 
 
 @STOP.check("stop-in-stream", "A stream holds back what may become a stop string: none of it is sent.", CREATE)
-def _held_back(server: Server) -> None:
+def _held_back(server: ServerUnderCheck) -> None:
     text, stop = _spanning(server)
     stream = server.stream(server.chat(stop=[stop]), "stop")
     server.must_equal(
-        (stream, Stream.text),
+        (stream, StreamedReplies.text),
         (server.whole(server.chat()), lambda whole: whole.text.partition(stop)[0]),
         f"the streamed text with `stop` {shown(stop)}, and what it cuts from {shown(text)}, are",
     )
 
 
 @STOP.check("stop-finish", "An answer that a stop string ended has the finish reason `stop`.", OBJECT)
-def _stop_finish(server: Server) -> None:
+def _stop_finish(server: ServerUnderCheck) -> None:
     _, stop = _spanning(server)
     seen = server.whole(server.chat(stop=[stop]), "stop")
     if stop in seen.text:
@@ -120,7 +120,7 @@ def _stop_finish(server: Server) -> None:
 @STOP.check(
     "stop-list", "Of several stop strings the one that comes first in the text ends it; one may be a string.", CREATE
 )
-def _several(server: Server) -> None:
+def _several(server: ServerUnderCheck) -> None:
     _, stop = _spanning(server)
     text = server.whole(server.chat()).text
     late = text[text.find(stop) + 1 :][:3]
@@ -136,7 +136,7 @@ def _several(server: Server) -> None:
 
 
 @STOP.check("stop-usage", "The tokens after a stop string are not counted as those of a whole answer.", OBJECT)
-def _stop_usage(server: Server) -> None:
+def _stop_usage(server: ServerUnderCheck) -> None:
     _, stop = _spanning(server)
     cut, whole = server.whole(server.chat(stop=[stop]), "stop"), server.whole(server.chat())
     if stop in cut.text:
@@ -147,17 +147,17 @@ def _stop_usage(server: Server) -> None:
 
 
 @TEXT.check("text-stream-same", "The text of a stream, joined, is the text of the whole answer.", CHUNKS)
-def _text_same(server: Server) -> None:
+def _text_same(server: ServerUnderCheck) -> None:
     for prompt in (COUNTING, EMOJI):
         server.must_equal(
             (server.whole(server.chat(prompt)), lambda seen: seen.text),
-            (server.stream(server.chat(prompt)), Stream.text),
+            (server.stream(server.chat(prompt)), StreamedReplies.text),
             "the whole text and the streamed one are",
         )
 
 
 @TEXT.check("text-characters", "No character is torn apart: a stream has no replacement character for one.", CHUNKS)
-def _characters(server: Server) -> None:
+def _characters(server: ServerUnderCheck) -> None:
     whole, stream = server.whole(server.chat(EMOJI)), server.stream(server.chat(EMOJI))
     if stream.text().count(_REPLACEMENT) > whole.text.count(_REPLACEMENT):
         raise UntrueError(
@@ -170,7 +170,7 @@ def _characters(server: Server) -> None:
 
 
 @TEXT.check("text-parts", "A content of text parts is read as the same text in a string is.", CREATE)
-def _parts(server: Server) -> None:
+def _parts(server: ServerUnderCheck) -> None:
     parts = [{"role": "user", "content": [{"type": "text", "text": COUNTING}]}]
     server.must_equal(
         (server.whole(server.chat(parts), "messages", "content"), _told),
@@ -180,7 +180,7 @@ def _parts(server: Server) -> None:
 
 
 @TEXT.check("text-all-parts", "Every text part of a message is read.", CREATE)
-def _all_parts(server: Server) -> None:
+def _all_parts(server: ServerUnderCheck) -> None:
     one = {"type": "text", "text": COUNTING}
     short, long = (
         server.whole(server.chat([{"role": "user", "content": [one] * count}], 1), "messages", "content")
@@ -191,7 +191,7 @@ def _all_parts(server: Server) -> None:
         raise UntrueError(told, short.answer, long.answer)
 
 
-def _heard(server: Server, role: str) -> None:
+def _heard(server: ServerUnderCheck, role: str) -> None:
     """Whether a message of a role before the user's makes the prompt longer."""
     told = [{"role": role, "content": "You are a clerk who counts one two three four five six."}]
     user = [{"role": "user", "content": COUNTING}]
@@ -206,17 +206,17 @@ def _heard(server: Server, role: str) -> None:
 
 
 @TEXT.check("text-system", "A system message is read.", CREATE)
-def _system(server: Server) -> None:
+def _system(server: ServerUnderCheck) -> None:
     _heard(server, "system")
 
 
 @TEXT.check("text-developer", "A developer message is read.", CREATE)
-def _developer(server: Server) -> None:
+def _developer(server: ServerUnderCheck) -> None:
     _heard(server, "developer")
 
 
 @TEXT.check("text-image", "An image is read, or refused by name; it is not dropped.", CREATE)
-def _image(server: Server) -> None:
+def _image(server: ServerUnderCheck) -> None:
     pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{pixel}"}}
     text: dict[str, Any] = {"type": "text", "text": COUNTING}
@@ -229,6 +229,6 @@ def _image(server: Server) -> None:
         raise UntrueError(told, seen.answer, without.answer)
 
 
-def _told(seen: Whole) -> tuple[str, int | None]:
+def _told(seen: WholeReply) -> tuple[str, int | None]:
     usage = seen.reply.usage
     return seen.text, usage.prompt_tokens if usage else None

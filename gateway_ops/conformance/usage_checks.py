@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from gateway_ops.conformance.api_reference import CHUNKS, CREATE, OBJECT
-from gateway_ops.conformance.replies import CompletionDetails, PromptDetails, Stream, Usage
-from gateway_ops.conformance.server_under_check import LIMIT, Server
+from gateway_ops.conformance.replies import CompletionDetails, PromptDetails, ReplyUsage, StreamedReplies
+from gateway_ops.conformance.server_under_check import LIMIT, ServerUnderCheck
 from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError
 
 USAGE = Group("Usage")
 _COUNTED = {"include_usage": True}
 
 
-def _stream_usage(server: Server) -> tuple[Stream, Usage]:
+def _stream_usage(server: ServerUnderCheck) -> tuple[StreamedReplies, ReplyUsage]:
     """A stream that was asked for its usage, and that."""
     stream = server.stream(server.chat(stream_options=_COUNTED), "stream_options")
     if not stream.usages:
@@ -20,7 +20,7 @@ def _stream_usage(server: Server) -> tuple[Stream, Usage]:
 
 
 @USAGE.check("usage-present", "An answer has `usage`, and counts the tokens of a text that is not empty.", OBJECT)
-def _present(server: Server) -> None:
+def _present(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat())
     if seen.reply.usage is None:
         raise UntrueError("the answer has no `usage`", seen.answer)
@@ -29,7 +29,7 @@ def _present(server: Server) -> None:
 
 
 @USAGE.check("usage-total", "`total_tokens` is the sum of `prompt_tokens` and `completion_tokens`.", OBJECT)
-def _total(server: Server) -> None:
+def _total(server: ServerUnderCheck) -> None:
     for seen in (server.whole(server.chat()), server.whole(server.chat(limit=3))):
         usage = seen.usage
         if usage.total_tokens != usage.prompt_tokens + usage.completion_tokens:
@@ -37,7 +37,7 @@ def _total(server: Server) -> None:
 
 
 @USAGE.check("usage-details", "Cached and reasoning tokens are among those of the prompt and of the answer.", OBJECT)
-def _details(server: Server) -> None:
+def _details(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat())
     usage = seen.usage
     cached = (usage.prompt_tokens_details or PromptDetails()).cached_tokens or 0
@@ -47,7 +47,7 @@ def _details(server: Server) -> None:
 
 
 @USAGE.check("usage-at-limit", "An answer that the limit of tokens ended has as many tokens as the limit.", CREATE)
-def _at_limit(server: Server) -> None:
+def _at_limit(server: ServerUnderCheck) -> None:
     cut = 0
     for limit in (1, 3, LIMIT):
         seen = server.whole(server.chat(limit=limit))
@@ -62,7 +62,7 @@ def _at_limit(server: Server) -> None:
 @USAGE.check(
     "usage-of-choices", "`completion_tokens` counts the tokens of all choices, the prompt counts once.", CREATE
 )
-def _of_choices(server: Server) -> None:
+def _of_choices(server: ServerUnderCheck) -> None:
     one = server.whole(server.chat(limit=4))
     two = server.whole(server.chat(limit=4, n=2), "n")
     if len(two.reply.choices) != 2:
@@ -78,7 +78,7 @@ def _of_choices(server: Server) -> None:
 
 
 @USAGE.check("usage-prompt-fixed", "`prompt_tokens` depends on the prompt, and not on the limit of the answer.", OBJECT)
-def _prompt_fixed(server: Server) -> None:
+def _prompt_fixed(server: ServerUnderCheck) -> None:
     seen = [server.whole(server.chat(limit=limit)) for limit in (1, LIMIT)]
     counts = [each.usage.prompt_tokens for each in seen]
     if counts[0] != counts[1]:
@@ -87,7 +87,7 @@ def _prompt_fixed(server: Server) -> None:
 
 
 @USAGE.check("usage-prompt-counted", "A longer prompt has more `prompt_tokens`.", OBJECT)
-def _prompt_counted(server: Server) -> None:
+def _prompt_counted(server: ServerUnderCheck) -> None:
     short, long = (server.whole(server.chat(" ".join(map(str, range(1, last)))), "messages") for last in (5, 65))
     if long.usage.prompt_tokens < short.usage.prompt_tokens + 30:
         told = f"`prompt_tokens` is {short.usage.prompt_tokens}, with 60 numbers more {long.usage.prompt_tokens}"
@@ -99,7 +99,7 @@ def _prompt_counted(server: Server) -> None:
     "`include_usage` adds a last chunk with the usage of the whole answer and no choices.",
     CREATE,
 )
-def _of_stream(server: Server) -> None:
+def _of_stream(server: ServerUnderCheck) -> None:
     stream = server.stream(server.chat(stream_options=_COUNTED), "stream_options")
     last = stream.chunks[-1]
     if last.usage is None:
@@ -109,21 +109,21 @@ def _of_stream(server: Server) -> None:
 
 
 @USAGE.check("usage-once", "With `include_usage` the `usage` of the chunks before the last is null.", CREATE)
-def _once(server: Server) -> None:
+def _once(server: ServerUnderCheck) -> None:
     stream, _ = _stream_usage(server)
     if len(stream.usages) > 1:
         raise UntrueError(f"{len(stream.usages)} chunks have a `usage`", stream.answer)
 
 
 @USAGE.check("usage-unasked", "A stream without `include_usage` has no usage.", CREATE)
-def _unasked(server: Server) -> None:
+def _unasked(server: ServerUnderCheck) -> None:
     stream = server.stream(server.chat())
     if stream.usages:
         raise UntrueError("a chunk has a `usage`", stream.answer)
 
 
 @USAGE.check("usage-stream-same", "A stream and a whole answer to the same request have the same counts.", CHUNKS)
-def _stream_same(server: Server) -> None:
+def _stream_same(server: ServerUnderCheck) -> None:
     whole = server.whole(server.chat())
     whole.usage  # noqa: B018 - raises where there is none
     stream, _ = _stream_usage(server)

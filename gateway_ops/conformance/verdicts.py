@@ -8,8 +8,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gateway_ops.conformance.bounded_http import Answer, Request
-    from gateway_ops.conformance.server_under_check import Server
+    from gateway_ops.conformance.bounded_http import CheckRequest, HttpAnswer
+    from gateway_ops.conformance.server_under_check import ServerUnderCheck
 
 _LONGEST = 120
 
@@ -31,10 +31,10 @@ class UntrueError(Exception):
         requests: that show it.
     """
 
-    def __init__(self, evidence: str, *answers: Answer) -> None:
+    def __init__(self, evidence: str, *answers: HttpAnswer) -> None:
         super().__init__(evidence)
         self.evidence = evidence
-        self.requests: tuple[Request, ...] = tuple(dict.fromkeys(answer.request for answer in answers))
+        self.requests: tuple[CheckRequest, ...] = tuple(dict.fromkeys(answer.request for answer in answers))
 
 
 class NotOfferedError(Exception):
@@ -45,7 +45,7 @@ class UnclearError(Exception):
     """Says why a promise cannot be judged."""
 
 
-Body = Callable[["Server"], None]
+Body = Callable[["ServerUnderCheck"], None]
 """Returns where the promise is held, else raises one of the above."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.config.deployment_settings import DeploymentSettings
 from gateway_ops.engines.gpus import Gpu
-from gateway_ops.engines.memory import Estimate, Shape, estimate, pool_bytes
+from gateway_ops.engines.memory import Estimate, ModelShape, estimate, pool_bytes
 from gateway_ops.engines.weights import Weights
 from gateway_ops.repository.contradictions import contradictions
 
@@ -21,7 +21,7 @@ _GROUPS = (2, 4, 8, 16)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GpuFit:
     """What is left on a GPU for the cache.
 
     Attributes:
@@ -37,7 +37,7 @@ class Verdict:
     lacking: int
 
 
-def judge(found: Estimate, deployment: DeploymentSettings, memory: int, taken: int = 0) -> Verdict:
+def judge(found: Estimate, deployment: DeploymentSettings, memory: int, taken: int = 0) -> GpuFit:
     """Judge an estimate for a GPU.
 
     Args:
@@ -50,7 +50,7 @@ def judge(found: Estimate, deployment: DeploymentSettings, memory: int, taken: i
     pool = pool_bytes(found, free, deployment)
     at_once = pool // found.kv_sequence
     needed = found.kv_sequence - pool if free > 0 else found.kv_sequence - free
-    return Verdict(at_once >= 1, pool, at_once, 0 if at_once >= 1 else needed)
+    return GpuFit(at_once >= 1, pool, at_once, 0 if at_once >= 1 else needed)
 
 
 def capability_of(gpu: Gpu) -> tuple[int, ...] | None:
@@ -77,7 +77,7 @@ def unsupported(deployment: DeploymentSettings, gpu: Gpu, source: str = "") -> s
 
 
 def remedies(
-    deployment: DeploymentSettings, shape: Shape, weights: Weights, gpu: Gpu, taken: int = 0
+    deployment: DeploymentSettings, shape: ModelShape, weights: Weights, gpu: Gpu, taken: int = 0
 ) -> Iterator[tuple[str, Any]]:
     """Yield single changes that make an engine fit which does not, and contradict nothing: a key and its value."""
     for key, value in _changes(deployment, shape, gpu, weights, taken):
@@ -88,7 +88,7 @@ def remedies(
 
 
 def _changes(
-    deployment: DeploymentSettings, shape: Shape, gpu: Gpu, weights: Weights, taken: int
+    deployment: DeploymentSettings, shape: ModelShape, gpu: Gpu, weights: Weights, taken: int
 ) -> Iterator[tuple[str, int | float | str]]:
     tp, has = deployment.parallelism.tp, capability_of(gpu)
     wider = [group for group in _GROUPS if group > tp and shape.heads % group == 0]

@@ -20,7 +20,7 @@ _SMALL = 2**26  # files up to this size are hashed in quick checks too
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFile:
     """A file that a step wrote: its size and SHA-256."""
 
     bytes: int
@@ -52,7 +52,7 @@ class Manifest:
     gpu: str
     capability: str
     seconds: float
-    outputs: dict[str, Written] = field(default_factory=dict)
+    outputs: dict[str, WrittenFile] = field(default_factory=dict)
     intact: bool = True
 
 
@@ -76,7 +76,7 @@ def read_manifest(result: Path, *, single: bool = False) -> Manifest | None:
         data: Any = json.loads(path.read_bytes())
         seal = data.pop("seal")
         form = data.pop("manifest")
-        outputs = {name: Written(**written) for name, written in data.pop("outputs").items()}
+        outputs = {name: WrittenFile(**written) for name, written in data.pop("outputs").items()}
         found = Manifest(**data | {"command": tuple(data["command"])}, outputs=outputs)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -111,9 +111,9 @@ def _seal(body: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def written_files(folder: Path) -> dict[str, Written]:
+def written_files(folder: Path) -> dict[str, WrittenFile]:
     """Hash every file of a folder, without its manifest; the whole content is read."""
-    return {name: Written((folder / name).stat().st_size, file_hash(folder / name)) for name in _files(folder)}
+    return {name: WrittenFile((folder / name).stat().st_size, file_hash(folder / name)) for name in _files(folder)}
 
 
 def file_hash(path: Path) -> str:

@@ -33,7 +33,7 @@ _CONTEXT_BYTES = int(1.3 * 2**30)
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ModelShape:
     """The sizes of a model that its cache and activations follow from.
 
     Attributes:
@@ -51,7 +51,7 @@ class Shape:
     latent: int = 0
 
 
-def shape_from(config: dict[str, Any]) -> Shape | None:
+def shape_from(config: dict[str, Any]) -> ModelShape | None:
     """The sizes that a ``config.json`` tells; None where some are missing."""
     hidden = whole_number(config, "hidden_size", "n_embd") or 0
     layers = whole_number(config, "num_hidden_layers", "n_layer") or 0
@@ -64,7 +64,7 @@ def shape_from(config: dict[str, Any]) -> Shape | None:
     kv_heads = kv_heads_of(config, heads)
     head_dim = whole_number(config, "head_dim") or hidden // heads
     positions = whole_number(config, "max_position_embeddings", "n_positions")
-    return Shape(hidden, layers, heads, kv_heads, head_dim, inner, vocab, positions, latent_of(config))
+    return ModelShape(hidden, layers, heads, kv_heads, head_dim, inner, vocab, positions, latent_of(config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def weight_bytes(weights: Weights, deployment: DeploymentSettings, *, ranks: boo
     return math.ceil((linear + plain * (ends + weights.rest / pp)) * share)
 
 
-def estimate(deployment: DeploymentSettings, shape: Shape, weights: Weights) -> Estimate:
+def estimate(deployment: DeploymentSettings, shape: ModelShape, weights: Weights) -> Estimate:
     """Estimate what a deployment takes of each of its GPUs."""
     limits, parallelism, cache = deployment.limits, deployment.parallelism, deployment.kv_cache
     sequences = limits.max_batch_size or deployment.triton.max_batch_size

@@ -12,10 +12,10 @@ from typing import Any
 from gateway.config.deployment_settings import DeploymentSettings, ModelSource
 from gateway_ops.engines.commands import Command, commands
 from gateway_ops.engines.config_sizes import odd_sizes, shaped_weights, type_of, usual_names
-from gateway_ops.engines.fitting import Verdict, beside, judge, remedies, unsupported
+from gateway_ops.engines.fitting import GpuFit, beside, judge, remedies, unsupported
 from gateway_ops.engines.gpus import Gpu
 from gateway_ops.engines.manifest import ManifestError, read_manifest
-from gateway_ops.engines.memory import Estimate, Shape, estimate, shape_from
+from gateway_ops.engines.memory import Estimate, ModelShape, estimate, shape_from
 from gateway_ops.engines.source_format import UnknownFormatError, source_bits, source_kind
 from gateway_ops.engines.weights import UnreadableWeightsError, Weights, stored_weights
 from gateway_ops.repository.build_steps import is_remote
@@ -26,7 +26,7 @@ _ENGINES = ("tensorrt", "llmapi")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EnginePlan:
     """What one deployment takes to build and to run.
 
     Attributes:
@@ -51,7 +51,7 @@ class Plan:
     unknown: str | None = None
     download: int | None = None
     gpu: Gpu | None = None
-    verdict: Verdict | None = None
+    verdict: GpuFit | None = None
     others: list[str] = field(default_factory=list)
     fixes: list[tuple[str, Any]] = field(default_factory=list)
     warning: str | None = None
@@ -86,7 +86,7 @@ def plan(
     gpu: Gpu | None = None,
     folders: Mapping[str, Path] | None = None,
     work: Path | None = None,
-) -> list[Plan]:
+) -> list[EnginePlan]:
     """Plan deployments that have engines.
 
     Args:
@@ -114,7 +114,7 @@ def plan(
     return plans
 
 
-def lacking_space(plans: Sequence[Plan]) -> Iterator[tuple[Path, int, int]]:
+def lacking_space(plans: Sequence[EnginePlan]) -> Iterator[tuple[Path, int, int]]:
     """Yield disks that are too small for what plans together will make: a folder there, bytes needed, bytes free."""
     needed: dict[int, tuple[Path, int]] = {}
     for result, size in dict(made for one in plans for made in one.to_come()).items():  # a model that is shared, once
@@ -129,7 +129,7 @@ def lacking_space(plans: Sequence[Plan]) -> Iterator[tuple[Path, int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    shape: Shape | None
+    shape: ModelShape | None
     weights: Weights | None
     estimate: Estimate | None
     unknown: str | None
@@ -180,12 +180,12 @@ def _judged(
     measured: _Measured,
     gpu: Gpu | None,
     taken: int,
-) -> Plan:
+) -> EnginePlan:
     found, weights, shape = measured.estimate, measured.weights, measured.shape
     download = None
     if weights is not None:
         download = weights.stored_bytes or 2 * weights.total
-    known = Plan(deployment, made, refused, found, measured.unknown, download, gpu)
+    known = EnginePlan(deployment, made, refused, found, measured.unknown, download, gpu)
     if gpu is None:
         return known
     known = replace(known, warning=unsupported(deployment, gpu, measured.source))
@@ -207,7 +207,7 @@ def _past(made: list[Command]) -> dict[str, float]:
     return found
 
 
-def as_json(one: Plan) -> dict[str, Any]:
+def as_json(one: EnginePlan) -> dict[str, Any]:
     """A plan for programs: sizes in bytes, times in seconds."""
     found, verdict = one.estimate, one.verdict
     memory = None

@@ -50,7 +50,7 @@ class Mismatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EngineRequirements:
     """What an engine must have been built for. What is None, empty or missing is not known, and not compared.
 
     Attributes:
@@ -76,12 +76,12 @@ class Wanted:
     block: int | None = None
 
 
-def wanted_by(deployment: DeploymentSettings) -> Wanted:
+def wanted_by(deployment: DeploymentSettings) -> EngineRequirements:
     """What the engine of a deployment must have been built for."""
     limits, cache, sizes = deployment.limits, deployment.kv_cache, deployment.parallelism
     longest = limits.max_seq_len if isinstance(limits.max_seq_len, int) else None
     reuse = {"kv_cache.reuse": cache.reuse, "scheduler.chunked_context": bool(deployment.scheduler.chunked_context)}
-    return Wanted(
+    return EngineRequirements(
         deployment.trtllm,
         sizes.tp,
         sizes.pp,
@@ -133,7 +133,7 @@ def _of_model(deployment: DeploymentSettings, folder: Path, machine: Machine | N
 
 
 def engine_mismatches(
-    folder: Path, wanted: Wanted, machine: Machine | None, *, whole: bool = False
+    folder: Path, wanted: EngineRequirements, machine: Machine | None, *, whole: bool = False
 ) -> Iterator[Mismatch]:
     """Find where the engine in a folder differs from what is wanted, and from this machine; as `mismatches`."""
     if not folder.is_dir() or not any(folder.iterdir()):
@@ -205,7 +205,7 @@ def _other_machine(folder: Path, manifest: Manifest, machine: Machine) -> Iterat
         yield Mismatch(True, str(folder), what, "Take the image that made it, or build it here with --rebuild.")
 
 
-def _of_engine(folder: Path, wanted: Wanted) -> Iterator[Mismatch]:
+def _of_engine(folder: Path, wanted: EngineRequirements) -> Iterator[Mismatch]:
     path = folder / "config.json"
     try:
         config: Any = json.loads(path.read_bytes())
@@ -234,7 +234,7 @@ def _of_engine(folder: Path, wanted: Wanted) -> Iterator[Mismatch]:
         yield Mismatch(True, str(path), what, _REBUILD)
 
 
-def _bounds(build: dict[str, Any], wanted: Wanted) -> Iterator[str]:
+def _bounds(build: dict[str, Any], wanted: EngineRequirements) -> Iterator[str]:
     """Compare lengths and sizes: an engine takes no more than it was built for."""
     for name, size in wanted.sizes.items():
         built = build.get(name)
@@ -242,7 +242,7 @@ def _bounds(build: dict[str, Any], wanted: Wanted) -> Iterator[str]:
             yield f"It was built for {name} {built}, and {size} is asked for."
 
 
-def _abilities(build: dict[str, Any], wanted: Wanted) -> Iterator[str]:
+def _abilities(build: dict[str, Any], wanted: EngineRequirements) -> Iterator[str]:
     """Compare what an engine must have been built with for what is turned on."""
     plugins = build.get("plugin_config")
     plugins = plugins if isinstance(plugins, dict) else {}

@@ -13,7 +13,7 @@ from gateway_ops.check import Severity
 from gateway_ops.check.repository import check_repository
 from gateway_ops.engines.machine import look_around
 from gateway_ops.engines.verification import mismatches
-from gateway_ops.launch.commands import LLMAPI_LAUNCH, Choices, Ports, slurm_line
+from gateway_ops.launch.commands import LLMAPI_LAUNCH, LaunchChoices, LaunchPorts, slurm_line
 from gateway_ops.local_stack.gateway_process import cannot_listen
 from gateway_ops.local_stack.triton_installation import not_for_stubs
 from gateway_ops.repository.difference import differences
@@ -23,7 +23,7 @@ from gateway_ops.repository.rendered_files import Rendering, file_differences
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class LaunchProblem:
     """One reason not to start, or to look twice.
 
     Attributes:
@@ -43,10 +43,10 @@ class Problem:
 def problems(
     deployments: Sequence[DeploymentSettings],
     plan: LaunchPlan,
-    choices: Choices,
+    choices: LaunchChoices,
     rendering: Rendering,
     gpus: Sequence[str],
-) -> list[Problem]:
+) -> list[LaunchProblem]:
     """Find what stands in the way of a launch.
 
     Args:
@@ -68,55 +68,59 @@ def problems(
     return [*found, *_repository(choices.repository, rendering)]
 
 
-def _machines(plan: LaunchPlan, choices: Choices, environ: Mapping[str, str]) -> Iterator[Problem]:
+def _machines(plan: LaunchPlan, choices: LaunchChoices, environ: Mapping[str, str]) -> Iterator[LaunchProblem]:
     if plan.nodes > 1:
         what = f"{plan.ranks} ranks on {plan.nodes} machines are started by Slurm, not from one machine."
         line = slurm_line(plan, choices.repository)
-        yield Problem(what, f"Submit the job of gateway repo build --slurm, or run in an allocation: {line}")
+        yield LaunchProblem(what, f"Submit the job of gateway repo build --slurm, or run in an allocation: {line}")
     elif int(environ.get("SLURM_STEP_NUM_TASKS") or 1) > 1:
         what = f"srun has started this {environ['SLURM_STEP_NUM_TASKS']} times, and each would start all ranks."
-        yield Problem(what, "Start it with --ntasks=1, or let srun start launch.sh of the repository, once a rank.")
+        yield LaunchProblem(
+            what, "Start it with --ntasks=1, or let srun start launch.sh of the repository, once a rank."
+        )
 
 
-def _programs(plan: LaunchPlan, choices: Choices) -> Iterator[Problem]:
+def _programs(plan: LaunchPlan, choices: LaunchChoices) -> Iterator[LaunchProblem]:
     if shutil.which(str(choices.tritonserver)) is None:
-        yield Problem(
+        yield LaunchProblem(
             f"There is no tritonserver at {choices.tritonserver}.",
             "Run this in NVIDIA's image, or name the program with --tritonserver.",
         )
     if plan.mode is not Mode.PROCESS and shutil.which("mpirun") is None:
-        yield Problem(
+        yield LaunchProblem(
             f"{plan.mode.value[0].upper()}{plan.mode.value[1:]} needs mpirun, which is not on PATH.",
             "Run this in NVIDIA's image, which has Open MPI.",
         )
 
 
-def _llmapi_ranks(plan: LaunchPlan, choices: Choices) -> Iterator[Problem]:
+def _llmapi_ranks(plan: LaunchPlan, choices: LaunchChoices) -> Iterator[LaunchProblem]:
     if choices.llmapi_ranks and plan.mode is not Mode.LLMAPI_RANKS:
         what = "--llmapi-ranks is for the LLM API over several GPUs, and none of these deployments is that."
-        yield Problem(what, "Leave it out.")
+        yield LaunchProblem(what, "Leave it out.")
     elif plan.mode is Mode.LLMAPI_RANKS and shutil.which(LLMAPI_LAUNCH) is None:
-        yield Problem(f"There is no {LLMAPI_LAUNCH} on PATH.", "Run this in TensorRT-LLM's image, which has it.")
+        yield LaunchProblem(f"There is no {LLMAPI_LAUNCH} on PATH.", "Run this in TensorRT-LLM's image, which has it.")
 
 
-def _ports(ports: Ports) -> Iterator[Problem]:
+def _ports(ports: LaunchPorts) -> Iterator[LaunchProblem]:
     if len(set(ports.numbers.values())) < len(ports.numbers):
-        yield Problem("Two of Triton's ports are the same.", f"Give {', '.join(ports.numbers)} different numbers.")
+        yield LaunchProblem(
+            "Two of Triton's ports are the same.", f"Give {', '.join(ports.numbers)} different numbers."
+        )
         return
     for option, port in ports.numbers.items():
         reason = cannot_listen(ports.host, port)
         if reason is not None:
             what = f"Triton cannot listen on {ports.host} port {port} ({reason})."
-            yield Problem(what, f"Stop what uses it, or choose another one with {option}.")
+            yield LaunchProblem(what, f"Stop what uses it, or choose another one with {option}.")
 
 
-def _gpus(deployments: Sequence[DeploymentSettings], plan: LaunchPlan, gpus: Sequence[str]) -> Iterator[Problem]:
+def _gpus(deployments: Sequence[DeploymentSettings], plan: LaunchPlan, gpus: Sequence[str]) -> Iterator[LaunchProblem]:
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     seen = f"{len(gpus)} {'is' if len(gpus) == 1 else 'are'} visible"
     seen += f" (CUDA_VISIBLE_DEVICES={chosen})." if chosen is not None else "."
     needed = _needed_gpus(deployments, plan, chosen)
     if needed > len(gpus):
-        yield Problem(
+        yield LaunchProblem(
             f"The deployments need {needed} GPU{'s' * (needed > 1)}, and {seen}",
             "Give the container more, launch fewer with --deployment, or change parallelism and triton.gpu_ids.",
         )
@@ -129,7 +133,7 @@ def _gpus(deployments: Sequence[DeploymentSettings], plan: LaunchPlan, gpus: Seq
                 what = (
                     f"{deployment.name}: GPU {min(outside)} of triton.gpu_ids is not in CUDA_VISIBLE_DEVICES={chosen}."
                 )
-                yield Problem(what, "Unset the variable, or name GPUs that it has.")
+                yield LaunchProblem(what, "Unset the variable, or name GPUs that it has.")
 
 
 def _needed_gpus(deployments: Sequence[DeploymentSettings], plan: LaunchPlan, chosen: str | None) -> int:
@@ -140,22 +144,24 @@ def _needed_gpus(deployments: Sequence[DeploymentSettings], plan: LaunchPlan, ch
     return max((one.parallelism.tp * one.parallelism.pp for one in others), default=0)
 
 
-def _repository(folder: Path, rendering: Rendering) -> Iterator[Problem]:
+def _repository(folder: Path, rendering: Rendering) -> Iterator[LaunchProblem]:
     render = "Render it: gateway repo build -f FILE -o"
     if not folder.is_dir():
-        yield Problem(f"There is no model repository at {folder}.", f"{render} {folder}, or name it with --repository.")
+        yield LaunchProblem(
+            f"There is no model repository at {folder}.", f"{render} {folder}, or name it with --repository."
+        )
         return
     reason = not_for_stubs(folder)
     if reason is not None and any(config.backend == "python" for config in rendering.configs.values()):
-        yield Problem(reason, "Move the repository into a folder without it.")
+        yield LaunchProblem(reason, "Move the repository into a folder without it.")
     missing = [name for name in rendering.configs if not (folder / name / "config.pbtxt").is_file()]
     if missing:
-        yield Problem(f"{folder} lacks {', '.join(missing)}.", f"{render} {folder} --force.")
+        yield LaunchProblem(f"{folder} lacks {', '.join(missing)}.", f"{render} {folder} --force.")
         return
     for finding in check_repository(folder):
         if finding.severity is not Severity.INFO and _concerns(finding.where, folder, rendering):
             said = f"{finding.where}: {finding.what}"
-            yield Problem(said, finding.fix, fatal=finding.severity is Severity.ERROR)
+            yield LaunchProblem(said, finding.fix, fatal=finding.severity is Severity.ERROR)
     yield from _differences(folder, rendering)
 
 
@@ -167,17 +173,17 @@ def _concerns(where: str, folder: Path, rendering: Rendering) -> bool:
     ]
 
 
-def _engines(deployments: Sequence[DeploymentSettings]) -> Iterator[Problem]:
+def _engines(deployments: Sequence[DeploymentSettings]) -> Iterator[LaunchProblem]:
     """Hold built engines against their deployments and this machine. GPUs are counted by themselves."""
     built = [one for one in deployments if one.engine in ("tensorrt", "llmapi")]
     machine = look_around() if built else None
     for deployment in built:
         for found in mismatches(deployment, machine):
             if found.where != deployment.name:
-                yield Problem(f"{deployment.name}: {found.where}: {found.what}", found.fix, found.error)
+                yield LaunchProblem(f"{deployment.name}: {found.where}: {found.what}", found.fix, found.error)
 
 
-def _differences(folder: Path, rendering: Rendering) -> Iterator[Problem]:
+def _differences(folder: Path, rendering: Rendering) -> Iterator[LaunchProblem]:
     """Say where a repository is not what the file describes: changed by hand, or rendered before the file was."""
     models = read_repository(folder)
     theirs = {name: model.config for name, model in models.items() if model.config is not None}
@@ -188,4 +194,4 @@ def _differences(folder: Path, rendering: Rendering) -> Iterator[Problem]:
     if told:
         more = f" and {len(told) - 1} more" if len(told) > 1 else ""
         what = f"{folder} is not as the file describes it: {told[0]}{more}."
-        yield Problem(what, f"See gateway repo build -f FILE --diff {folder}.", fatal=False)
+        yield LaunchProblem(what, f"See gateway repo build -f FILE --diff {folder}.", fatal=False)

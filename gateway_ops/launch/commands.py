@@ -18,7 +18,7 @@ LLMAPI_LAUNCH: Final = "trtllm-llmapi-launch"
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
+class LaunchPorts:
     """The address and the ports that rank 0 listens on."""
 
     host: str = "127.0.0.1"
@@ -38,7 +38,7 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class LaunchChoices:
     """What is chosen for a launch beside its deployments.
 
     Attributes:
@@ -55,7 +55,7 @@ class Choices:
 
     repository: Path
     tritonserver: Path = IMAGE_BINARY
-    ports: Ports = field(default_factory=Ports)
+    ports: LaunchPorts = field(default_factory=LaunchPorts)
     models: tuple[str, ...] = ()
     exit_timeout_s: int = 30
     gpus: int = 0
@@ -64,7 +64,7 @@ class Choices:
     more: tuple[str, ...] = ()
 
 
-def command_of(plan: LaunchPlan, choices: Choices, name: str) -> list[str]:
+def command_of(plan: LaunchPlan, choices: LaunchChoices, name: str) -> list[str]:
     """The words of the command that starts everything on this machine.
 
     Args:
@@ -82,7 +82,7 @@ def command_of(plan: LaunchPlan, choices: Choices, name: str) -> list[str]:
     return words
 
 
-def _server(plan: LaunchPlan, choices: Choices, name: str, rank: int | None) -> list[str]:
+def _server(plan: LaunchPlan, choices: LaunchChoices, name: str, rank: int | None) -> list[str]:
     words = [str(choices.tritonserver)]
     words += server_arguments(name, choices.repository, exit_timeout_s=choices.exit_timeout_s, rank=rank)
     if rank:

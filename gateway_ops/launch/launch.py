@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gateway.config.deployment_settings import REFERENCE_PATTERN, DeploymentSettings
-from gateway_ops.launch.checks import Problem, problems
-from gateway_ops.launch.commands import Choices, command_of, shell_line, slurm_line
+from gateway_ops.launch.checks import LaunchProblem, problems
+from gateway_ops.launch.commands import LaunchChoices, command_of, shell_line, slurm_line
 from gateway_ops.launch.gpus import visible_gpus
 from gateway_ops.launch.installation import choose_installation
 from gateway_ops.repository.configs import configurations
@@ -36,7 +36,7 @@ class Launch:
     deployments: Sequence[DeploymentSettings]
     among: Sequence[DeploymentSettings]
     plan: LaunchPlan
-    choices: Choices
+    choices: LaunchChoices
     env: Mapping[str, str]
 
     @property
@@ -60,7 +60,7 @@ class Launch:
             line = shell_line(self.command(_NAME_IN_PRINT), self.plan.environment)
         return f"# {served}: {self.plan.mode.value}{ranks}{gpus}{nodes}\n{line}"
 
-    def problems(self, python_models: Path) -> list[Problem]:
+    def problems(self, python_models: Path) -> list[LaunchProblem]:
         """Find what stands in its way.
 
         Args:
@@ -70,18 +70,18 @@ class Launch:
         found = problems(self.deployments, self.plan, self.choices, rendering, visible_gpus())
         return [*found, *self._absent_drafts()]
 
-    def _absent_drafts(self) -> Iterator[Problem]:
+    def _absent_drafts(self) -> Iterator[LaunchProblem]:
         for deployment in self.deployments:
             draft = find_draft(deployment, self.among)
             if draft is not None and draft.engine_name not in self.models:
                 what = f"{deployment.name} calls {draft.engine_name} for its drafts, which is not among these."
-                yield Problem(what, f"Add --deployment {draft.name}.", fatal=False)
+                yield LaunchProblem(what, f"Add --deployment {draft.name}.", fatal=False)
 
 
 def prepare(
     chosen: Sequence[DeploymentSettings],
     among: Sequence[DeploymentSettings],
-    choices: Choices,
+    choices: LaunchChoices,
     tritonserver: Path | None,
 ) -> Launch:
     """Put a launch together.

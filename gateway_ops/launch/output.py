@@ -15,7 +15,7 @@ _JOIN_S: Final = 5.0
 _KEPT: Final = 5
 
 
-class Output:
+class PipeCopier:
     """Copies a pipe until its end, in a thread.
 
     Args:

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from gateway_ops.launch.commands import Ports
-from gateway_ops.launch.output import Output, open_log
+from gateway_ops.launch.commands import LaunchPorts
+from gateway_ops.launch.output import PipeCopier, open_log
 from gateway_ops.local_stack.process_tree import arguments, descendants
 from gateway_ops.local_stack.server_process import REGIONS, ServerProcess
 from gateway_ops.local_stack.server_watch import RestartPolicy, ServerWatch
@@ -35,7 +35,7 @@ _RANKS_S: Final = 5.0  # for the other ranks, once rank 0 has ended
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class LaunchJob:
     """What is kept running.
 
     Attributes:
@@ -51,7 +51,7 @@ class Job:
 
     command: Callable[[str], Sequence[str]]
     env: Mapping[str, str]
-    ports: Ports
+    ports: LaunchPorts
     models: Sequence[str]
     ready_timeout_s: float
     exit_timeout_s: int
@@ -68,7 +68,7 @@ class _End:
     stumbled: bool = False
 
 
-class Supervisor:
+class JobSupervisor:
     """Runs a job until it ends for good.
 
     Args:
@@ -76,7 +76,7 @@ class Supervisor:
         tell: takes a line for the operator.
     """
 
-    def __init__(self, job: Job, tell: Callable[[str], None]) -> None:
+    def __init__(self, job: LaunchJob, tell: Callable[[str], None]) -> None:
         self._job, self._tell = job, tell
         self._signals: list[int] = []
 
@@ -131,14 +131,14 @@ class Supervisor:
             try:
                 server.start(self._job.command(server.name), self._job.env, subprocess.PIPE)
                 assert server.output is not None  # noqa: S101 - a pipe was asked for
-                output = Output(server.output, log)
+                output = PipeCopier(server.output, log)
                 return self._serve(server, output)
             finally:
                 server.kill()
                 if output is not None:
                     output.close()
 
-    def _serve(self, server: ServerProcess, output: Output) -> _End:
+    def _serve(self, server: ServerProcess, output: PipeCopier) -> _End:
         end = self._wait_ready(server, output)
         if end is not None:
             return end
@@ -164,7 +164,7 @@ class Supervisor:
         self._say_end(server, output.tail)
         return _End(_exit_status(server), time.monotonic() - began)
 
-    def _wait_ready(self, server: ServerProcess, output: Output) -> _End | None:
+    def _wait_ready(self, server: ServerProcess, output: PipeCopier) -> _End | None:
         """Wait for the models; how it ended before, None when they are ready."""
         deadline = time.monotonic() + self._job.ready_timeout_s
         http = TritonHttp(self._job.ports.connect_host, self._job.ports.http)
@@ -190,7 +190,7 @@ class Supervisor:
         lines = "".join(f"\n  {line}" for line in decisive_log_lines(log)) if server.status else ""
         self._tell(f"tritonserver {server.ending}{when}{lines}")
 
-    def _end_in_order(self, server: ServerProcess, output: Output) -> int:
+    def _end_in_order(self, server: ServerProcess, output: PipeCopier) -> int:
         """End it as Triton ends: requests in flight are answered first. A second signal hurries."""
         self._tell(f"stopping: requests in flight have {self._job.exit_timeout_s} s; a second signal ends them")
         leader = self._ask_to_end(server)
@@ -217,7 +217,7 @@ class Supervisor:
             time.sleep(_POLL_S)
         return False
 
-    def _end_without_stub(self, server: ServerProcess, output: Output) -> None:
+    def _end_without_stub(self, server: ServerProcess, output: PipeCopier) -> None:
         """End a server that cannot unload a model: it would wait in vain once its requests are answered."""
         self._ask_to_end(server)
         end = time.monotonic() + self._job.exit_timeout_s

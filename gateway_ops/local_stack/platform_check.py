@@ -16,7 +16,7 @@ SUPPORTED = ((3, 10), (3, 11), (3, 12))
 OLDEST_GLIBC = (2, 35)
 
 
-class Facts(NamedTuple):
+class MachineFacts(NamedTuple):
     """Facts about a machine and an interpreter; ``gather`` collects them, ``problems`` judges them.
 
     Attributes:
@@ -40,9 +40,9 @@ class Facts(NamedTuple):
     executable: str
 
 
-def gather() -> Facts:
+def gather() -> MachineFacts:
     """Look at this machine and the running interpreter."""
-    return Facts(
+    return MachineFacts(
         system=platform.system(),
         machine=platform.machine(),
         implementation=platform.python_implementation(),
@@ -73,7 +73,7 @@ def find_libpython() -> str:
     return "system"
 
 
-def problems(facts: Facts, need_venv: bool = True) -> "list[str]":
+def problems(facts: MachineFacts, need_venv: bool = True) -> "list[str]":
     """Judge the facts.
 
     Returns:

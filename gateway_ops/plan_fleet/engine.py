@@ -8,11 +8,11 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 from gateway_ops.plan_fleet.engine_costs import EngineCosts
-from gateway_ops.plan_fleet.loads import Request
+from gateway_ops.plan_fleet.loads import LoadRequest
 
 
 @dataclass(slots=True)
-class Job:
+class EngineJob:
     """A request at an engine, and what became of it.
 
     Attributes:
@@ -25,7 +25,7 @@ class Job:
         known: whether the engine had the beginning of its prompt.
     """
 
-    request: Request
+    request: LoadRequest
     number: int
     arrived: float
     begun: float = math.inf
@@ -35,7 +35,7 @@ class Job:
 
 
 @dataclass(slots=True)
-class Work:
+class EngineWork:
     """Seconds of an engine, and what it did in them.
 
     Attributes:
@@ -49,7 +49,7 @@ class Work:
     occupied: float = 0.0
 
 
-class Engine:
+class SimulatedEngine:
     """An engine with in-flight batching.
 
     A request waits for a slot, in order. Its prompt is computed alone, in order too, and no token is made meanwhile;
@@ -61,13 +61,13 @@ class Engine:
     """
 
     def __init__(self, costs: EngineCosts, known_prefixes: int = 0) -> None:
-        self.work = Work()
+        self.work = EngineWork()
         self.load = 0
         self._costs, self._most_known = costs, known_prefixes
-        self._waiting: deque[Job] = deque()
-        self._prompts: deque[Job] = deque()  # those that have a slot; the first one is computed
+        self._waiting: deque[EngineJob] = deque()
+        self._prompts: deque[EngineJob] = deque()  # those that have a slot; the first one is computed
         self._prompt_end = math.inf
-        self._running: list[tuple[float, int, Job]] = []  # by the steps of the batch at which they end
+        self._running: list[tuple[float, int, EngineJob]] = []  # by the steps of the batch at which they end
         self._steps = 0.0  # of the batch so far
         self._now = 0.0
         self._known: OrderedDict[str, None] = OrderedDict()
@@ -85,7 +85,7 @@ class Engine:
             return self._now + max(0.0, self._running[0][0] - self._steps) * self._costs.steps[len(self._running)]
         return math.inf
 
-    def add(self, job: Job) -> None:
+    def add(self, job: EngineJob) -> None:
         """Take a request at the time that ``advance`` has come to."""
         self.load += 1
         self._waiting.append(job)
@@ -102,9 +102,9 @@ class Engine:
             self._steps += spent / self._costs.steps[running]
         self._now = now
 
-    def act(self) -> list[Job]:
+    def act(self) -> list[EngineJob]:
         """Do what is due now; returns the requests that have ended."""
-        ended: list[Job] = []
+        ended: list[EngineJob] = []
         if self._prompts:
             job = self._prompts.popleft()
             job.first = self._now

@@ -19,7 +19,7 @@ ARRIVALS: Final = ("poisson", "even", "bursts")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LoadRequest:
     """One request.
 
     Attributes:
@@ -38,7 +38,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class RandomLoad:
     """A load that is drawn at random, the same for the same seed.
 
     Attributes:
@@ -79,17 +79,17 @@ class Load:
         """Tokens of an answer, on the average."""
         return (self.answer.least + self.answer.most) / 2
 
-    def part(self, parts: float) -> Load:
+    def part(self, parts: float) -> RandomLoad:
         """One of several equal parts of it; with less than one part it is so many times the load."""
         return replace(self, rate=self.rate / parts)
 
-    def requests(self) -> Iterator[Request]:
+    def requests(self) -> Iterator[LoadRequest]:
         """Endless requests, by rising time."""
         source = random.Random(self.seed)  # noqa: S311 - lengths and arrivals
         for at in self._times(random.Random(self.seed + 1)):  # noqa: S311
             prompt = self.prompt.draw(source)
             prefix = str(source.randrange(self.prefixes)) if self.shared else None
-            yield Request(at, prompt, self.answer.draw(source), prefix, round(prompt * self.shared))
+            yield LoadRequest(at, prompt, self.answer.draw(source), prefix, round(prompt * self.shared))
 
     def _times(self, source: random.Random) -> Iterator[float]:
         together = self.burst if self.arrivals == "bursts" else 1
@@ -100,7 +100,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class RecordedLoad:
     """Requests that were recorded, played over and over.
 
     Attributes:
@@ -110,7 +110,7 @@ class Trace:
         parts: into how many the requests are divided, of which one is taken.
     """
 
-    recorded: tuple[Request, ...]
+    recorded: tuple[LoadRequest, ...]
     length: float
     seed: int = 0
     parts: float = 1.0
@@ -130,16 +130,16 @@ class Trace:
         """Tokens of an answer, on the average."""
         return sum(each.answer for each in self.recorded) / len(self.recorded)
 
-    def part(self, parts: float) -> Trace:
+    def part(self, parts: float) -> RecordedLoad:
         """One of several parts of it, whose requests are drawn by lot; with less than one part it is played faster."""
         return self.faster(1 / parts) if parts < 1 else replace(self, parts=self.parts * parts)
 
-    def faster(self, factor: float) -> Trace:
+    def faster(self, factor: float) -> RecordedLoad:
         """The same requests, so many times as fast."""
         played = tuple(replace(each, at=each.at / factor) for each in self.recorded)
         return replace(self, recorded=played, length=self.length / factor)
 
-    def requests(self) -> Iterator[Request]:
+    def requests(self) -> Iterator[LoadRequest]:
         """Endless requests, by rising time."""
         source = random.Random(self.seed)  # noqa: S311 - which requests are taken
         for turn in itertools.count():
@@ -148,7 +148,7 @@ class Trace:
                     yield replace(each, at=each.at + turn * self.length)
 
 
-def read_trace(path: Path, seed: int = 0, model: str | None = None) -> Trace:
+def read_trace(path: Path, seed: int = 0, model: str | None = None) -> RecordedLoad:
     """Read requests from lines of JSON: a trace, or the gateway's own log.
 
     A line of a trace has ``at`` (seconds), ``prompt_tokens``, ``completion_tokens``, and may have ``prefix`` (a name)
@@ -181,10 +181,10 @@ def read_trace(path: Path, seed: int = 0, model: str | None = None) -> Trace:
     if span <= 0:
         raise SizingError(f"{path}: all requests arrive at once; a load needs a time in which they do")
     length = span * len(found) / (len(found) - 1)  # as long after the last as after any other, on the average
-    return Trace(tuple(replace(each, at=each.at - begin) for each in found), length, seed)
+    return RecordedLoad(tuple(replace(each, at=each.at - begin) for each in found), length, seed)
 
 
-def _read_line(path: Path, number: int, line: str, source: random.Random) -> tuple[str | None, Request] | None:
+def _read_line(path: Path, number: int, line: str, source: random.Random) -> tuple[str | None, LoadRequest] | None:
     """The model, where the line names one, and the request; None where it has none."""
     if not line.strip():
         return None
@@ -201,10 +201,10 @@ def _read_line(path: Path, number: int, line: str, source: random.Random) -> tup
     at, shared = _number(where, values, "at"), _number(where, values, "shared_tokens", 0 if prefix is None else None)
     prompt = int(_number(where, values, "prompt_tokens"))
     answer = max(1, int(_number(where, values, "completion_tokens")))
-    return None, Request(at, prompt, answer, None if prefix is None else str(prefix), min(int(shared), prompt))
+    return None, LoadRequest(at, prompt, answer, None if prefix is None else str(prefix), min(int(shared), prompt))
 
 
-def _logged(where: str, values: dict[str, Any], source: random.Random) -> tuple[str | None, Request] | None:
+def _logged(where: str, values: dict[str, Any], source: random.Random) -> tuple[str | None, LoadRequest] | None:
     if values["logger"] != "gateway.access" or not values.get("completion_tokens"):
         return None
     try:
@@ -213,7 +213,7 @@ def _logged(where: str, values: dict[str, Any], source: random.Random) -> tuple[
         raise SizingError(f"{where} has no time") from None
     at = ended.timestamp() + source.random() - _number(where, values, "duration_s")
     prompt, answer = _number(where, values, "prompt_tokens"), _number(where, values, "completion_tokens")
-    return values.get("model"), Request(at, int(prompt), max(1, int(answer)))
+    return values.get("model"), LoadRequest(at, int(prompt), max(1, int(answer)))
 
 
 def _number(where: str, values: dict[str, Any], name: str, default: float | None = None) -> float:

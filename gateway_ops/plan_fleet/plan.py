@@ -11,8 +11,8 @@ from gateway.serving.fleet.addresses import MOST_ENDPOINTS
 from gateway_ops.plan_fleet.curves import SizingError
 from gateway_ops.plan_fleet.engine_costs import BenchResult, EngineCosts
 from gateway_ops.plan_fleet.gateway_costs import GatewayCosts, GatewayNeed, Traffic, fewest_workers, gateway_need
-from gateway_ops.plan_fleet.loads import Load, Request, Trace
-from gateway_ops.plan_fleet.simulation import Cell, Seen, simulate
+from gateway_ops.plan_fleet.loads import LoadRequest, RandomLoad, RecordedLoad
+from gateway_ops.plan_fleet.simulation import EngineCell, LatencySample, simulate
 
 _FEWEST: Final = 3000  # requests that count: of the slowest percent there are thirty
 _LIFETIMES: Final = 6.0  # of a request, that those which count arrive in: the engines fill, empty and fill
@@ -96,7 +96,7 @@ class FleetPlan:
     gateways: int
     workers: int
     need: GatewayNeed
-    seen: Seen
+    seen: LatencySample
     in_flight: float
     triton_cores: float
     resources: tuple[Resource, ...]
@@ -128,7 +128,7 @@ class FleetPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetModel:
     """What is the same for all sizes of a fleet: its costs, and how it shares a load.
 
     Attributes:
@@ -145,16 +145,16 @@ class Fleet:
     policy: str = "least_in_flight"
     known_prefixes: int = 0
 
-    def plan(self, load: Load | Trace) -> FleetPlan:
+    def plan(self, load: RandomLoad | RecordedLoad) -> FleetPlan:
         """Find the fewest Tritons that keep the targets, and the gateways for them.
 
         Raises:
             SizingError: no number of Tritons keeps them.
         """
         self._check(load)
-        fits: dict[int, Seen | None] = {}
+        fits: dict[int, LatencySample | None] = {}
 
-        def seen_with(tritons: int) -> Seen | None:
+        def seen_with(tritons: int) -> LatencySample | None:
             if tritons not in fits:
                 seen = self._play(load, tritons)
                 fits[tritons] = seen if self._kept(load, tritons, seen) else None
@@ -173,16 +173,16 @@ class Fleet:
         assert seen is not None  # noqa: S101 - the loop ends on one that was kept
         return self._finish(load, high, seen)
 
-    def _work(self, load: Load | Trace) -> float:
+    def _work(self, load: RandomLoad | RecordedLoad) -> float:
         """The least seconds of an engine for a request, whose prefix may be known."""
-        known = load.mean_prompt * load.shared if isinstance(load, Load) and self.known_prefixes else 0.0
-        if isinstance(load, Trace) and self.known_prefixes:
+        known = load.mean_prompt * load.shared if isinstance(load, RandomLoad) and self.known_prefixes else 0.0
+        if isinstance(load, RecordedLoad) and self.known_prefixes:
             known = sum(each.shared for each in load.recorded) / len(load.recorded)
         return self.engine.work(load.mean_prompt - known, load.mean_answer)
 
-    def _check(self, load: Load | Trace) -> None:
+    def _check(self, load: RandomLoad | RecordedLoad) -> None:
         """Reject targets that even an idle engine misses."""
-        alone = simulate(Cell(self.engine, 1), _far_apart(load), skip=0, count=200)
+        alone = simulate(EngineCell(self.engine, 1), _far_apart(load), skip=0, count=200)
         if _late(alone.first.percentile(95), self.targets.first_s):
             raise SizingError(
                 f"no number of Tritons keeps the target: with an idle one the first token takes "
@@ -194,7 +194,7 @@ class Fleet:
                 f"{(alone.between.percentile(95) or 0) * 1000:.1f} ms. Raise --between, or use a faster engine."
             )
 
-    def _play(self, load: Load | Trace, tritons: int) -> Seen:
+    def _play(self, load: RandomLoad | RecordedLoad, tritons: int) -> LatencySample:
         """Play a cell of a fleet with so many Tritons, or a part of one where its requests are too many to play."""
         most = max(1, int(_MOST / (_LIFETIMES + _FILLING) / self.engine.slots))  # a smaller part waits rather longer
         engines = min(math.ceil(tritons / self._cells(tritons)), most)
@@ -202,28 +202,28 @@ class Fleet:
         lifetime = self.engine.prefill(part.mean_prompt) + part.mean_answer * self.engine.steps[-1]
         count = max(_FEWEST, math.ceil(part.rate * lifetime * _LIFETIMES))
         skip = max(count // 2, math.ceil(part.rate * lifetime * _FILLING))
-        cell = Cell(self.engine, engines, self.policy, self.known_prefixes)
+        cell = EngineCell(self.engine, engines, self.policy, self.known_prefixes)
         return simulate(cell, part.requests(), skip=skip, count=count)
 
     def _cells(self, tritons: int) -> int:
         """How many cells a fleet has: a gateway takes no more endpoints of a model, spare ones among them."""
         return math.ceil(tritons / (MOST_ENDPOINTS - self.targets.spare))
 
-    def _loaded(self, load: Load | Trace, tritons: int, seen: Seen) -> float:
+    def _loaded(self, load: RandomLoad | RecordedLoad, tritons: int, seen: LatencySample) -> float:
         """The part of what the engines can do that the load takes."""
         return seen.prompts + load.rate / tritons * (load.mean_answer - 1) * self.engine.token_share_s
 
-    def _kept(self, load: Load | Trace, tritons: int, seen: Seen) -> bool:
+    def _kept(self, load: RandomLoad | RecordedLoad, tritons: int, seen: LatencySample) -> bool:
         return self._in_time(seen) and self._loaded(load, tritons, seen) <= self.targets.most_loaded
 
-    def _in_time(self, seen: Seen) -> bool:
+    def _in_time(self, seen: LatencySample) -> bool:
         targets = self.targets
         late = _late(seen.first.percentile(95), targets.first_s)
         return not late and not (
             targets.between_s is not None and _late(seen.between.percentile(95), targets.between_s)
         )
 
-    def _finish(self, load: Load | Trace, tritons: int, seen: Seen) -> FleetPlan:
+    def _finish(self, load: RandomLoad | RecordedLoad, tritons: int, seen: LatencySample) -> FleetPlan:
         cells = self._cells(tritons)
         tritons = math.ceil(tritons / cells) * cells
         in_flight = load.rate * seen.whole.mean
@@ -257,7 +257,7 @@ class Fleet:
             resources=tuple(sorted(resources, key=lambda each: each.factor)),
         )
 
-    def _target(self, load: Load | Trace, tritons: int, seen: Seen, most: float) -> Resource:
+    def _target(self, load: RandomLoad | RecordedLoad, tritons: int, seen: LatencySample, most: float) -> Resource:
         """How the load may grow until tokens are late, with the same Tritons; a twentieth is not looked into."""
         low, high = 1.0, max(1.05, most)
         while high - low > 0.05:
@@ -271,18 +271,18 @@ class Fleet:
 def compare(engine: EngineCosts, result: BenchResult, seed: int = 0) -> float:
     """Play the load of a result of ``gateway bench``; returns the simulated tokens a second over the measured."""
     streams = max(1, round(result.streams))
-    lengths = Request(0.0, round(result.prompt), max(2, round(result.answer)))
+    lengths = LoadRequest(0.0, round(result.prompt), max(2, round(result.answer)))
     count = max(200, 20 * streams)
     seen = simulate(
-        Cell(engine, 1, seed=seed), iter(lambda: lengths, None), skip=4 * streams, count=count, streams=streams
+        EngineCell(engine, 1, seed=seed), iter(lambda: lengths, None), skip=4 * streams, count=count, streams=streams
     )
     return streams / seen.whole.mean * lengths.answer / result.tokens_s
 
 
-def _far_apart(load: Load | Trace) -> Iterator[Request]:
+def _far_apart(load: RandomLoad | RecordedLoad) -> Iterator[LoadRequest]:
     """The requests of a load, none of which meets another."""
     for number, each in enumerate(load.requests()):
-        yield Request(number * 1e6, each.prompt, each.answer)
+        yield LoadRequest(number * 1e6, each.prompt, each.answer)
 
 
 def _late(seen: float | None, target: float) -> bool:

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.comparison.durations import Durations
-from gateway_ops.plan_fleet.engine import Engine, Job, Work
+from gateway_ops.plan_fleet.engine import EngineJob, EngineWork, SimulatedEngine
 from gateway_ops.plan_fleet.engine_costs import EngineCosts
-from gateway_ops.plan_fleet.loads import Request
+from gateway_ops.plan_fleet.loads import LoadRequest
 
 POLICIES: Final = ("least_in_flight", "power_of_two", "prefix")
 _BOUND: Final = 1.25  # as gateway.serving.fleet.policies has it
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class EngineCell:
     """Engines that share a load.
 
     Attributes:
@@ -40,7 +40,7 @@ class Cell:
 
 
 @dataclass(slots=True)
-class Seen:
+class LatencySample:
     """What was seen of the requests that count, in seconds.
 
     Attributes:
@@ -67,7 +67,7 @@ class Seen:
     tokens: int = 0
     known: int = 0
 
-    def note(self, job: Job) -> None:
+    def note(self, job: EngineJob) -> None:
         """Note a request that has ended."""
         self.waited.add(job.begun - job.arrived)
         self.first.add(job.first - job.arrived)
@@ -78,7 +78,9 @@ class Seen:
         self.known += job.known
 
 
-def simulate(cell: Cell, requests: Iterable[Request], *, skip: int, count: int, streams: int | None = None) -> Seen:
+def simulate(
+    cell: EngineCell, requests: Iterable[LoadRequest], *, skip: int, count: int, streams: int | None = None
+) -> LatencySample:
     """Play requests until those that count have ended; others keep coming meanwhile.
 
     Args:
@@ -95,10 +97,12 @@ def simulate(cell: Cell, requests: Iterable[Request], *, skip: int, count: int, 
 
 
 class _Simulation:
-    def __init__(self, cell: Cell, requests: Iterable[Request], skip: int, count: int, streams: int | None) -> None:
-        self._engines = [Engine(cell.costs, cell.known_prefixes) for _ in range(cell.engines)]
+    def __init__(
+        self, cell: EngineCell, requests: Iterable[LoadRequest], skip: int, count: int, streams: int | None
+    ) -> None:
+        self._engines = [SimulatedEngine(cell.costs, cell.known_prefixes) for _ in range(cell.engines)]
         self._choose = _Balance(cell.policy, self._engines, cell.seed).choose
-        self._requests: Iterator[Request] = iter(requests)
+        self._requests: Iterator[LoadRequest] = iter(requests)
         self._numbers = itertools.count()
         self._counted = range(skip, skip + count)
         self._missing = count
@@ -106,11 +110,11 @@ class _Simulation:
         # Times at which engines have something to do; of each only the newest entry is valid.
         self._due: list[tuple[float, int, int]] = []
         self._newest = [0] * cell.engines
-        self._seen = Seen()
-        self._before: list[Work] = []
+        self._seen = LatencySample()
+        self._before: list[EngineWork] = []
         self._began = 0.0
 
-    def run(self) -> Seen:
+    def run(self) -> LatencySample:
         if self._streams is not None:
             for _ in range(self._streams):
                 self._arrive(self._next(0.0))
@@ -126,14 +130,14 @@ class _Simulation:
                 self._act(place, now)
         return self._seen
 
-    def _next(self, now: float | None) -> Job:
+    def _next(self, now: float | None) -> EngineJob:
         try:
             request = next(self._requests)
         except StopIteration:
             raise ValueError("there are too few requests") from None
-        return Job(request, next(self._numbers), request.at if now is None else now)
+        return EngineJob(request, next(self._numbers), request.at if now is None else now)
 
-    def _arrive(self, job: Job) -> None:
+    def _arrive(self, job: EngineJob) -> None:
         if job.number == self._counted.start:
             self._mark(job.arrived)
         place = self._choose(job.request)
@@ -166,7 +170,7 @@ class _Simulation:
         for engine in self._engines:
             engine.advance(min(now, engine.due))
         self._began = now
-        self._before = [Work(each.work.prompts, each.work.tokens, each.work.occupied) for each in self._engines]
+        self._before = [EngineWork(each.work.prompts, each.work.tokens, each.work.occupied) for each in self._engines]
 
     def _sum_up(self, now: float) -> None:
         span = now - self._began
@@ -186,7 +190,7 @@ class _Simulation:
 class _Balance:
     """The choice of an engine, by the rules of the gateway's policies."""
 
-    def __init__(self, policy: str, engines: Sequence[Engine], seed: int) -> None:
+    def __init__(self, policy: str, engines: Sequence[SimulatedEngine], seed: int) -> None:
         self._engines = engines
         self._lot = random.Random(seed)  # noqa: S311 - no secret
         self.choose = {
@@ -195,15 +199,15 @@ class _Balance:
             "prefix": self._prefix,
         }[policy]
 
-    def _least_in_flight(self, _request: Request) -> int:
+    def _least_in_flight(self, _request: LoadRequest) -> int:
         least = min(each.load for each in self._engines)
         return self._lot.choice([place for place, each in enumerate(self._engines) if each.load == least])
 
-    def _power_of_two(self, _request: Request) -> int:
+    def _power_of_two(self, _request: LoadRequest) -> int:
         drawn = self._lot.sample(range(len(self._engines)), min(2, len(self._engines)))
         return min(drawn, key=lambda place: self._engines[place].load)
 
-    def _prefix(self, request: Request) -> int:
+    def _prefix(self, request: LoadRequest) -> int:
         name = request.prefix or str(self._lot.random())
         most = math.ceil(_BOUND * (sum(each.load for each in self._engines) + 1) / len(self._engines))
         fit = [place for place, each in enumerate(self._engines) if each.load < most] or range(len(self._engines))

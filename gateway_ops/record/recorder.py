@@ -11,7 +11,7 @@ import grpc
 
 from gateway_ops.record.any_call import UNLIMITED
 from gateway_ops.record.messages import Json, read
-from gateway_ops.record.recording import Exchange, RecordingWriter
+from gateway_ops.record.recording import RecordedCall, RecordingWriter
 
 _OWN = ("grpc-", "user-agent", "te", "content-type", ":")  # headers that each connection has of its own
 
@@ -91,12 +91,12 @@ class _SeenCall:
     def end(self, status: str, details: str) -> None:
         self._status, self._details = status, details
 
-    def exchanges(self) -> list[Exchange]:
+    def exchanges(self) -> list[RecordedCall]:
         """One for each request; an answer without an id is to the last of them."""
         found = []
         for at, raw in self._requests:
             request = read(self._method, raw, answer=False)
-            exchange = Exchange(method=self._method, request=request, status=self._status, details=self._details)
+            exchange = RecordedCall(method=self._method, request=request, status=self._status, details=self._details)
             found.append((at, exchange))
         by_id = {exchange.request.get("id"): (at, exchange) for at, exchange in found}
         for at, raw in self._answers:

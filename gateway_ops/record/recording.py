@@ -22,7 +22,7 @@ class RecordingError(Exception):
     """Says why a file cannot be written or is not a recording."""
 
 
-class Exchange(BaseModel):
+class RecordedCall(BaseModel):
     """A call: one request, and what came of it.
 
     Attributes:
@@ -88,7 +88,7 @@ class RecordingWriter:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def add(self, exchange: Exchange) -> None:
+    def add(self, exchange: RecordedCall) -> None:
         """Write a call; one of those that ask for a state only where the answer is another than last time."""
         form = exchange.model_dump()
         if self._redact:
@@ -116,7 +116,7 @@ class RecordingWriter:
         return True
 
 
-def read_recording(file: Path) -> tuple[bool, list[Exchange]]:
+def read_recording(file: Path) -> tuple[bool, list[RecordedCall]]:
     """Read whether a recording is redacted, and its calls.
 
     Raises:
@@ -132,9 +132,9 @@ def read_recording(file: Path) -> tuple[bool, list[Exchange]]:
     return bool(head.get("redacted")), [_exchange(file, number, line) for number, line in enumerate(lines, 2)]
 
 
-def _exchange(file: Path, number: int, line: Any) -> Exchange:
+def _exchange(file: Path, number: int, line: Any) -> RecordedCall:
     try:
-        return Exchange.model_validate(line)
+        return RecordedCall.model_validate(line)
     except ValidationError as error:
         why = error.errors()[0]
         raise RecordingError(f"{file}, line {number}: {'.'.join(map(str, why['loc']))} {why['msg']}") from None

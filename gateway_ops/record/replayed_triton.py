@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 
 from gateway_ops.record.messages import Json, comparable, read, redacted, write
-from gateway_ops.record.recording import Exchange
+from gateway_ops.record.recording import RecordedCall
 
 _PREFIX = "/inference.GRPCInferenceService/"
 _STATES = {"ServerLive": {"live": True}, "ServerReady": {"ready": True}}
@@ -29,13 +29,13 @@ class ReplayedTriton:
     """
 
     def __init__(
-        self, exchanges: Sequence[Exchange], *, redacted: bool, at_once: bool, tell: Callable[[str], None]
+        self, exchanges: Sequence[RecordedCall], *, redacted: bool, at_once: bool, tell: Callable[[str], None]
     ) -> None:
         self._redacted = redacted
         self._at_once = at_once
         self._tell = tell
         self._all = exchanges
-        self._waiting: dict[str, list[Exchange]] = {}
+        self._waiting: dict[str, list[RecordedCall]] = {}
         for exchange in exchanges:
             self._waiting.setdefault(_key(exchange.method, exchange.request), []).append(exchange)
         self._models = {exchange.request.get("model_name") for exchange in exchanges}
@@ -57,7 +57,7 @@ class ReplayedTriton:
             if exchange.status not in {"OK", "CANCELLED"}:
                 await context.abort(grpc.StatusCode[exchange.status], exchange.details)
 
-    def _find(self, method: str, request: Json) -> Exchange | None:
+    def _find(self, method: str, request: Json) -> RecordedCall | None:
         waiting = self._waiting.get(_key(method, redacted(request) if self._redacted else request))
         if waiting is None:
             return None

@@ -25,7 +25,7 @@ _QUEUE = "default_queue_policy"
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SettingDifference:
     """One setting that differs.
 
     Attributes:
@@ -57,7 +57,7 @@ def differences(
     *,
     whole: bool = False,
     unfilled: Mapping[str, Collection[str]] | None = None,
-) -> Iterator[Difference]:
+) -> Iterator[SettingDifference]:
     """Compare configurations by what they mean, not by order or layout.
 
     Args:
@@ -69,13 +69,13 @@ def differences(
     """
     for model in sorted(ours.keys() | theirs.keys()):
         if model not in ours or model not in theirs:
-            yield Difference(model, "", "model" if model in ours else None, "model" if model in theirs else None)
+            yield SettingDifference(model, "", "model" if model in ours else None, "model" if model in theirs else None)
             continue
         left, right = settings_of(ours[model], whole=whole), settings_of(theirs[model], whole=whole)
         right |= dict.fromkeys((unfilled or {}).get(model, ()), _NOT_FILLED_IN)
         for setting in sorted(left.keys() | right.keys()):
             if left.get(setting) != right.get(setting):
-                yield Difference(model, setting, left.get(setting), right.get(setting))
+                yield SettingDifference(model, setting, left.get(setting), right.get(setting))
 
 
 def unfilled_settings(config: Any, other: Any) -> frozenset[str]:

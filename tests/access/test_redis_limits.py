@@ -17,7 +17,7 @@ import redis
 from gateway.access import rate_limiter, redis_limits
 from gateway.access.caller import Caller
 from gateway.access.limits import LimitedError
-from gateway.access.rate_limiter import RateLimiter, Reserved
+from gateway.access.rate_limiter import RateLimiter, Reservation
 from gateway.access.redis_limits import LEASE_S, RedisLimits
 from gateway.access.shared_buckets import SharedBuckets
 from gateway.config import KeyLimits
@@ -60,7 +60,7 @@ async def test_two_gateways_count_requests_together(server: RedisServer) -> None
             except LimitedError:
                 continue
             let_in += 1
-            limiter.settle(alice, lease, Reserved(), 0)
+            limiter.settle(alice, lease, Reservation(), 0)
 
     await asyncio.gather(*(ask(limiter, number) for limiter in (one, two) for number in range(20)))
     refilled = (time.monotonic() - begun) * 1000 / 60
@@ -75,7 +75,7 @@ async def test_tokens_are_reserved_and_settled_by_any_gateway(server: RedisServe
     level, reserved = await one.reserve(alice, "a", 4000)
     assert level is not None
     assert 2000 <= level.left < 2050
-    assert reserved == Reserved(shared=4000)
+    assert reserved == Reservation(shared=4000)
     await two.admit(alice, "b")
     with pytest.raises(LimitedError) as refused:
         await two.reserve(alice, "b", 4000)
@@ -151,10 +151,10 @@ async def test_without_redis_each_takes_its_part_until_it_is_back(
     assert level is not None
     assert 200 <= level.left < 210  # half of 1000
     level, more = await both[0].reserve(alice, "before-1", 900)  # more than its part: a debt
-    assert more == Reserved(here=900)
+    assert more == Reservation(here=900)
     assert level is not None
     assert level.left == pytest.approx(-400, abs=10)
-    both[0].settle(alice, "before-0", Reserved(shared=1), 1)  # what was reserved there is settled where it can be
+    both[0].settle(alice, "before-0", Reservation(shared=1), 1)  # what was reserved there is settled where it can be
     assert await _let_in(both[0], alice, "again") == 1
     own_redis_server.start()
     client = own_redis_server.client()
@@ -205,7 +205,7 @@ async def test_a_connection_that_redis_has_closed_is_no_outage(
     with server.client() as client:
         client.client_kill_filter(_type="normal", skipme=True)
     await one.reserve(alice, "a", 100)
-    one.settle(alice, "a", Reserved(shared=100), 40)
+    one.settle(alice, "a", Reservation(shared=100), 40)
     await until(lambda: not one._tasks)
     standing = await one.admit(alice, "b")
     assert standing.requests is not None

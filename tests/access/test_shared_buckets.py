@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gateway.access.buckets import Level
 from gateway.access.caller import Caller
-from gateway.access.limits import LimitedError, Standing, duration
+from gateway.access.limits import LimitedError, RemainingLimits, duration
 from gateway.access.shared_buckets import SharedBuckets, size_of
 from gateway.config import KeyLimits
 
@@ -213,6 +213,6 @@ def test_durations_are_written_as_openai_does(seconds: float, shown: str) -> Non
 
 
 def test_a_debt_is_shown_as_nothing_left() -> None:
-    headers = dict(Standing(tokens=Level(600, -60.0)).headers())
+    headers = dict(RemainingLimits(tokens=Level(600, -60.0)).headers())
     assert headers["x-ratelimit-remaining-tokens"] == "0"
     assert headers["x-ratelimit-reset-tokens"] == "1m6s"

@@ -14,7 +14,7 @@ from gateway.anthropic.messages import signatures
 from gateway.anthropic.messages.protocol import InputMessage
 from gateway.anthropic.messages.serving import folded
 from gateway.anthropic.messages.tools import own_call_id, told_call_id
-from gateway.anthropic.messages.translate import Conversation
+from gateway.anthropic.messages.translate import ChatMessages
 from gateway.openai.chat.protocol import chat_request
 from tests.anthropic.messages_harness import USER, error_of, post, prompt_of, whole
 from tests.app.harness import Gateway, gateway
@@ -496,7 +496,7 @@ def test_signatures_bring_back_no_more_than_one_string_may_have() -> None:
     """A few kilobytes of signatures unpack to gigabytes."""
     sealed = signatures.signature_of("Hm." * 20, shown=False)
     block = {"type": "thinking", "thinking": "", "signature": sealed}
-    conversation = Conversation(_room=100)
+    conversation = ChatMessages(_room=100)
     conversation.add(InputMessage.model_validate({"role": "assistant", "content": [block, block]}), "messages[0]")
     assert conversation.close()[0]["reasoning_content"] == "Hm." * 20
     assert conversation.left_out == ["thinking.signature"]
@@ -507,7 +507,7 @@ def test_many_system_turns_are_one_text_in_their_order(count: int) -> None:
     """To copy what there is for each further one takes a minute."""
     words = [f"w{number}" for number in range(count)]
     systems = [{"role": "system", "content": word} for word in words]
-    leading = Conversation()
+    leading = ChatMessages()
     for place, turn in enumerate([*systems, *USER]):
         leading.add(InputMessage.model_validate(turn), f"messages[{place}]")
     messages = leading.close()

@@ -12,11 +12,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from gateway.app import unread_answer
-from gateway.web.http_protocol import Bounds, http_protocol
+from gateway.web.http_protocol import HttpLimits, http_protocol
 from tests.web.served import served
 
-SHORT = Bounds(head_s=0.2, body_s=0.2, silence_s=0.2)
-LONG = Bounds(head_s=60, body_s=60, silence_s=60)  # for what is refused by what it says
+SHORT = HttpLimits(head_s=0.2, body_s=0.2, silence_s=0.2)
+LONG = HttpLimits(head_s=60, body_s=60, silence_s=60)  # for what is refused by what it says
 POST = b"POST /v1/messages?beta=true HTTP/1.1\r\nhost: x\r\n"
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
 
@@ -28,7 +28,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await Response(b"read")(scope, receive, send)
 
 
-async def answer_to(sent: bytes, bounds: Bounds = LONG) -> tuple[int, dict[str, str], dict[str, object]]:
+async def answer_to(sent: bytes, bounds: HttpLimits = LONG) -> tuple[int, dict[str, str], dict[str, object]]:
     """Status, headers and JSON of all that comes until the server closes the connection."""
     async with served(app, http_protocol(unread_answer, bounds), timeout_keep_alive=30) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -65,10 +65,10 @@ async def test_it_has_their_shape(sent: bytes, status: int, kind: str) -> None:
 
 async def test_too_many_connections_are_overload() -> None:
     sent = POST + b"content-length: 0\r\n\r\n"
-    status, headers, body = await answer_to(sent, Bounds(connections=0))
+    status, headers, body = await answer_to(sent, HttpLimits(connections=0))
     assert (status, headers["retry-after"], body["error"]["type"]) == (529, "1", "overloaded_error")  # type: ignore[index]
     assert headers["request-id"] == body["request_id"]
-    status, headers, body = await answer_to(sent.replace(b"messages", b"responses"), Bounds(connections=0))
+    status, headers, body = await answer_to(sent.replace(b"messages", b"responses"), HttpLimits(connections=0))
     assert (status, headers["retry-after"], set(body)) == (503, "1", {"error"})
     assert "request-id" not in headers
 

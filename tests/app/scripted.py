@@ -14,8 +14,8 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from gateway.config import Settings
 from gateway.generation import Engine, EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest
-from gateway.generation.health import READY, Condition, EngineHealth
-from gateway.generation.route import Aim, EndpointStatus, OnlyRoute
+from gateway.generation.health import READY, EngineCondition, EngineHealth
+from gateway.generation.route import EndpointStatus, RoutingHints, SingleRoute
 from gateway.relay.interface import Began, Take
 
 MODEL = "scripted"
@@ -177,22 +177,22 @@ class ScriptedBackend:
     def endpoints(self) -> tuple[EndpointStatus, ...]:
         return ()
 
-    def route(self, aim: Aim) -> OnlyRoute:
+    def route(self, aim: RoutingHints) -> SingleRoute:
         del aim
-        return OnlyRoute(self.engine, self.health)
+        return SingleRoute(self.engine, self.health)
 
-    async def find(self, aim: Aim) -> OnlyRoute:
+    async def find(self, aim: RoutingHints) -> SingleRoute:
         return self.route(aim)
 
     def watch(self, watcher: Callable[[EngineHealth], None]) -> None:
         watcher(self.health)
 
     @property
-    def condition(self) -> Condition:
+    def condition(self) -> EngineCondition:
         if self._engine is not None:
             return READY
         unservable = self._kind is ErrorKind.UNSERVABLE
-        return Condition(ready=False, state="mismatched" if unservable else "unreachable", reason=self._reason)
+        return EngineCondition(ready=False, state="mismatched" if unservable else "unreachable", reason=self._reason)
 
     @property
     def status(self) -> ScriptedStatus:

@@ -15,10 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.comparison.durations import Durations
-from gateway_ops.bench.exchange import Exchange
-from gateway_ops.bench.load import Load, open_session
-from gateway_ops.bench.plan import Lengths, Plan, PlanError
-from gateway_ops.bench.tally import Tally
+from gateway_ops.bench.exchange import TimedExchange
+from gateway_ops.bench.load import LoadSender, open_session
+from gateway_ops.bench.plan import Lengths, LoadPlan, PlanError
+from gateway_ops.bench.tally import LoadTally
 from gateway_ops.cli.root import app
 from tests.ports import free_port
 from tests.stack import GatewayProcess
@@ -69,9 +69,9 @@ def test_streams_and_rates_against_the_stack(triton: Any, tiny_model_dir: Path, 
         assert "Traceback" not in refused.stderr
 
 
-async def loaded(url: str, plan: Plan) -> Tally:
+async def loaded(url: str, plan: LoadPlan) -> LoadTally:
     async with open_session(None) as session:
-        load = Load(plan, session, f"{url}/v1/chat/completions", "m")
+        load = LoadSender(plan, session, f"{url}/v1/chat/completions", "m")
         await load.run()
         return load.tally
 
@@ -140,7 +140,7 @@ async def misbehaving() -> AsyncIterator[Callable[[Answer], Awaitable[str]]]:
     ],
 )
 async def test_failures_are_counted_by_kind(misbehaving: Any, answer: Answer, kind: str) -> None:
-    tally = await loaded(await misbehaving(answer), Plan(streams=1, requests=2, warm_up_s=0, timeout_s=0.5))
+    tally = await loaded(await misbehaving(answer), LoadPlan(streams=1, requests=2, warm_up_s=0, timeout_s=0.5))
     assert tally.failed == {kind: 2}
     assert tally.completed == 0
 
@@ -174,7 +174,7 @@ async def test_what_was_not_measured_is_a_dash(misbehaving: Any) -> None:
 
 
 async def test_a_server_that_is_too_slow_for_the_rate_does_not_fill_memory(misbehaving: Any) -> None:
-    plan = Plan(streams=None, rate=200, duration_s=0.5, warm_up_s=0, in_flight=5, timeout_s=1)
+    plan = LoadPlan(streams=None, rate=200, duration_s=0.5, warm_up_s=0, in_flight=5, timeout_s=1)
     tally = await loaded(await misbehaving(silence), plan)
     assert tally.sent == 5
     assert tally.dropped > 20
@@ -193,12 +193,12 @@ def test_a_load_that_makes_no_sense_is_refused(arguments: tuple[str, ...]) -> No
 
 def test_the_same_seed_gives_the_same_load() -> None:
     def some(seed: int) -> list[Any]:
-        plan = Plan(prompt=Lengths(2, 9), answer=Lengths(1, 50), seed=seed)
+        plan = LoadPlan(prompt=Lengths(2, 9), answer=Lengths(1, 50), seed=seed)
         return [body for body, _ in zip(plan.bodies("m"), range(20), strict=False)]
 
     assert some(1) == some(1) != some(2)
     with pytest.raises(PlanError):
-        Plan(requests=None, duration_s=None)
+        LoadPlan(requests=None, duration_s=None)
 
 
 def test_percentiles_are_right_within_a_percent() -> None:
@@ -213,5 +213,5 @@ def test_percentiles_are_right_within_a_percent() -> None:
 
 
 def test_an_answer_of_no_tokens_has_none() -> None:
-    assert Exchange(events=[1.0], usage={"completion_tokens": 0}).completion_tokens == 0
-    assert Exchange(events=[1.0]).completion_tokens == 1
+    assert TimedExchange(events=[1.0], usage={"completion_tokens": 0}).completion_tokens == 0
+    assert TimedExchange(events=[1.0]).completion_tokens == 1

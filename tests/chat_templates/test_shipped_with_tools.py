@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.families import CallArguments, CallStart, Content, Reasoning, Tool, ToolPlan
-from gateway.families.family_choice import Evidence, choose
+from gateway.families.family_choice import ModelEvidence, choose
 from gateway.families.family_table import FAMILIES
 from gateway.prompt import TemplateError
 from tests.chat_templates.conversation import (
@@ -307,7 +307,7 @@ def test_gpt_oss_refuses_results_without_a_call() -> None:
 
 @pytest.mark.parametrize("name", sorted(HERE))
 def test_a_family_parses_what_the_template_asks_for(name: str) -> None:
-    assert choose(Evidence(template=template(name).source)).family.name == FAMILY[name]
+    assert choose(ModelEvidence(template=template(name).source)).family.name == FAMILY[name]
 
 
 @pytest.mark.parametrize("name", sorted(HERE))

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway_ops.chat.streamed_answer import ChatAnswer
+from gateway_ops.chat.streamed_answer import StreamedReply
 from tests.raw_server import raw_server
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GATEWAY, GatewayProcess
@@ -141,7 +141,7 @@ def test_the_user_plays_the_tools(stack: GatewayProcess, scripted_triton: Script
 def test_a_pace_is_told_of_an_answer_that_came_in_time() -> None:
     """Eleven tokens: the first, and ten more after it."""
     slow, at_once = (
-        ChatAnswer(usage={"completion_tokens": 11}, began=0.0, first=1.0, last=last) for last in (1.5, 1.00002)
+        StreamedReply(usage={"completion_tokens": 11}, began=0.0, first=1.0, last=last) for last in (1.5, 1.00002)
     )
     assert (slow.tokens_per_s, at_once.tokens_per_s) == (20.0, None)
 

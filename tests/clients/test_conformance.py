@@ -14,7 +14,7 @@ import pytest
 
 from gateway_ops.conformance import suite
 from gateway_ops.conformance.bounded_http import Http
-from gateway_ops.conformance.suite import Outcome
+from gateway_ops.conformance.suite import CheckOutcome
 from gateway_ops.conformance.verdicts import Verdict
 from tests.clients.conftest import MODEL, TINY
 from tests.gateway_ops.conformance.by_curl import send_by_curl
@@ -24,11 +24,11 @@ from tests.stack import GatewayProcess
 ROOT = Path(__file__).parents[2]
 
 
-def run(url: str, model: str) -> dict[str, Outcome]:
+def run(url: str, model: str) -> dict[str, CheckOutcome]:
     return {each.check.name: each for each in suite.run(suite.meet(url, model, None, 60.0))}
 
 
-def names(found: dict[str, Outcome], *verdicts: Verdict) -> dict[str, str]:
+def names(found: dict[str, CheckOutcome], *verdicts: Verdict) -> dict[str, str]:
     return {name: each.evidence for name, each in found.items() if each.verdict in verdicts}
 
 
@@ -112,7 +112,7 @@ def test_the_naive_gateway_is_found_out_and_the_printed_lines_show_it(
         assert again.curl == found[name].curl
 
 
-def _can_be_read(found: dict[str, Outcome]) -> None:
+def _can_be_read(found: dict[str, CheckOutcome]) -> None:
     """What some of the printed lines show is what the evidence says."""
 
     def shown(name: str) -> list[str]:

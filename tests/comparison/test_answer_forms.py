@@ -7,22 +7,29 @@ from typing import Any
 
 import pytest
 
-from gateway.comparison.answer_forms import Answer, Choice, Counts, FailedError, Reader, Token
-from gateway.comparison.verdict import Kind, Rules, judge
-from gateway_ops.compare.asking import Request
+from gateway.comparison.answer_forms import (
+    AnswerChoice,
+    AnswerEventReader,
+    AnswerToken,
+    RequestFailedError,
+    UsageCounts,
+    WholeAnswer,
+)
+from gateway.comparison.verdict import ComparisonRules, OutcomeKind, judge
+from gateway_ops.compare.asking import ComparedRequest
 from gateway_ops.compare.sampled_requests import Sample
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 
 
-def whole(path: str, value: Any) -> Answer:
-    reader = Reader(path)
+def whole(path: str, value: Any) -> WholeAnswer:
+    reader = AnswerEventReader(path)
     reader.whole(json.dumps(value).encode())
     return reader.answer()
 
 
-def streamed(path: str, *events: Any) -> tuple[Answer, list[bool]]:
-    reader = Reader(path)
+def streamed(path: str, *events: Any) -> tuple[WholeAnswer, list[bool]]:
+    reader = AnswerEventReader(path)
     said = [reader.event(json.dumps(event).encode()) for event in events]
     return reader.answer(), said
 
@@ -52,10 +59,15 @@ def test_a_streamed_chat_is_the_whole_one() -> None:
         {"choices": [], "usage": usage},
     )
     assert answer == whole(CHAT, {"choices": [two, one], "usage": usage})
-    assert answer.choices[0] == Choice(
-        "ab", "so", "", (("f", '{"a": 1}'),), "tool_calls", (Token("a", -0.5, {"x": -2}), Token("b", -0.5, {"x": -2}))
+    assert answer.choices[0] == AnswerChoice(
+        "ab",
+        "so",
+        "",
+        (("f", '{"a": 1}'),),
+        "tool_calls",
+        (AnswerToken("a", -0.5, {"x": -2}), AnswerToken("b", -0.5, {"x": -2})),
     )
-    assert answer.usage == Counts(3, 2, estimated=True)
+    assert answer.usage == UsageCounts(3, 2, estimated=True)
     assert said == [False, True, True, False, True, True, True, True, False, False]
 
 
@@ -89,22 +101,22 @@ def test_a_streamed_response_is_the_whole_one() -> None:
         {"type": "response.incomplete", "response": response},
     )
     assert answer == whole(RESPONSES, response)
-    assert answer == Answer(
-        (Choice("ab", "so", "", (("f", "{}"),), "max_output_tokens"),), Counts(3, 2, estimated=False)
+    assert answer == WholeAnswer(
+        (AnswerChoice("ab", "so", "", (("f", "{}"),), "max_output_tokens"),), UsageCounts(3, 2, estimated=False)
     )
     assert said == [False, True, False]
-    with pytest.raises(FailedError, match="a response that is queued"):
+    with pytest.raises(RequestFailedError, match="a response that is queued"):
         whole(RESPONSES, {"status": "queued", "output": []})
 
 
-def aspects(a: Choice, b: Choice, tolerance: float = 0.05) -> list[str]:
-    kind, found = judge(Answer((a,), None), Answer((b,), None), Rules(tolerance=tolerance))
-    assert (kind is Kind.EQUAL) == (not found)
+def aspects(a: AnswerChoice, b: AnswerChoice, tolerance: float = 0.05) -> list[str]:
+    kind, found = judge(WholeAnswer((a,), None), WholeAnswer((b,), None), ComparisonRules(tolerance=tolerance))
+    assert (kind is OutcomeKind.EQUAL) == (not found)
     return [each.aspect for each in found]
 
 
-def scored(*tokens: tuple[str, float]) -> Choice:
-    return Choice("".join(text for text, _ in tokens), tokens=tuple(Token(*token, {}) for token in tokens))
+def scored(*tokens: tuple[str, float]) -> AnswerChoice:
+    return AnswerChoice("".join(text for text, _ in tokens), tokens=tuple(AnswerToken(*token, {}) for token in tokens))
 
 
 def test_log_probs_are_held_against_each_other_up_to_another_token() -> None:
@@ -113,31 +125,38 @@ def test_log_probs_are_held_against_each_other_up_to_another_token() -> None:
     assert aspects(scored(("a", -1.0)), scored(("a", -1.04)), 0) == ["logprobs"]
     assert aspects(scored(("a", -1.0), ("b", -2.0)), scored(("a", -1.0), ("c", -9.0))) == ["text"]
     assert aspects(scored(("ab", -1.0)), scored(("a", -1.0), ("b", -1.0))) == ["logprobs"]
-    assert aspects(scored(("a", -1.0)), Choice("a")) == ["logprobs"]
+    assert aspects(scored(("a", -1.0)), AnswerChoice("a")) == ["logprobs"]
     assert aspects(scored(("a", float("-inf"))), scored(("a", float("-inf")))) == []
     _, (text,) = judge(
-        Answer((scored(("a", -1.0), ("bc", -2.0)),), None), Answer((scored(("a", -1.0), ("bd", -2.0)),), None), Rules()
+        WholeAnswer((scored(("a", -1.0), ("bc", -2.0)),), None),
+        WholeAnswer((scored(("a", -1.0), ("bd", -2.0)),), None),
+        ComparisonRules(),
     )
     assert (text.facts["at_character"], text.facts["at_token"]) == (2, 1)
 
 
 def test_arguments_of_calls_are_held_against_each_other_as_values() -> None:
-    mine, same, other = (Choice(calls=(("f", text),)) for text in ('{"a": 1, "b": 2}', '{"b":2,"a":1}', '{"a": 1}'))
+    mine, same, other = (
+        AnswerChoice(calls=(("f", text),)) for text in ('{"a": 1, "b": 2}', '{"b":2,"a":1}', '{"a": 1}')
+    )
     assert aspects(mine, same) == []
     assert aspects(mine, other) == ["calls"]
-    assert aspects(mine, Choice()) == ["calls"]
-    assert aspects(Choice(calls=(("f", "{"),)), Choice(calls=(("f", "{ "),))) == ["calls"]
+    assert aspects(mine, AnswerChoice()) == ["calls"]
+    assert aspects(AnswerChoice(calls=(("f", "{"),)), AnswerChoice(calls=(("f", "{ "),))) == ["calls"]
 
 
 def test_usage_that_only_one_tells_is_a_difference() -> None:
-    counts = Counts(1, 2, estimated=True)
-    _, (found,) = judge(Answer((), counts), Answer((), None), Rules())
+    counts = UsageCounts(1, 2, estimated=True)
+    _, (found,) = judge(WholeAnswer((), counts), WholeAnswer((), None), ComparisonRules())
     assert found.facts == {
         "prompt_tokens": {"a": 1, "b": None},
         "completion_tokens": {"a": 2, "b": None},
         "estimated": ["a"],
     }
-    assert judge(Answer((), counts), Answer((), Counts(1, 2, estimated=False)), Rules())[0] is Kind.EQUAL
+    assert (
+        judge(WholeAnswer((), counts), WholeAnswer((), UsageCounts(1, 2, estimated=False)), ComparisonRules())[0]
+        is OutcomeKind.EQUAL
+    )
 
 
 def test_a_sample_is_greedy_varied_and_the_same_for_the_same_seed() -> None:
@@ -156,5 +175,5 @@ def test_a_sample_is_greedy_varied_and_the_same_for_the_same_seed() -> None:
     assert max(longest(request) for request in lacking) < max(longest(request) for request in sample) / 4
 
 
-def longest(request: Request) -> int:
+def longest(request: ComparedRequest) -> int:
     return max(len(message["content"]) for message in request.body.get("messages", [{"content": ""}]))

@@ -5,25 +5,25 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gateway.comparison.answer_forms import Answer, Choice
-from gateway.comparison.report import Report
-from gateway.comparison.verdict import Rules
+from gateway.comparison.answer_forms import AnswerChoice, WholeAnswer
+from gateway.comparison.report import ComparisonReport
+from gateway.comparison.verdict import ComparisonRules
 
 _MANY = 2048  # prompts that a request may have
 _LONG = 200_000  # characters
 
 
-def rows(a: tuple[Choice, ...], b: tuple[Choice, ...], most_rows: int | None) -> list[dict[str, Any]]:
-    report = Report(Rules(), show_text=True, most_rows=most_rows)
-    report.take({"request": 1, "name": "x", "endpoint": "/v1/completions"}, Answer(a, None), Answer(b, None))
+def rows(a: tuple[AnswerChoice, ...], b: tuple[AnswerChoice, ...], most_rows: int | None) -> list[dict[str, Any]]:
+    report = ComparisonReport(ComparisonRules(), show_text=True, most_rows=most_rows)
+    report.take({"request": 1, "name": "x", "endpoint": "/v1/completions"}, WholeAnswer(a, None), WholeAnswer(b, None))
     found: list[dict[str, Any]] = report.as_json()["rows"]
     return found
 
 
 def test_a_row_is_bounded_whatever_an_answer_has() -> None:
     for a, b in (
-        (Choice(text="a" * _LONG), Choice(text="b" * _LONG)),
-        (Choice(calls=(("f", "a" * _LONG),)), Choice(calls=(("f", "b" * _LONG),))),
+        (AnswerChoice(text="a" * _LONG), AnswerChoice(text="b" * _LONG)),
+        (AnswerChoice(calls=(("f", "a" * _LONG),)), AnswerChoice(calls=(("f", "b" * _LONG),))),
     ):
         for count in (1, _MANY):
             (row,) = rows((a,) * count, (b,) * count, 100)
@@ -32,6 +32,6 @@ def test_a_row_is_bounded_whatever_an_answer_has() -> None:
 
 
 def test_a_row_of_a_comparison_that_ends_has_all_of_it() -> None:
-    (row,) = rows((Choice(text="a" * _LONG),) * 20, (Choice(text="b" * _LONG),) * 20, None)
+    (row,) = rows((AnswerChoice(text="a" * _LONG),) * 20, (AnswerChoice(text="b" * _LONG),) * 20, None)
     assert [len(choice["text"]) for choice in row["b"]["choices"]] == [_LONG] * 20
     assert len(row["differences"]) == 20

@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, pre_tokenizers
 
-from gateway.families.family_choice import Choice
+from gateway.families.family_choice import FamilyChoice
 from gateway.families.family_table import FAMILIES
 from gateway.generation import EngineChunk, GenerationRequest
 from gateway.prompt import ChatTemplate, PromptBuilder, TemplateAbilities, history
@@ -78,7 +78,7 @@ class Talk:
         """Be a model of this family and template from now on."""
         model = self.gateway.model
         prompts = _prompts(template, model.parts.tokenizer)
-        choice = Choice(FAMILIES[family], "the test")
+        choice = FamilyChoice(FAMILIES[family], "the test")
         model._parts = dataclasses.replace(model.parts, prompts=prompts, choice=choice)
         model.reasons = choice.family.reasons
         model._capabilities = capabilities(model.backend.features, model._parts, model.settings)

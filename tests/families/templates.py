@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from gateway.families.family_choice import Choice, Evidence, WrittenCall, choose
+from gateway.families.family_choice import FamilyChoice, ModelEvidence, WrittenCall, choose
 from gateway.families.family_table import CLAIMING, THINK
 from gateway.prompt import ChatTemplate
 from gateway.serving.loading import written_call
@@ -46,10 +46,10 @@ def load() -> dict[str, dict[str, Any]]:
     return yaml.load(FILE.read_text(encoding="utf-8"), Loader=LOADER)  # type: ignore[no-any-return]
 
 
-def evidence(entry: Mapping[str, Any]) -> Evidence:
+def evidence(entry: Mapping[str, Any]) -> ModelEvidence:
     """The evidence of an entry's facts: its template is the words in it that families have as signs, and like ones."""
     config, written = entry.get("config", {}), entry.get("writes")
-    return Evidence(
+    return ModelEvidence(
         architectures=config.get("architectures", ()),
         model_type=config.get("model_type"),
         template="\n".join(entry["words"]),
@@ -57,7 +57,7 @@ def evidence(entry: Mapping[str, Any]) -> Evidence:
     )
 
 
-def chosen(choice: Choice) -> dict[str, Any]:
+def chosen(choice: FamilyChoice) -> dict[str, Any]:
     """A choice as an entry has it."""
     doubts = {"doubts": list(choice.doubts)} if choice.doubts else {}
     return {"family": choice.family.name, "by": choice.reason, **doubts}

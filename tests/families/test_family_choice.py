@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 import pytest
 
 from gateway.families import family_choice
-from gateway.families.family_choice import Choice, Evidence, UnknownFamilyError, WrittenCall, choose
+from gateway.families.family_choice import FamilyChoice, ModelEvidence, UnknownFamilyError, WrittenCall, choose
 from gateway.families.family_table import FAMILIES
 from gateway.families.json_calls import NamedCalls
 from gateway.families.model_family import ModelFamily, writes_calls
@@ -137,19 +137,21 @@ MODELS = [
 
 @pytest.mark.parametrize(("family", "template", "architecture", "model_type"), MODELS)
 def test_a_model_has_its_family(family: str, template: str, architecture: str, model_type: str) -> None:
-    evidence = Evidence(architectures=[architecture], model_type=model_type, template=template)
+    evidence = ModelEvidence(architectures=[architecture], model_type=model_type, template=template)
     assert choose(evidence).family.name == family
 
 
 def test_settings_go_before_everything() -> None:
     for name, family in FAMILIES.items():
-        evidence = Evidence(architectures=["LlamaForCausalLM"], model_type="llama", template="{{ tools }}<tool_call>")
+        evidence = ModelEvidence(
+            architectures=["LlamaForCausalLM"], model_type="llama", template="{{ tools }}<tool_call>"
+        )
         assert choose(evidence, name).family is family
 
 
 def test_a_family_that_there_is_not_is_named_with_those_that_there_are() -> None:
     with pytest.raises(UnknownFamilyError, match=r"'lama'; there are: .*hermes.*plain"):
-        choose(Evidence(), "lama")
+        choose(ModelEvidence(), "lama")
 
 
 HERMES = WrittenCall("", '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>')
@@ -168,63 +170,67 @@ GRANITE = WrittenCall("", '<|tool_call|>[{"name": "get_weather", "arguments": {"
         (
             "kimi",
             "kimi",
-            Evidence(written=HERMES),
+            ModelEvidence(written=HERMES),
             "its chat template writes calls as <tool_call> {",
             "Set `family` to ",
         ),
         (
             None,
             "plain",
-            Evidence(template="tools", written=FOREIGN),
+            ModelEvidence(template="tools", written=FOREIGN),
             "its chat template writes calls as <call>get_weather</call>, which no model family here reads",
             "Set `family` if its models write one of the known forms",
         ),
-        (None, "plain", Evidence(template="tools"), "its chat template takes tools, and", "Set `family` if"),
+        (None, "plain", ModelEvidence(template="tools"), "its chat template takes tools, and", "Set `family` if"),
         (
             None,
             "glm",
-            Evidence(model_type="glm4_moe", template="tools", written=FOREIGN),
+            ModelEvidence(model_type="glm4_moe", template="tools", written=FOREIGN),
             "its chat template writes calls as <call>get_weather</call>, which glm does not read",
             "Set `template` to one that",
         ),
         (
             None,
             "hermes",
-            Evidence(model_type="glm4_moe", template="tools<tool_call>", written=HERMES),
+            ModelEvidence(model_type="glm4_moe", template="tools<tool_call>", written=HERMES),
             "its config.json is that of glm, but its chat template is not",
             "Set `family` to the one",
         ),
         (
             None,
             "hermes",
-            Evidence(model_type="qwen2", template="tools"),
+            ModelEvidence(model_type="qwen2", template="tools"),
             "only its architecture tells, on which many families build",
             "Set `family` to the one",
         ),
         (
             None,
             "mistral",
-            Evidence(template="[TOOL_CALLS] functools["),
+            ModelEvidence(template="[TOOL_CALLS] functools["),
             "the signs of phi4 are in its chat template as well",
             "Set `family` to the one",
         ),
         (
             None,
             "granite",
-            Evidence(model_type="granite", template="tools", written=GRANITE, has_token=lambda text: text == "<s>"),
+            ModelEvidence(
+                model_type="granite", template="tools", written=GRANITE, has_token=lambda text: text == "<s>"
+            ),
             "its tokenizer has no token <|tool_call|>, which calls of granite need",
             "Set `family` to the one",
         ),
         (
             "harmony",
             "harmony",
-            Evidence(has_token=lambda text: text == "<s>"),
+            ModelEvidence(has_token=lambda text: text == "<s>"),
             "its tokenizer has no token <|",
             "Set `family` to the one",
         ),
     ],
 )
-def test_a_doubtful_choice_is_doubted(name: str | None, family: str, evidence: Evidence, doubt: str, cure: str) -> None:
+def test_a_doubtful_choice_is_doubted(
+    name: str | None, family: str, evidence: ModelEvidence, doubt: str, cure: str
+) -> None:
     choice = choose(evidence, name)
     assert choice.family.name == family
     assert [(told.startswith(doubt), fix.startswith(cure)) for told, fix in choice.doubts.items()] == [(True, True)], (
@@ -235,27 +241,30 @@ def test_a_doubtful_choice_is_doubted(name: str | None, family: str, evidence: E
 @pytest.mark.parametrize(
     ("name", "evidence"),
     [
-        (None, Evidence()),
-        (None, Evidence(template="<think>")),
-        (None, Evidence(model_type="qwen2", template="tools<tool_call>", written=HERMES)),
-        (None, Evidence(model_type="granite", template="tools", written=GRANITE, has_token="<|tool_call|>".__eq__)),
-        ("hermes", Evidence(template="tools", written=HERMES, has_token=lambda _: False)),
-        (None, Evidence(model_type="nemotron_h", template="tools<TOOLCALL>[<think>", written=NEMOTRON)),
-        ("llama3_json", Evidence(has_token=lambda _: False)),  # it reads calls without a token before them
+        (None, ModelEvidence()),
+        (None, ModelEvidence(template="<think>")),
+        (None, ModelEvidence(model_type="qwen2", template="tools<tool_call>", written=HERMES)),
+        (
+            None,
+            ModelEvidence(model_type="granite", template="tools", written=GRANITE, has_token="<|tool_call|>".__eq__),
+        ),
+        ("hermes", ModelEvidence(template="tools", written=HERMES, has_token=lambda _: False)),
+        (None, ModelEvidence(model_type="nemotron_h", template="tools<TOOLCALL>[<think>", written=NEMOTRON)),
+        ("llama3_json", ModelEvidence(has_token=lambda _: False)),  # it reads calls without a token before them
     ],
 )
-def test_a_sure_choice_is_not_doubted(name: str | None, evidence: Evidence) -> None:
+def test_a_sure_choice_is_not_doubted(name: str | None, evidence: ModelEvidence) -> None:
     assert choose(evidence, name).doubts == {}
 
 
 def test_the_families_that_read_the_template_are_named() -> None:
-    (cure,) = choose(Evidence(written=HERMES), "kimi").doubts.values()
+    (cure,) = choose(ModelEvidence(written=HERMES), "kimi").doubts.values()
     assert "hermes" in cure
     assert "lfm2" not in cure
 
 
 def test_the_call_that_a_template_writes_tells_without_any_sign() -> None:
-    choice = choose(Evidence(written=LFM2))
+    choice = choose(ModelEvidence(written=LFM2))
     assert (choice.family.name, choice.reason) == ("lfm2", "the call that its chat template writes")
 
 
@@ -280,10 +289,10 @@ def test_other_packages_bring_families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(family_choice, "entry_points", lambda group: EntryPoints([point]).select(group=group))
     family_choice.installed.cache_clear()
     try:
-        evidence = Evidence(template="tools<tool_call><visit:", written=VISIT)
-        assert choose(evidence) == Choice(VISITOR, "the package that brings it")
-        assert choose(evidence, "visitor") == Choice(VISITOR, "the setting `family`")
+        evidence = ModelEvidence(template="tools<tool_call><visit:", written=VISIT)
+        assert choose(evidence) == FamilyChoice(VISITOR, "the package that brings it")
+        assert choose(evidence, "visitor") == FamilyChoice(VISITOR, "the setting `family`")
         assert [*choose(evidence, "hermes").doubts.values()] == ["Set `family` to visitor, which reads them."]
-        assert choose(Evidence(template="<tool_call>")).family.name == "hermes"
+        assert choose(ModelEvidence(template="<tool_call>")).family.name == "hermes"
     finally:
         family_choice.installed.cache_clear()

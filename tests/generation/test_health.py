@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.generation.gaps import LongGaps
-from gateway.generation.health import Belief, Condition, EngineHealth, HealthNotes, HealthRules, Note
+from gateway.generation.health import Belief, EngineCondition, EngineHealth, HealthNote, HealthNotes, HealthRules
 from tests.rings import examples
 
 LIMIT = 10.0
@@ -426,7 +426,7 @@ def test_requests_of_an_engine_that_is_away_end_once_they_are_silent() -> None:
     """A server that is leaving answers no health check, and finishes what runs."""
     situation = Situation()
     finished, silent, unread = situation.begun(), situation.begun(), situation.begin(prompt_tokens=1000)
-    situation.watch.lost(Condition(ready=False, state="unreachable", reason="away"))
+    situation.watch.lost(EngineCondition(ready=False, state="unreachable", reason="away"))
     for _ in range(12):
         situation.now += 1
         situation.respond(finished)
@@ -451,16 +451,16 @@ class Shared:
     """Notes of two processes."""
 
     def __init__(self) -> None:
-        self.written = [Note(), Note()]
+        self.written = [HealthNote(), HealthNote()]
 
     def of(self, index: int) -> HealthNotes:
         shared = self
 
         class _Notes:
-            def write(self, note: Note) -> None:
+            def write(self, note: HealthNote) -> None:
                 shared.written[index] = note
 
-            def others(self) -> list[Note]:
+            def others(self) -> list[HealthNote]:
                 return [shared.written[1 - index]]
 
             def close(self) -> None: ...

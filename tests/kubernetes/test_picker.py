@@ -17,7 +17,7 @@ import yaml
 
 from gateway.generation import EngineChunk
 from gateway.generation.health import READY
-from gateway.telemetry.metrics import Metrics, ModelNow
+from gateway.telemetry.metrics import Metrics, ModelSnapshot
 from gateway.telemetry.slim_page import EngineLoad, Engines, ModelQueue, load_families, slim_page
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.app.harness import Gateway, gateway
@@ -185,7 +185,7 @@ def test_names_of_the_whole_page_are_each_said_once() -> None:
     """A second TYPE line of a family would make the picker drop the page."""
     metrics = Metrics()
     metrics.for_model("m")
-    own = metrics.render({"m": READY}, {"m": ModelNow()})[0].decode()
+    own = metrics.render({"m": READY}, {"m": ModelSnapshot()})[0].decode()
     assert PICKER.read(own + load_families(MODELS, EngineLoad(0, 1, 2)) + BLOCKS, {}).errors == []
     with pytest.raises(PageError):
         PICKER.read(own + load_families(MODELS, EngineLoad()) * 2, {})

@@ -14,7 +14,7 @@ from llmapi_stack import Server
 from typer.testing import CliRunner
 
 from gateway_ops.cli.root import app
-from gateway_ops.compare.asking import Request
+from gateway_ops.compare.asking import ComparedRequest
 from gateway_ops.compare.sampled_requests import Sample
 from tests.doubles.stock.server import StockServer
 from tests.scripted_engine.replay import turn
@@ -42,13 +42,13 @@ def gateway(
 
 
 @pytest.fixture(scope="module")
-def sample() -> list[Request]:
+def sample() -> list[ComparedRequest]:
     # The double has neither log-probs that mean something nor guides.
     return list(Sample(COUNT, 0, {"logprobs", "response_format", "tools"}, 2048))
 
 
 @pytest.fixture(scope="module")
-def turns(gateway: GatewayProcess, sample: list[Request]) -> dict[int, dict[str, Any]]:
+def turns(gateway: GatewayProcess, sample: list[ComparedRequest]) -> dict[int, dict[str, Any]]:
     """What the new engine says to each request, as turns of the double."""
     found = {}
     with httpx.Client(base_url=gateway.url, timeout=60) as client:
@@ -63,7 +63,9 @@ def turns(gateway: GatewayProcess, sample: list[Request]) -> dict[int, dict[str,
     return found
 
 
-def compared(gateway: GatewayProcess, folder: Path, requests: list[Request], *options: str) -> tuple[Any, int, str]:
+def compared(
+    gateway: GatewayProcess, folder: Path, requests: list[ComparedRequest], *options: str
+) -> tuple[Any, int, str]:
     file, report = folder / "requests.jsonl", folder / "report.json"
     lines = [{"custom_id": f"r{each.place}", "url": each.path, "body": dict(each.body)} for each in requests]
     file.write_text("".join(json.dumps({**line, "method": "POST"}) + "\n" for line in lines))
@@ -79,7 +81,7 @@ def differences(found: Any) -> dict[str, set[str]]:
 
 
 def test_what_is_answered_alike_is_equal(
-    gateway: GatewayProcess, stock_triton: StockServer, sample: list[Request], turns: Any, tmp_path: Path
+    gateway: GatewayProcess, stock_triton: StockServer, sample: list[ComparedRequest], turns: Any, tmp_path: Path
 ) -> None:
     stock_triton.play(*turns.values(), chunk=[1, 3, 2])
     found, status, _ = compared(gateway, tmp_path, sample)
@@ -88,7 +90,7 @@ def test_what_is_answered_alike_is_equal(
 
 
 def test_what_is_planted_is_found_and_nothing_else(
-    gateway: GatewayProcess, stock_triton: StockServer, sample: list[Request], turns: Any, tmp_path: Path
+    gateway: GatewayProcess, stock_triton: StockServer, sample: list[ComparedRequest], turns: Any, tmp_path: Path
 ) -> None:
     plain = [each for each in sample if "stop" not in each.body]
     ended = next(each for each in plain if len(turns[each.place]["ids"]) < each.body["max_tokens"])
@@ -104,9 +106,9 @@ def test_what_is_planted_is_found_and_nothing_else(
     planted[ended.place]["ids"].append(A)
     stock_triton.play(*planted.values(), chunk=[1, 3, 2])
     more = [
-        Request(COUNT + 1, "", "/v1/chat/completions", {**body_of(refused), "min_p": 0.1}),
-        Request(COUNT + 2, "", "/v1/chat/completions", {**body_of(scored), "logprobs": True}),
-        Request(COUNT + 3, "", "/v1/chat/completions", {**body_of(refused), "max_tokens": -1}),
+        ComparedRequest(COUNT + 1, "", "/v1/chat/completions", {**body_of(refused), "min_p": 0.1}),
+        ComparedRequest(COUNT + 2, "", "/v1/chat/completions", {**body_of(scored), "logprobs": True}),
+        ComparedRequest(COUNT + 3, "", "/v1/chat/completions", {**body_of(refused), "max_tokens": -1}),
     ]
     found, status, shown = compared(gateway, tmp_path, [*sample, *more])
     assert differences(found) == {
@@ -132,7 +134,7 @@ def test_what_is_planted_is_found_and_nothing_else(
     assert "A refuses (400 unsupported_parameter min_p)" in shown
 
 
-def body_of(request: Request) -> dict[str, Any]:
+def body_of(request: ComparedRequest) -> dict[str, Any]:
     kept = {name: value for name, value in request.body.items() if name not in ("stream", "stream_options", "prompt")}
     return {"messages": [{"role": "user", "content": request.body.get("prompt", "")}], **kept}
 

@@ -12,8 +12,8 @@ import anyio
 
 from gateway.config import ModelSettings
 from gateway.mirror import copies as copies_module
-from gateway.mirror.copies import LONGEST_ANSWER, LONGEST_REQUEST, Copies, is_chosen
-from gateway.mirror.link import Frame, Link, read_frame
+from gateway.mirror.copies import LONGEST_ANSWER, LONGEST_REQUEST, RequestCopies, is_chosen
+from gateway.mirror.link import MirrorFrame, MirrorLink, read_frame
 from gateway.relay.interface import StreamOutput
 from tests.waiting import until
 
@@ -31,7 +31,7 @@ class Other:
 
     def __init__(self, *, reads: bool) -> None:
         self.reads = reads
-        self.frames: list[Frame] = []
+        self.frames: list[MirrorFrame] = []
         self.closing = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -51,18 +51,20 @@ class Other:
 
 
 @contextlib.asynccontextmanager
-async def linked(folder: Path, *, reads: bool = True) -> AsyncIterator[tuple[Copies, Other]]:
+async def linked(folder: Path, *, reads: bool = True) -> AsyncIterator[tuple[RequestCopies, Other]]:
     other, path = Other(reads=reads), folder / "s"
     server = await asyncio.start_unix_server(other.serve, str(path))
-    async with Link(path) as link:
+    async with MirrorLink(path) as link:
         await until(lambda: link.connected)
-        yield Copies(link), other
+        yield RequestCopies(link), other
     other.closing.set()
     server.close()
     await server.wait_closed()
 
 
-async def stream(copies: Copies, events: list[bytes], *, ending: bool = True, body: bytes = b"{}") -> list[bytes]:
+async def stream(
+    copies: RequestCopies, events: list[bytes], *, ending: bool = True, body: bytes = b"{}"
+) -> list[bytes]:
     """What a client gets of a stream of which a copy is made."""
     output = StreamOutput()
 
@@ -134,7 +136,7 @@ async def test_nobody_waits_for_a_process_that_does_not_read(tmp_path: Path) -> 
 
 
 async def test_without_a_process_copies_are_counted_as_such(tmp_path: Path) -> None:
-    copies = Copies(Link(tmp_path / "nobody"))
+    copies = RequestCopies(MirrorLink(tmp_path / "nobody"))
     assert await stream(copies, [b"a"]) == [b"a"]
     assert copies.link.unsaid == {("a", "away"): 1}
     assert await copies.link.ask({"metrics": True}) is None

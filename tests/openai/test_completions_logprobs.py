@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind
-from gateway.openai.completions.choice import LogprobWriter, Row, prompt_rows
+from gateway.openai.completions.choice import LogprobRow, LogprobWriter, prompt_rows
 from gateway.tokens import Tokenizer
 from tests.app.harness import gateway
 from tests.app.scripted import ByteIds
@@ -138,7 +138,7 @@ def prompt_lists(tokenizer: Tokenizer, text: str, *, bos: bool) -> dict[str, lis
         assert tokenizer.bos_id is not None
         ids = [tokenizer.bos_id, *ids]
     rows = prompt_rows(tokenizer, ids, text, [-1.0] * (len(ids) - 1), (), silent_bos=bos)
-    return LogprobWriter(len(text)).write([*rows, Row("x", b"x", -2.0, {"x": -2.0})])
+    return LogprobWriter(len(text)).write([*rows, LogprobRow("x", b"x", -2.0, {"x": -2.0})])
 
 
 @pytest.mark.parametrize("bos", [False, True])

@@ -15,7 +15,7 @@ from gateway.bad_request import BadRequestError
 from gateway.generation import Capability
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.completions.protocol import CompletionRequest
-from gateway.openai.parameters.check import Ignored, Policy, check_parameters, serves_all
+from gateway.openai.parameters.check import IgnoredParameters, Policy, check_parameters, serves_all
 from gateway.openai.parameters.row import EndpointName
 from gateway.openai.parameters.table import PARAMETERS, find
 from gateway.serving.capabilities import Capabilities
@@ -142,4 +142,4 @@ def test_a_request_needs_no_check_when_all_of_its_fields_are_served_with_any_val
     assert serves_all("chat", request, known) is usual
     if usual:
         fields = request.given() | request.unknown_parts()
-        assert check_parameters("chat", fields, known, Policies("strict", "strict", "strict")) == Ignored()
+        assert check_parameters("chat", fields, known, Policies("strict", "strict", "strict")) == IgnoredParameters()

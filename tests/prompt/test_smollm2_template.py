@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from gateway.families import CallArguments, CallStart, Content, Tool, ToolPlan
-from gateway.families.family_choice import Evidence, choose
+from gateway.families.family_choice import ModelEvidence, choose
 from gateway.prompt import history
 from gateway.serving.loading import written_call
 from tests.families.harness import parse
@@ -87,7 +87,7 @@ def test_its_family_is_found_and_reads_a_call_as_it_is_written() -> None:
     assert EMBEDDED.shows_tools
     written = written_call(EMBEDDED)
     choice = choose(
-        Evidence(architectures=["LlamaForCausalLM"], model_type="llama", template=EMBEDDED.source, written=written)
+        ModelEvidence(architectures=["LlamaForCausalLM"], model_type="llama", template=EMBEDDED.source, written=written)
     )
     family = choice.family
     assert (written is not None, family.name, choice.doubts) == (True, "hermes", {})

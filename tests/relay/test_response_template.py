@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineChunk
-from gateway.relay.response_template import ResponseTemplate, TemplateShelf
+from gateway.relay.response_template import ResponseTemplate, TemplateCache
 from gateway.triton.engines.answer_readers import TokenReader
 from gateway.triton.engines.known_responses import read_token
 from tests.triton.scripted_triton import ask, floats, ints, tokens
@@ -83,9 +83,9 @@ def test_a_request_with_log_probs_is_parsed_to_its_end() -> None:
         assert chunk == EngineChunk((number,), logprobs=[-0.5])
 
 
-def shelved(token: int, request_id: str, said_id: str) -> TemplateShelf:
+def shelved(token: int, request_id: str, said_id: str) -> TemplateCache:
     """What a request has left behind whose responses said an id."""
-    shelf = TemplateShelf(read_token)
+    shelf = TemplateCache(read_token)
     template = shelf.template(request_id)
     for _ in range(2):
         template.learn(one_token(token, said_id), struct.pack("<i", token))

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.generation import Piece, TokenLogprob
-from gateway.openai.chat.answer import ChunkWriter as ChatWriter
-from gateway.openai.chat.choice import Extras
-from gateway.openai.completions.answer import ChunkWriter as CompletionsWriter
-from gateway.relay.text_events import Passed, one_line, parsed_events
+from gateway.openai.chat.answer import CompletionChunkWriter as ChatWriter
+from gateway.openai.chat.choice import ChunkExtras
+from gateway.openai.completions.answer import CompletionChunkWriter as CompletionsWriter
+from gateway.relay.text_events import PassthroughTemplate, one_line, parsed_events
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=4)
 MODEL = "a model\u2028of two lines"
@@ -53,11 +53,11 @@ def test_of_texts_that_pass_a_parser(texts: list[str], usage: bool, fields: tupl
     reading: Any = SimpleNamespace(passing=object(), passed=[*texts])
     kept, others = ["before"], [Piece("x")]
     written: list[bytes] = []
-    shown = Passed(writer.around(fields), [kept])
+    shown = PassthroughTemplate(writer.around(fields), [kept])
     forward = parsed_events(reading, lambda: shown, lambda pieces: repr(pieces).encode(), written.append)
     forward(others)
     forward(texts)
-    events = [writer.chunk(0, dict.fromkeys(fields, text), Extras()) for text in texts]
+    events = [writer.chunk(0, dict.fromkeys(fields, text), ChunkExtras()) for text in texts]
     assert written == [repr(others).encode(), one_line(b"".join(events))]
     assert (kept, reading.passed) == (["before", *texts], [])
 
@@ -65,7 +65,7 @@ def test_of_texts_that_pass_a_parser(texts: list[str], usage: bool, fields: tupl
 @given(st.lists(TEXTS, min_size=1, max_size=3))
 def test_of_texts_that_are_one_event_with_a_number(turns: list[list[str]]) -> None:
     reading: Any = SimpleNamespace(passing=None, passed=[])
-    ways: list[Passed | None] = [None, Passed((b'{"a":', b""), [])]
+    ways: list[PassthroughTemplate | None] = [None, PassthroughTemplate((b'{"a":', b""), [])]
     written: list[bytes] = []
     others: list[Any] = []
     forward = parsed_events(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.families.family_choice import Choice, Evidence, choose
+from gateway.families.family_choice import FamilyChoice, ModelEvidence, choose
 from gateway.prompt import ChatTemplate
 from gateway.serving.loading import written_call
 from tests.app.harness import gateway
@@ -62,9 +62,9 @@ OWN = {
 }
 
 
-def chosen(source: str, architecture: str = "", name: str | None = None) -> Choice:
+def chosen(source: str, architecture: str = "", name: str | None = None) -> FamilyChoice:
     written = written_call(ChatTemplate(source, byte_level()))
-    return choose(Evidence(architectures=[architecture], template=source, written=written), name)
+    return choose(ModelEvidence(architectures=[architecture], template=source, written=written), name)
 
 
 def family(source: str, architecture: str = "") -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, Prompt, SequenceAssembler
 from gateway.generation.health import EngineHealth, HealthRules
-from gateway.generation.route import OnlyRoute, Way
+from gateway.generation.route import EngineLookup, SingleRoute
 from gateway.relay.interface import Began, Forward, Take
 from gateway.serving import generation as module
 from gateway.serving.deadlines import Deadlines
@@ -369,19 +369,19 @@ async def test_a_client_that_leaves_as_its_engine_dies_sends_nothing_elsewhere(f
 
     tried = []
 
-    class Movable(OnlyRoute):
-        async def elsewhere(self, error: EngineError) -> OnlyRoute | None:
+    class Movable(SingleRoute):
+        async def elsewhere(self, error: EngineError) -> SingleRoute | None:
             tried.append(error)
             return None
 
     setup = Setup(folder, lambda _: [])
     route = Movable(Dying(lambda _: [], TOKENS), setup.health)
 
-    async def find() -> OnlyRoute:
+    async def find() -> SingleRoute:
         return route
 
     generation = setup.start()
-    generation._way = Way(find, lambda found: found.engine)
+    generation._way = EngineLookup(find, lambda found: found.engine)
     async with generation:
         assert not await generation.wait_for_response(0.01)
     assert not tried

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.store import Store
-from gateway.store.interface import Bounds
+from gateway.store.interface import StoreBounds
 from tests.store.places import Place, RedisPlace, SqlitePlace
 from tests.store.redis_server import MISSING, RedisServer
 
@@ -48,6 +48,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 @pytest.fixture
 async def store(place: Place) -> AsyncIterator[Store]:
     """An empty store of each kind, which keeps 1 MiB for an hour."""
-    store = place.open(Bounds(3600, MIB))
+    store = place.open(StoreBounds(3600, MIB))
     yield store
     await store.close()

@@ -11,14 +11,14 @@ from typing import Protocol
 import redis
 
 from gateway.store import Store
-from gateway.store.interface import DOCUMENT_BYTES, ENTRY_BYTES, Bounds
+from gateway.store.interface import DOCUMENT_BYTES, ENTRY_BYTES, StoreBounds
 from gateway.store.redis_store import RedisStore
 from gateway.store.sqlite_store import SqliteStore
 
 TAG = "{triton-openai-gateway}"
 
 
-def store_at(address: str, bounds: Bounds) -> Store:
+def store_at(address: str, bounds: StoreBounds) -> Store:
     """The store of a URL of Redis or of a path."""
     return RedisStore(address, bounds) if "://" in address else SqliteStore(Path(address), bounds)
 
@@ -28,7 +28,7 @@ class Place(Protocol):
 
     address: str
 
-    def open(self, bounds: Bounds) -> Store:
+    def open(self, bounds: StoreBounds) -> Store:
         """A store there; any number may be open."""
         ...
 
@@ -49,7 +49,7 @@ class SqlitePlace:
         self._path = path
         self._ahead = 0.0
 
-    def open(self, bounds: Bounds) -> Store:
+    def open(self, bounds: StoreBounds) -> Store:
         return SqliteStore(self._path, bounds, lambda: time.time() + self._ahead)
 
     def pass_time(self, seconds: float) -> None:
@@ -76,7 +76,7 @@ class RedisPlace:
         self.address = address
         self._client = client
 
-    def open(self, bounds: Bounds) -> Store:
+    def open(self, bounds: StoreBounds) -> Store:
         return RedisStore(self.address, bounds)
 
     def pass_time(self, seconds: float) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.store import ConflictError, Document, Store
-from gateway.store.interface import BATCH, DOCUMENT_BYTES, Bounds
+from gateway.store import ConflictError, Store, StoredDocument
+from gateway.store.interface import BATCH, DOCUMENT_BYTES, StoreBounds
 from tests.store.places import Place
 
 MIB = 2**20
@@ -20,7 +20,7 @@ async def test_the_documents_written_longest_ago_make_room_with_their_logs(store
     kept = [number for number in range(5) if await store.get("", f"resp_{number}")]
     assert kept == [0, 1, 3, 4]
     await store.put("", "large", bytes(MIB - 1000))
-    assert await store.get("", "large") == Document(bytes(MIB - 1000), 1)
+    assert await store.get("", "large") == StoredDocument(bytes(MIB - 1000), 1)
     assert await store.entries("", "resp_1", 0, 9) == []
     total, counted = place.kept()
     assert total == counted <= MIB
@@ -38,7 +38,7 @@ async def test_one_write_makes_room_of_more_than_one_transaction_removes(store: 
 async def test_a_smaller_bound_holds_from_the_first_write(store: Store, place: Place) -> None:
     for number in range(9):
         await store.put("", f"resp_{number}", bytes(100_000))
-    smaller = place.open(Bounds(3600, 250_000))
+    smaller = place.open(StoreBounds(3600, 250_000))
     await smaller.put("", "resp_9", b"")
     assert [number for number in range(10) if await smaller.get("", f"resp_{number}")] == [7, 8, 9]
     await smaller.close()
@@ -71,4 +71,4 @@ async def test_what_is_written_last_stays_when_the_clock_goes_back(store: Store,
     place.pass_time(-1000)
     await store.put("", "after", bytes(600_000))
     assert await store.get("", "before") is None
-    assert await store.get("", "after") == Document(bytes(600_000), 1)
+    assert await store.get("", "after") == StoredDocument(bytes(600_000), 1)

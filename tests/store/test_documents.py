@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store import ConflictError, Document, Store, StoreFullError, StoreUnavailableError
-from gateway.store.interface import Bounds
+from gateway.store import ConflictError, Store, StoredDocument, StoreFullError, StoreUnavailableError
+from gateway.store.interface import StoreBounds
 from tests.store.places import Place, SqlitePlace
 
 MIB = 2**20
@@ -17,9 +17,9 @@ MIB = 2**20
 async def test_a_document_is_read_as_it_was_written(store: Store) -> None:
     assert await store.get("", "resp_1") is None
     assert await store.put("", "resp_1", b"one\0\xff\r\n") == 1
-    assert await store.get("", "resp_1") == Document(b"one\0\xff\r\n", 1)
+    assert await store.get("", "resp_1") == StoredDocument(b"one\0\xff\r\n", 1)
     assert await store.put("", "resp_1", b"") == 2
-    assert await store.get("", "resp_1") == Document(b"", 2)
+    assert await store.get("", "resp_1") == StoredDocument(b"", 2)
 
 
 async def test_a_document_is_nobody_elses(store: Store) -> None:
@@ -31,7 +31,7 @@ async def test_a_document_is_nobody_elses(store: Store) -> None:
     with pytest.raises(ConflictError):
         await store.append("bob", "resp_1", [b"event"])
     assert await store.put("bob", "resp_1", b"his") == 1
-    assert await store.get("alice", "resp_1") == Document(b"hers", 1)
+    assert await store.get("alice", "resp_1") == StoredDocument(b"hers", 1)
     assert await store.entries("alice", "resp_1", 0, 9) == [b"event"]
 
 
@@ -42,8 +42,8 @@ async def test_no_key_leads_to_another_document(store: Store, key: str) -> None:
     assert await store.get("", key) is None
     assert not await store.delete("", key)
     assert await store.put("", key, b"own") == 1
-    assert await store.get("", key) == Document(b"own", 1)
-    assert await store.get("alice", "resp_1") == Document(b"hers", 1)
+    assert await store.get("", key) == StoredDocument(b"own", 1)
+    assert await store.get("alice", "resp_1") == StoredDocument(b"hers", 1)
 
 
 async def test_a_write_that_expects_another_version_changes_nothing(store: Store) -> None:
@@ -53,7 +53,7 @@ async def test_a_write_that_expects_another_version_changes_nothing(store: Store
     for wrong in (0, 2):
         with pytest.raises(ConflictError):
             await store.put("", "resp_1", b"other", expected=wrong)
-    assert await store.get("", "resp_1") == Document(b"one", 1)
+    assert await store.get("", "resp_1") == StoredDocument(b"one", 1)
     assert await store.put("", "resp_1", b"two", expected=1) == 2
 
 
@@ -62,7 +62,7 @@ async def test_of_writes_at_once_that_expect_the_same_version_one_wins(store: St
     results = await asyncio.gather(*writes, return_exceptions=True)
     (winner,) = [writer for writer, result in enumerate(results) if result == 1]
     assert sum(isinstance(result, ConflictError) for result in results) == 19
-    assert await store.get("", "resp_1") == Document(b"%d" % winner, 1)
+    assert await store.get("", "resp_1") == StoredDocument(b"%d" % winner, 1)
 
 
 async def test_a_log_is_read_in_parts(store: Store) -> None:
@@ -111,19 +111,19 @@ async def test_a_document_larger_than_the_store_is_refused(store: Store, place: 
     await store.append("", "grows", [bytes(MIB // 2)])
     with pytest.raises(StoreFullError):
         await store.put("", "grows", bytes(MIB // 2))
-    assert await store.get("", "grows") == Document(b"", 1)
-    assert await store.get("", "kept") == Document(b"kept", 1)
+    assert await store.get("", "grows") == StoredDocument(b"", 1)
+    assert await store.get("", "kept") == StoredDocument(b"kept", 1)
     total, counted = place.kept()
     assert total == counted < MIB
 
 
 async def test_another_that_opens_the_store_sees_the_same(store: Store, place: Place) -> None:
     await store.put("", "resp_1", b"one")
-    other = place.open(Bounds(3600, MIB))
-    assert await other.get("", "resp_1") == Document(b"one", 1)
+    other = place.open(StoreBounds(3600, MIB))
+    assert await other.get("", "resp_1") == StoredDocument(b"one", 1)
     assert await other.put("", "resp_1", b"two", expected=1) == 2
     assert await other.append("", "resp_1", [b"0"]) == 1
-    assert await store.get("", "resp_1") == Document(b"two", 2)
+    assert await store.get("", "resp_1") == StoredDocument(b"two", 2)
     assert await store.entries("", "resp_1", 0, 9) == [b"0"]
     assert await other.delete("", "resp_1")
     assert await store.get("", "resp_1") is None
@@ -131,7 +131,7 @@ async def test_another_that_opens_the_store_sees_the_same(store: Store, place: P
 
 
 async def test_a_closed_file_is_not_opened_again(tmp_path: Path) -> None:
-    store = SqlitePlace(tmp_path / "state.sqlite").open(Bounds(3600, MIB))
+    store = SqlitePlace(tmp_path / "state.sqlite").open(StoreBounds(3600, MIB))
     await store.put("", "resp_1", b"one")
     await store.close()
     with pytest.raises(StoreUnavailableError):

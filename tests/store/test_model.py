@@ -15,8 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from gateway.store import ConflictError, Document, StoreFullError, Write
-from gateway.store.interface import DOCUMENT_BYTES, ENTRY_BYTES, Bounds
+from gateway.store import ConflictError, DocumentWrite, StoredDocument, StoreFullError
+from gateway.store.interface import DOCUMENT_BYTES, ENTRY_BYTES, StoreBounds
 from tests.store.places import Place, RedisPlace, SqlitePlace
 from tests.store.redis_server import RedisServer
 
@@ -59,7 +59,7 @@ class StoreMachine(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         self.place = self.make_place()
-        self.store = self.place.open(Bounds(AGE_S, MOST))
+        self.store = self.place.open(StoreBounds(AGE_S, MOST))
 
     def run(self, call: Coroutine[Any, Any, _T]) -> _T:
         return self.loop.run_until_complete(call)
@@ -97,7 +97,7 @@ class StoreMachine(RuleBasedStateMachine):
         before = [self.model.get((owner, key), Modelled(b"", 0, 0)) for key in keys]
         after = [Modelled(data, each.version + 1, 0, each.entries) for each in before]
         first, second = before[0].version, before[1].version + wrong
-        writes = [Write(keys[0], data, first), Write(keys[1], data, second)]
+        writes = [DocumentWrite(keys[0], data, first), DocumentWrite(keys[1], data, second)]
         sizes = [each.size(owner, key) for key, each in zip(keys, after, strict=True)]
         if sizes[0] > MOST or (not wrong and sizes[1] > MOST):
             with pytest.raises(StoreFullError):
@@ -148,12 +148,12 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def open_again(self) -> None:
         self.run(self.store.close())
-        self.store = self.place.open(Bounds(AGE_S, MOST))
+        self.store = self.place.open(StoreBounds(AGE_S, MOST))
 
     @rule(owner=st.sampled_from(OWNERS), key=st.sampled_from(KEYS))
     def get(self, owner: str, key: str) -> None:
         kept = self.model.get((owner, key))
-        assert self.run(self.store.get(owner, key)) == (Document(kept.data, kept.version) if kept else None)
+        assert self.run(self.store.get(owner, key)) == (StoredDocument(kept.data, kept.version) if kept else None)
 
     def teardown(self) -> None:
         for owner in OWNERS:

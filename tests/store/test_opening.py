@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from gateway.config import ConfigError, StateSettings, load_settings
 from gateway.extras import pip_install
-from gateway.store import Document, Store, StoreUnavailableError, check_state, open_store
+from gateway.store import Store, StoredDocument, StoreUnavailableError, check_state, open_store
 from tests.ports import free_port
 from tests.store.redis_server import RedisServer
 
@@ -48,7 +48,7 @@ async def test_the_default_file_is_below_the_state_home_and_nobody_elses(
     assert modes == {"state.sqlite": 0o600, "state.sqlite-wal": 0o600, "state.sqlite-shm": 0o600}
     async with opened() as store:
         assert store is not None
-        assert await store.get("", "resp_1") == Document(b"one", 1)
+        assert await store.get("", "resp_1") == StoredDocument(b"one", 1)
     assert check_state(StateSettings()) is None
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from gateway.config import StateSettings
-from gateway.store import Document, Store, StoreUnavailableError, open_store
-from gateway.store.interface import Bounds
+from gateway.store import Store, StoredDocument, StoreUnavailableError, open_store
+from gateway.store.interface import StoreBounds
 from gateway.store.redis_store import RedisStore
 from gateway.store.sqlite_store import SqliteStore
 from tests.store.redis_server import RedisServer
 
-BOUNDS = Bounds(3600, 2**24)
+BOUNDS = StoreBounds(3600, 2**24)
 
 
 async def unavailable(store: Store) -> None:
@@ -45,7 +45,7 @@ async def test_a_file_that_is_removed_is_made_anew(tmp_path: Path, caplog: pytes
     assert await stores[0].get("", "resp_0") is None
     assert "removed or replaced" in caplog.text
     await stores[1].put("", "resp_1", b"new")
-    assert await stores[0].get("", "resp_1") == Document(b"new", 1), "both are on the new file"
+    assert await stores[0].get("", "resp_1") == StoredDocument(b"new", 1), "both are on the new file"
     for store in stores:
         await store.close()
 
@@ -59,7 +59,7 @@ async def test_a_file_that_another_program_locks_is_away_until_it_lets_go(
     await store.put("", "resp_1", b"one")
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        assert await store.get("", "resp_1") == Document(b"one", 1), "who reads waits for nobody"
+        assert await store.get("", "resp_1") == StoredDocument(b"one", 1), "who reads waits for nobody"
         for _ in range(2):
             with pytest.raises(StoreUnavailableError):
                 await store.put("", "resp_1", b"two", expected=1)
@@ -80,7 +80,7 @@ async def test_a_file_that_is_locked_at_the_start_is_used_later(
         store = await open_store(settings)
     assert "the store cannot be used" in caplog.text
     assert store is not None
-    assert await store.get("", "resp_1") == Document(b"one", 1)
+    assert await store.get("", "resp_1") == StoredDocument(b"one", 1)
     assert "the store can be used again" in caplog.text
     await store.close()
     await first.close()
@@ -108,7 +108,7 @@ async def test_a_full_disk_is_told_and_what_was_there_stays(tmp_path: Path) -> N
     try:
         with pytest.raises(StoreUnavailableError):
             await store.put("", "resp_2", bytes(1_000_000))
-        assert await store.get("", "resp_1") == Document(b"one", 1)
+        assert await store.get("", "resp_1") == StoredDocument(b"one", 1)
         assert await store.get("", "resp_2") is None
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -140,7 +140,7 @@ async def test_a_redis_that_is_killed_and_returns(
     assert caplog.text.count("cannot be used") == 1, "told once"
     server.start()
     found = await asyncio.gather(*(store.get("", f"resp_{number}") for number in range(20)))
-    assert found == [Document(b"one", 1)] * 20, "connections that the kill has broken are not used"
+    assert found == [StoredDocument(b"one", 1)] * 20, "connections that the kill has broken are not used"
     assert "can be used again" in caplog.text
     await store.close()
 
@@ -159,6 +159,6 @@ async def test_a_redis_that_stops_answering_or_has_no_memory(
         client.config_set("maxmemory", 1)
         with pytest.raises(StoreUnavailableError):
             await store.put("", "resp_1", b"two")
-        assert await store.get("", "resp_1") == Document(b"one", 1)
+        assert await store.get("", "resp_1") == StoredDocument(b"one", 1)
         assert await store.delete("", "resp_1")
     await store.close()

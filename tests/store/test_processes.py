@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store import Document
+from gateway.store import StoredDocument
 from tests.store.places import Place, RedisPlace
 from tests.store.redis_server import RedisServer
 from tests.store.writer import LARGE, SMALL, content
@@ -55,7 +55,7 @@ async def test_what_a_killed_process_had_acknowledged_is_there_and_whole(place: 
 
     store = place.open(LARGE)
     for key in (*acknowledged, *survived):
-        assert await store.get("", key) == Document(content(key), 1)
+        assert await store.get("", key) == StoredDocument(content(key), 1)
         assert await store.entries("", key, 0, 99) in ([content(key)[:100]] * 5, [])
     left = f"first_{len(acknowledged)}"  # what it was about to write, is there as a whole or not at all
     document = await store.get("", left)
@@ -72,7 +72,7 @@ async def test_of_processes_that_change_the_same_version_one_wins(place: Place) 
         processes = [await stack.enter_async_context(writer("count_up", place, "", 40)) for _ in range(2)]
         assert [await lines(process) for process in processes] == [["done"]] * 2
     store = place.open(LARGE)
-    assert await store.get("", "number") == Document(b"80", 80)
+    assert await store.get("", "number") == StoredDocument(b"80", 80)
     await store.close()
 
 
@@ -108,7 +108,7 @@ async def test_what_a_killed_redis_had_acknowledged_is_there(own_redis_server: R
         server.start()
         store = place.open(LARGE)
         for key in acknowledged:
-            assert await store.get("", key) == Document(content(key), 1)
+            assert await store.get("", key) == StoredDocument(content(key), 1)
         await store.close()
         total, counted = place.kept()
         assert total == counted

@@ -8,12 +8,12 @@ import random
 import sys
 
 from gateway.store import ConflictError, Store
-from gateway.store.interface import Bounds
+from gateway.store.interface import StoreBounds
 from tests.store.places import store_at
 
 DOCUMENT = 20_000
-SMALL = Bounds(3600, 2**20)
-LARGE = Bounds(3600, 2**30)
+SMALL = StoreBounds(3600, 2**20)
+LARGE = StoreBounds(3600, 2**30)
 
 
 def content(name: str) -> bytes:

@@ -7,7 +7,7 @@ import logging
 import subprocess
 import sys
 
-from gateway.telemetry.logs import Seldom
+from gateway.telemetry.logs import RateLimitedFilter
 
 SCRIPT = """
 import logging.config
@@ -35,7 +35,7 @@ def test_json_lines() -> None:
 
 
 def test_a_collector_that_is_away_is_told_of_once_a_minute() -> None:
-    seldom = Seldom("opentelemetry.")
+    seldom = RateLimitedFilter("opentelemetry.")
 
     def passes(second: float, name: str = "opentelemetry.exporter", message: str = "Failed to export %s") -> bool:
         record = logging.LogRecord(name, logging.ERROR, "", 1, message, ("spans",), None)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from starlette.types import Message, Scope
 
-from gateway.generation.health import READY, Condition
+from gateway.generation.health import READY, EngineCondition
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.slim_page import EngineLoad, Engines, ModelQueue, SlimPage
 from gateway.web.scrapes import ScrapesMiddleware
@@ -31,7 +31,7 @@ class Pod:
         self.condition = READY
         self.page = SlimPage(self.readiness, lambda: {"m": self.queue}, lambda: self.engines, lambda: self.now)
 
-    def readiness(self) -> dict[str, Condition]:
+    def readiness(self) -> dict[str, EngineCondition]:
         """Counted: it is asked for whenever the page is written."""
         self.asked += 1
         return {"m": self.condition}
@@ -54,7 +54,7 @@ def test_the_page_of_the_same_numbers_is_kept_for_a_quarter_of_a_second() -> Non
         pages.add(pod.page())
         pod.now += 0.05
     assert (len(pages), pod.asked) == (1, 1)
-    pod.condition = Condition(ready=False, state="unreachable")
+    pod.condition = EngineCondition(ready=False, state="unreachable")
     pod.now += 0.05
     assert b'gateway_model_ready{model="m"} 0.0\n' in pod.page()
 

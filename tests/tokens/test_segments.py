@@ -14,7 +14,7 @@ from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
 from gateway.tokens import Tokenizer, TokenizerError
 from gateway.tokens.folder import FolderMetadata
-from gateway.tokens.segments import Recall, Segments, Unbounded, obstacle
+from gateway.tokens.segments import CacheScope, NoBounds, SegmentTokenizer, obstacle
 from gateway.tokens.token_cache import TokenCache
 from gateway.tokens.token_ids import TokenIds
 from tests.rings import examples
@@ -69,9 +69,9 @@ def whole(backend: tokenizers.Tokenizer, text: str) -> list[int]:
 def check(backend: tokenizers.Tokenizer, data: st.DataObject) -> None:
     text, more = data.draw(texts(backend)), data.draw(texts(backend))
     sizes = {"least": data.draw(st.sampled_from([0, 1, 8, 40])), "block": data.draw(st.sampled_from([1, 20, 100]))}
-    segments, cache = Segments(backend, **sizes), TokenCache(2**16)
+    segments, cache = SegmentTokenizer(backend, **sizes), TokenCache(2**16)
     for each in (text, text, text + more, more + text, text + more):
-        for how in (Unbounded(), Unbounded(Recall(cache))):
+        for how in (NoBounds(), NoBounds(CacheScope(cache))):
             assert TokenIds(segments.encode(each, how)).tolist() == whole(backend, each)
 
 
@@ -182,9 +182,9 @@ def test_tokens_that_take_spaces_or_need_a_words_edge(token: AddedToken) -> None
     backend = tokenizers.Tokenizer.from_str(qwen()._backend.to_str())
     backend.add_tokens([token])
     assert obstacle(backend) is None
-    segments = Segments(backend, least=0)
+    segments = SegmentTokenizer(backend, least=0)
     for text in (f"a {token.content} \n b<|im_end|>{token.content} <|im_start|>", f"<|im_end|>x{token.content}x"):
-        assert TokenIds(segments.encode(text, Unbounded())).tolist() == whole(backend, text)
+        assert TokenIds(segments.encode(text, NoBounds())).tolist() == whole(backend, text)
 
 
 def test_a_tokenizer_without_tokens_to_cut_at_says_so() -> None:
@@ -209,12 +209,12 @@ def test_a_tokenizer_on_which_the_library_panics_fails_by_a_sentence() -> None:
 
 @pytest.mark.parametrize(("size", "known"), [(20, False), (252, True), (500, True), (5_000, True)])
 def test_what_requests_begin_with_is_known_of_the_next_one(size: int, *, known: bool) -> None:
-    segments = Segments(word_level()._backend)
+    segments = SegmentTokenizer(word_level()._backend)
     cache = TokenCache(2**20)
     found = []
     for said in ("hello", "world"):
-        recall = Recall(cache, b"model")
-        segments.encode(f"{'hello ' * (size // 6)}<|im_end|>{said}<|im_end|>", Unbounded(recall))
+        recall = CacheScope(cache, b"model")
+        segments.encode(f"{'hello ' * (size // 6)}<|im_end|>{said}<|im_end|>", NoBounds(recall))
         found.append(recall.found)
     assert found == [0, found[1]]
     assert (found[1] > size // 6) == known

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from gateway.tokens import Tokenizer
-from gateway.tokens.segments import Recall, Unbounded
+from gateway.tokens.segments import CacheScope, NoBounds
 from gateway.tokens.token_cache import TokenCache, create_shared, own_token_cache, size_of
 from gateway.tokens.token_ids import TokenIds, pack
 from tests.tokens.build import CONTROL, byte_level
@@ -142,8 +142,8 @@ def test_a_later_turn_has_the_ids_of_the_whole_and_costs_what_is_new(make: type[
     cache = TokenCache(SIZE)
     for turn in range(1, 6):
         text = conversation(turn).replace(CONTROL[2], "</s>") if make is mistral_v3 else conversation(turn)
-        recall = Recall(cache, tokenizer.fingerprint, b"somebody")
-        ids = tokenizer.encode_known(text, Unbounded(recall))
+        recall = CacheScope(cache, tokenizer.fingerprint, b"somebody")
+        ids = tokenizer.encode_known(text, NoBounds(recall))
         assert ids == tokenizer.encode(text)
         per_turn = len(ids) / turn
         assert len(ids) - recall.found < 1.5 * per_turn
@@ -152,15 +152,15 @@ def test_a_later_turn_has_the_ids_of_the_whole_and_costs_what_is_new(make: type[
 def test_scopes_and_tokenizers_find_nothing_of_each_other() -> None:
     cache = TokenCache(SIZE)
     text = conversation(2)
-    byte_level().encode_known(text, Unbounded(Recall(cache, byte_level().fingerprint, b"alice", b"")))
+    byte_level().encode_known(text, NoBounds(CacheScope(cache, byte_level().fingerprint, b"alice", b"")))
     for other in (
-        Recall(cache, byte_level().fingerprint, b"bob", b""),
-        Recall(cache, byte_level().fingerprint, b"alice", b"salt"),
-        Recall(cache, byte_level().fingerprint, b"", b"alice"),
-        Recall(cache, mistral_v3().fingerprint, b"alice", b""),
-        Recall(TokenCache(SIZE), byte_level().fingerprint, b"alice", b""),
+        CacheScope(cache, byte_level().fingerprint, b"bob", b""),
+        CacheScope(cache, byte_level().fingerprint, b"alice", b"salt"),
+        CacheScope(cache, byte_level().fingerprint, b"", b"alice"),
+        CacheScope(cache, mistral_v3().fingerprint, b"alice", b""),
+        CacheScope(TokenCache(SIZE), byte_level().fingerprint, b"alice", b""),
     ):
-        byte_level().encode_known(text, Unbounded(other))
+        byte_level().encode_known(text, NoBounds(other))
         assert other.found == 0
 
 
@@ -168,9 +168,9 @@ def test_text_of_control_tokens_is_kept_apart_from_them() -> None:
     cache, tokenizer = TokenCache(SIZE), byte_level()
     text = conversation(1)
     for _ in range(2):
-        recall = Recall(cache, tokenizer.fingerprint, b"")
-        assert tokenizer.literal_known(text, Unbounded(recall)) == tokenizer.encode_literal(text)
-        assert tokenizer.encode_known(text, Unbounded(recall)) == tokenizer.encode(text)
+        recall = CacheScope(cache, tokenizer.fingerprint, b"")
+        assert tokenizer.literal_known(text, NoBounds(recall)) == tokenizer.encode_literal(text)
+        assert tokenizer.encode_known(text, NoBounds(recall)) == tokenizer.encode(text)
     assert recall.found > 0
 
 

@@ -9,7 +9,7 @@ import hpack
 
 from gateway.triton.h2.headers import RequestHeaders
 from gateway.triton.h2.http2_connection import Http2Connection
-from gateway.triton.h2.http2_streams import Stream
+from gateway.triton.h2.http2_streams import Http2Stream
 from gateway.triton.h2.limits import Limits
 from tests.triton.raw_http2 import DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, frame, message
 
@@ -74,31 +74,31 @@ class Wire:
             said += b"".join(parts)
         return split(said)
 
-    def open(self, body: bytes = b"request", *, started: bool = True) -> Stream:
+    def open(self, body: bytes = b"request", *, started: bool = True) -> Http2Stream:
         """A request, by default one whose answer has begun."""
-        stream = Stream(message(body), 10.0)
+        stream = Http2Stream(message(body), 10.0)
         self.core.open(stream)
         if started:
             self.sent()
             self.gets(self.headers(stream))
         return stream
 
-    def headers(self, stream: Stream) -> bytes:
+    def headers(self, stream: Http2Stream) -> bytes:
         block = self.encoder.encode([(":status", "200"), ("content-type", "application/grpc")])
         return frame(HEADERS, END_HEADERS, stream.id, block)
 
-    def trailers(self, stream: Stream, status: str = "0") -> bytes:
+    def trailers(self, stream: Http2Stream, status: str = "0") -> bytes:
         return frame(HEADERS, END_HEADERS | END_STREAM, stream.id, self.encoder.encode([("grpc-status", status)]))
 
-    def data(self, stream: Stream, content: bytes) -> bytes:
+    def data(self, stream: Http2Stream, content: bytes) -> bytes:
         """DATA frames of a content of any length."""
         parts = [content[n : n + 16_384] for n in range(0, len(content), 16_384)]
         return b"".join(frame(DATA, 0, stream.id, part) for part in parts)
 
-    def read(self, stream: Stream) -> bytes:
+    def read(self, stream: Http2Stream) -> bytes:
         message = stream.messages[0]
         self.core.inbound.drop(stream, 1)
         return message
 
-    def read_all(self, stream: Stream) -> list[bytes]:
+    def read_all(self, stream: Http2Stream) -> list[bytes]:
         return [self.read(stream) for _ in range(len(stream.messages))]

@@ -22,7 +22,7 @@ from raw_http2 import (
     message,
 )
 
-from gateway.triton.h2.http2_streams import Stream
+from gateway.triton.h2.http2_streams import Http2Stream
 from gateway.triton.h2.limits import Limits
 from gateway.triton.h2.status import decode_message, encode_timeout
 
@@ -372,7 +372,7 @@ def test_nothing_more_is_said_after_a_failure() -> None:
     wire.gets(frame(DATA, 0, 0, b"x"))
     assert [each.kind for each in wire.sent()] == [GOAWAY]
     wire.gets(frame(PING, 0, 0, bytes(8)))
-    late = Stream(message(b"x"), 1.0)
+    late = Http2Stream(message(b"x"), 1.0)
     wire.core.open(late)
     assert late.unprocessed
     assert split(b"".join(wire.core.take_output(1))) == []

@@ -11,7 +11,7 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 from raw_http2 import CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST, WINDOW, frame, message
 
-from gateway.triton.h2.http2_streams import Stream
+from gateway.triton.h2.http2_streams import Http2Stream
 from gateway.triton.h2.limits import Limits
 from gateway.triton.h2.status import NAMES, Status
 from tests.rings import examples
@@ -69,12 +69,12 @@ LIKELY = st.one_of(
 TRAFFIC = st.lists(st.one_of(LIKELY, LIKELY, LIKELY, st.binary(max_size=30)), max_size=40).map(b"".join)
 
 
-def opened() -> tuple[Wire, list[Stream]]:
+def opened() -> tuple[Wire, list[Http2Stream]]:
     wire = Wire(LIMITS)
     return wire, [wire.open(bytes(size), started=False) for size in (0, 10, 90_000)]
 
 
-def outcome(wire: Wire, streams: list[Stream]) -> Any:
+def outcome(wire: Wire, streams: list[Http2Stream]) -> Any:
     """What can be seen of a connection; credit for it comes when bytes come, so it may differ."""
     frames = [each for each in wire.sent() if (each.kind, each.stream) != (WINDOW, 0)]
     order = sorted(frames, key=lambda each: (each.stream, each.kind))

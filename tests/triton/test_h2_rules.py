@@ -35,7 +35,7 @@ from tritonclient.grpc import service_pb2
 
 from gateway.triton.h2 import H2Transport
 from gateway.triton.h2.asyncio_protocol import H2Protocol
-from gateway.triton.h2.http2_streams import Stream
+from gateway.triton.h2.http2_streams import Http2Stream
 from gateway.triton.h2.limits import Timing
 from gateway.triton.transport import InferCall, TransportError
 from tests.waiting import until
@@ -440,7 +440,7 @@ async def test_nothing_is_left_of_any_of_it() -> None:
 
     def left() -> tuple[int, int, int]:
         gc.collect()
-        kept = [each for each in gc.get_objects() if isinstance(each, Stream | H2Protocol)]
+        kept = [each for each in gc.get_objects() if isinstance(each, Http2Stream | H2Protocol)]
         return len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir())), len(kept)
 
     async def go(url: str) -> None:

@@ -15,7 +15,7 @@ from scripted_triton import ask, floats, ints, response, tokens
 from tritonclient.grpc import service_pb2
 
 from gateway.triton.engines.answer_readers import TokenReader
-from gateway.triton.engines.known_responses import EntryForms, KnownResponses
+from gateway.triton.engines.known_responses import KnownResponses, ResponseForms
 
 IDS = st.integers(0, 99)
 VALUES = st.floats(width=32)
@@ -63,8 +63,8 @@ def test_answers_one_after_the_other(answers: list[Any], with_top: bool, said_id
         assert taken(messages, known, **wanted) == taken(messages, None, **wanted)
 
 
-def learned(messages: Sequence[Any], request_id: str = "r1") -> EntryForms:
-    forms = EntryForms()
+def learned(messages: Sequence[Any], request_id: str = "r1") -> ResponseForms:
+    forms = ResponseForms()
     for message in messages:
         forms.learn(message.SerializeToString(), NAMES, request_id)
     return forms
@@ -129,7 +129,7 @@ def test_outputs_that_are_not_at_the_end_are_parsed_each_time() -> None:
     assert len(inner) < 128 + 128
     outer = b"\x12" + bytes([len(inner) & 0x7F | 0x80, len(inner) >> 7]) + inner
     assert _parse(outer).infer_response.id == "r9"
-    forms = EntryForms()
+    forms = ResponseForms()
     forms.learn(outer, NAMES, "r9")
     assert forms.match(outer) is None
 

@@ -17,7 +17,7 @@ from gateway.certificates import CertificateError
 from gateway.config import TritonSettings
 from gateway.generation.engine import EngineError
 from gateway.triton import TritonBackend
-from gateway.triton.access import Access, triton_access
+from gateway.triton.access import TritonAccess, triton_access
 from gateway.triton.tls_trouble import tls_trouble
 from gateway.triton.transports import TransportName
 from tests.certificates import Authority, Pair
@@ -41,7 +41,7 @@ def serving(pair: Pair, clients: Authority | None = None) -> grpc.ServerCredenti
     )
 
 
-def access(**tls: Any) -> Access:
+def access(**tls: Any) -> TritonAccess:
     return triton_access(TritonSettings.model_validate({"url": "a:1", "tls": tls}))
 
 
@@ -55,7 +55,7 @@ async def first_tokens(backend: TritonBackend, request_id: str) -> list[int]:
         return list((await answer.__anext__()).ids)
 
 
-async def reason_of(server: ScriptedTriton, terms: Access, transport: TransportName = "auto") -> str:
+async def reason_of(server: ScriptedTriton, terms: TritonAccess, transport: TransportName = "auto") -> str:
     """Why a backend is not ready, once it has tried."""
 
     async def poll(backend: TritonBackend) -> str:
@@ -124,7 +124,7 @@ async def test_operators_are_told_what_is_wrong(authority: Authority, server_pai
     old = authority.issue("old", days=-1)
     async with ScriptedTriton(credentials=serving(server_pair, authority)) as server:
         url = server.url
-        assert await reason_of(server, Access()) == (
+        assert await reason_of(server, TritonAccess()) == (
             f"Triton at {url} speaks TLS and the gateway does not: set triton.tls (with ca, or {{}})"
         )
         assert "is not trusted" in await reason_of(server, access(ca=stranger.path))
@@ -259,13 +259,13 @@ async def test_a_pair_that_cannot_be_used_leaves_the_former_one(
 
 
 async def test_what_is_no_tls_of_tritons_is_none_of_tls(unused_port: int) -> None:
-    assert await tls_trouble(f"127.0.0.1:{unused_port}", Access()) is None
-    assert await tls_trouble("dns:triton", Access()) is None
+    assert await tls_trouble(f"127.0.0.1:{unused_port}", TritonAccess()) is None
+    assert await tls_trouble("dns:triton", TritonAccess()) is None
 
 
 async def test_a_cancelled_search_for_the_reason_ends(unused_port: int) -> None:
     for turns in range(40):  # of the event loop, before it is cancelled: among them the one in which it ends
-        asking = asyncio.create_task(tls_trouble(f"127.0.0.1:{unused_port}", Access()))
+        asking = asyncio.create_task(tls_trouble(f"127.0.0.1:{unused_port}", TritonAccess()))
         for _ in range(turns):
             await asyncio.sleep(0)
         if asking.cancel():

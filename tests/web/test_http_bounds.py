@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from gateway.web.access_log import record_of
-from gateway.web.http_protocol import Bounds, http_protocol
+from gateway.web.http_protocol import HttpLimits, http_protocol
 from tests.web.served import served
 
 CHUNKED = b"POST /whole HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -46,7 +46,7 @@ def refuse(status: int, message: str, _: Scope) -> Response:
 
 
 @contextlib.asynccontextmanager
-async def serving(bounds: Bounds | None = None, gate: asyncio.Event | None = None) -> AsyncIterator[int]:
+async def serving(bounds: HttpLimits | None = None, gate: asyncio.Event | None = None) -> AsyncIterator[int]:
     async def with_gate(scope: Scope, receive: Receive, send: Send) -> None:
         scope["state"]["gate"] = gate
         await app(scope, receive, send)
@@ -301,7 +301,7 @@ async def trickle(client: Client, piece: bytes) -> None:
     ids=["line", "headers", "body", "chunks"],
 )
 async def test_a_request_that_trickles_is_ended(begin: bytes, piece: bytes, told: str) -> None:
-    async with serving(Bounds(head_s=0.4, body_s=0.5, body_rate=1000, silence_s=9)) as port:
+    async with serving(HttpLimits(head_s=0.4, body_s=0.5, body_rate=1000, silence_s=9)) as port:
         client = await Client.of(port)
         client.writer.write(begin)
         sending = asyncio.create_task(trickle(client, piece))
@@ -313,7 +313,7 @@ async def test_a_request_that_trickles_is_ended(begin: bytes, piece: bytes, told
 
 
 async def test_a_body_that_comes_fast_enough_is_served() -> None:
-    async with serving(Bounds(head_s=9, body_s=0.1, body_rate=1000, silence_s=9)) as port:
+    async with serving(HttpLimits(head_s=9, body_s=0.1, body_rate=1000, silence_s=9)) as port:
         client = await Client.of(port)
         client.writer.write(b"POST /whole HTTP/1.1\r\nHost: x\r\nContent-Length: 20000\r\n\r\n")
         for _ in range(20):
@@ -325,7 +325,7 @@ async def test_a_body_that_comes_fast_enough_is_served() -> None:
 
 @pytest.mark.parametrize("piece", [b"1\r\na\r\n", b"ffff\r\n" + b"a" * 0xFFFF + b"\r\n"], ids=["slowly", "fast"])
 async def test_a_body_without_end_after_an_early_answer_is_ended(piece: bytes) -> None:
-    async with serving(Bounds(head_s=9, body_s=0.3, body_rate=1000)) as port:
+    async with serving(HttpLimits(head_s=9, body_s=0.3, body_rate=1000)) as port:
         client = await Client.of(port)
         client.writer.write(CHUNKED.replace(b"/whole", b"/early"))
         assert (await client.answer())[0] == 200
@@ -343,7 +343,7 @@ async def test_empty_lines_do_not_keep_a_connection() -> None:
 
 
 async def test_connections_are_bounded() -> None:
-    async with serving(Bounds(connections=2)) as port:
+    async with serving(HttpLimits(connections=2)) as port:
         first, second, third = [await Client.of(port) for _ in range(3)]
         for client in (first, second):
             client.writer.write(GET)
@@ -366,7 +366,7 @@ async def test_connections_are_bounded() -> None:
 
 
 async def test_clients_who_are_turned_away_are_bounded_too() -> None:
-    async with serving(Bounds(connections=1)) as port:
+    async with serving(HttpLimits(connections=1)) as port:
         served_one = await Client.of(port)
         served_one.writer.write(GET)
         assert (await served_one.answer())[0] == 200
@@ -399,7 +399,7 @@ async def test_a_client_that_does_not_read_its_answer_is_cut_off(reads: bool, ca
         await send({"type": "http.response.body", "body": b""})
         ended.set()
 
-    async with served(streams, http_protocol(refuse, Bounds(unread_s=0.2)), timeout_keep_alive=30) as port:
+    async with served(streams, http_protocol(refuse, HttpLimits(unread_s=0.2)), timeout_keep_alive=30) as port:
         client = await Client.of(port)
         client.writer.write(GET)
         if not reads:

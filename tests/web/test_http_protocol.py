@@ -15,11 +15,11 @@ from starlette.routing import Route
 from starlette.types import Scope
 
 from gateway.web.client_connection import connection_of
-from gateway.web.http_protocol import Bounds, http_protocol
+from gateway.web.http_protocol import HttpLimits, http_protocol
 from tests.web.served import served
 
 PATIENCE_S = 0.3
-BOUNDS = Bounds(head_s=3 * PATIENCE_S, body_s=10 * PATIENCE_S, silence_s=PATIENCE_S)
+BOUNDS = HttpLimits(head_s=3 * PATIENCE_S, body_s=10 * PATIENCE_S, silence_s=PATIENCE_S)
 WHOLE = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
 
 

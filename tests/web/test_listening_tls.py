@@ -20,12 +20,12 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.app import unread_answer
-from gateway.certificates import CertificateError, Reloading
+from gateway.certificates import CertificateError, FileBackedValue
 from gateway.config.tls_settings import ServerTlsSettings
-from gateway.web.http_protocol import MOST_TOLD, Bounds, http_protocol
+from gateway.web.http_protocol import MOST_TOLD, HttpLimits, http_protocol
 from gateway.web.listening_tls import listening_contexts
-from gateway.web.server import Server, Stages, Tls
-from gateway.web.shutdown import Departure
+from gateway.web.server import Server, ServerStages, ServerTls
+from gateway.web.shutdown import ShutdownState
 from tests.certificates import Authority, Pair
 
 ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -63,21 +63,21 @@ async def hello(scope: Scope, receive: Receive, send: Send) -> None:
     await PlainTextResponse(f"{scope['scheme']} {len(body)}")(scope, receive, send)
 
 
-def contexts(pair: Pair, **more: Any) -> Reloading[ssl.SSLContext]:
+def contexts(pair: Pair, **more: Any) -> FileBackedValue[ssl.SSLContext]:
     given = {"certificate": pair.certificate, "key": pair.key, **more}
     return listening_contexts(ServerTlsSettings.model_validate(given))
 
 
 @asynccontextmanager
 async def listening(
-    made: Reloading[ssl.SSLContext], app: ASGIApp = hello, bounds: Bounds | None = None
+    made: FileBackedValue[ssl.SSLContext], app: ASGIApp = hello, bounds: HttpLimits | None = None
 ) -> AsyncIterator[int]:
-    bounds = bounds or Bounds()
+    bounds = bounds or HttpLimits()
     http = http_protocol(unread_answer, bounds)
     config = uvicorn.Config(app, http=http, ws="none", lifespan="off", log_config=None)
     config.timeout_graceful_shutdown = 1
-    stages = Stages(0, 0, nothing, lambda: None, nothing)
-    server = Server(config, stages, Departure(), Tls(made, bounds))
+    stages = ServerStages(0, 0, nothing, lambda: None, nothing)
+    server = Server(config, stages, ShutdownState(), ServerTls(made, bounds))
     with socket.create_server(("127.0.0.1", 0)) as open_socket:
         running = asyncio.create_task(server._serve([open_socket]))
         try:
@@ -272,7 +272,7 @@ def test_what_does_not_shake_hands_costs_little(
     caplog.set_level(logging.INFO)
 
     async def test() -> None:
-        async with listening(contexts(pair), bounds=Bounds(head_s=0.3, connections=4)) as port:
+        async with listening(contexts(pair), bounds=HttpLimits(head_s=0.3, connections=4)) as port:
             reader, writer = await connect(port)
             writer.write(ASK)
             assert b"HTTP" not in await asyncio.wait_for(reader.read(), SOON_S)
@@ -294,7 +294,7 @@ def test_handshakes_count_among_the_connections(run: Any, authority: Authority, 
     """Beyond the bound a connection is closed before it costs anything, until others have ended."""
 
     async def test() -> None:
-        async with listening(contexts(pair), bounds=Bounds(connections=2, head_s=2)) as port:
+        async with listening(contexts(pair), bounds=HttpLimits(connections=2, head_s=2)) as port:
             idle = [await connect(port) for _ in range(2 + MOST_TOLD)]
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 await answer(port, client(authority))

@@ -11,17 +11,17 @@ from pydantic_core import from_json
 from gateway.anthropic.errors import error_body
 from gateway.anthropic.messages.signatures import signature_of
 from gateway.anthropic.messages.tools import told_call_id
-from gateway.anthropic.messages.translate import Turn
+from gateway.anthropic.messages.translate import MessagesTurn
 from gateway.families import CallArguments, Content, Reasoning
 from gateway.families import Event as ParserEvent
 from gateway.generation import Piece, Usage
 from gateway.ids import new_id
 from gateway.openai.chat.answer import ChatAnswer
-from gateway.openai.chat.serving import Prepared
+from gateway.openai.chat.serving import PreparedChat
 from gateway.openai.errors import Names, OpenAIError
 from gateway.openai.usage import ReasonedUsage
 from gateway.relay.interface import Forward, Write
-from gateway.relay.text_events import Passed, parsed_events, text_events
+from gateway.relay.text_events import PassthroughTemplate, parsed_events, text_events
 from gateway.serving.generation import Ready
 from gateway.serving.generation_group import Generations
 
@@ -140,7 +140,7 @@ class MessagesAnswer(ChatAnswer):
 
     __slots__ = ("_id", "_request_id", "_tools", "content")
 
-    def __init__(self, turn: Turn, prepared: Prepared, names: Names, request_id: str) -> None:
+    def __init__(self, turn: MessagesTurn, prepared: PreparedChat, names: Names, request_id: str) -> None:
         """Take a generation that has not begun.
 
         Args:
@@ -258,7 +258,7 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 class MessagesEvents:
-    """The events of one stream; see ``gateway.openai.endpoint.Events``."""
+    """The events of one stream; see ``gateway.openai.endpoint.AnswerEvents``."""
 
     def __init__(self, answer: MessagesAnswer) -> None:
         """Begin before anything was generated."""
@@ -301,14 +301,14 @@ class MessagesEvents:
         last = {"type": "message_delta", "delta": self._answer.stop(), "usage": usage_of(usage)}
         return _written([last, {"type": "message_stop"}])
 
-    def _passed(self) -> Passed | None:
+    def _passed(self) -> PassthroughTemplate | None:
         """How texts are shown that pass by the parser; None before they have an open block, or where they are not."""
         choice, content = self._answer.parsed[0], self._answer.content
         passing = choice.reader.passing
         delta = None if passing is None else content.delta(passing.kind)
         if passing is None or delta is None:
             return None
-        return Passed(_written([delta]).rsplit(b'""', 1), (choice.texts(passing.kind), content.texts))
+        return PassthroughTemplate(_written([delta]).rsplit(b'""', 1), (choice.texts(passing.kind), content.texts))
 
     def _parsed(self, _pieces: Sequence[Piece | str]) -> bytes:
         return _written(self._answer.feed((), complete=False))

@@ -17,7 +17,7 @@ from gateway.anthropic.messages.answer import MessagesAnswer, MessagesEvents
 from gateway.anthropic.messages.objects import EVENTS, AnthropicMessage, AnthropicTokenCount
 from gateway.anthropic.messages.protocol import CountTokensRequest, MessagesRequest, unserved_betas
 from gateway.anthropic.messages.serving import check_turn, prepare, too_long
-from gateway.anthropic.messages.translate import Turn, parse_counted, parse_turn
+from gateway.anthropic.messages.translate import MessagesTurn, parse_counted, parse_turn
 from gateway.config import TimeoutSettings
 from gateway.openai.chat.serving import ChatPlan
 from gateway.openai.endpoint import Endpoint, begin, serve
@@ -75,14 +75,14 @@ def messages_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metr
 
 
 def _of(
-    request: Request, parse: Callable[[dict[str, Any], Sequence[str]], Turn]
-) -> Endpoint[Turn, ChatPlan, MessagesAnswer]:
+    request: Request, parse: Callable[[dict[str, Any], Sequence[str]], MessagesTurn]
+) -> Endpoint[MessagesTurn, ChatPlan, MessagesAnswer]:
     """The endpoint for a request, whose betas stand in a header and not in the body."""
     betas = unserved_betas(request.scope)
     return Endpoint(lambda fields: parse(fields, betas), check_turn, translated_plan, prepare, MessagesEvents)
 
 
-def _count(turn: Turn, plan: ChatPlan, model: ServedModel, left: threading.Event | None) -> int:
+def _count(turn: MessagesTurn, plan: ChatPlan, model: ServedModel, left: threading.Event | None) -> int:
     """The tokens of the prompt, which may be too long for an answer."""
     parts = model.parts
     most = prompts.most_tokens(parts)

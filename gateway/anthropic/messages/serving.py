@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gateway.anthropic.messages.answer import MessagesAnswer
-from gateway.anthropic.messages.translate import Turn
+from gateway.anthropic.messages.translate import MessagesTurn
 from gateway.bad_request import BadRequestError
 from gateway.generation import PromptTooLongError, too_many_tokens
 from gateway.openai.chat.messages import Message, SystemMessage, TextPart, UserMessage
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.serving import ChatPlan, check_chat, prepare_generations
-from gateway.openai.parameters.check import Ignored
+from gateway.openai.parameters.check import IgnoredParameters
 from gateway.openai.translation import Translation
 from gateway.serving.served_model import ServedModel
 from gateway.web.access_log import RequestRecord
@@ -23,7 +23,7 @@ _SWITCHES = ("enable_thinking", "thinking")  # names by which chat templates ask
 _MESSAGE = re.compile(r"messages\[(\d+)\]")
 
 
-def check_turn(turn: Turn, model: ServedModel) -> tuple[Turn, Ignored]:
+def check_turn(turn: MessagesTurn, model: ServedModel) -> tuple[MessagesTurn, IgnoredParameters]:
     """The request without what the policies let pass unserved, and what it is served without.
 
     Raises:
@@ -39,7 +39,7 @@ def check_turn(turn: Turn, model: ServedModel) -> tuple[Turn, Ignored]:
     return turn, turn.ignored(ignored, unread)
 
 
-def _reasoning(turn: Turn, model: ServedModel) -> tuple[ChatCompletionRequest, list[str]]:
+def _reasoning(turn: MessagesTurn, model: ServedModel) -> tuple[ChatCompletionRequest, list[str]]:
     """Return the chat request with the template's switch for reasoning, and the names of what is left out.
 
     Agents send an effort and a way to think to any model: what the model cannot take or follow is left out.
@@ -145,7 +145,7 @@ def _texts(message: Message) -> list[TextPart]:
     return [part for part in parts if isinstance(part, TextPart)]
 
 
-async def prepare(turn: Turn, plan: ChatPlan, model: ServedModel, record: RequestRecord) -> MessagesAnswer:
+async def prepare(turn: MessagesTurn, plan: ChatPlan, model: ServedModel, record: RequestRecord) -> MessagesAnswer:
     """Prepare the answer to a Messages request; see ``prepare_generations``."""
     with turn.translation.renaming(), too_long():
         prepared = await prepare_generations(turn.chat, plan, model, record, clamp=True)

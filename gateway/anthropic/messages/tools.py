@@ -50,7 +50,7 @@ class ToolChoice(BaseModel):
 
 
 @dataclass(slots=True)
-class Toolbox:
+class MessagesTools:
     """The tools of one request.
 
     Attributes:

@@ -21,7 +21,7 @@ from gateway.anthropic.messages.protocol import (
     parse_messages_request,
 )
 from gateway.anthropic.messages.signatures import reasoning_of
-from gateway.anthropic.messages.tools import Toolbox, own_call_id
+from gateway.anthropic.messages.tools import MessagesTools, own_call_id
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.generation_fields import MOST_TOKENS
@@ -52,7 +52,7 @@ _INVALID = "invalid_value"
 
 
 @dataclass(slots=True)
-class Turn(TranslatedRequest):
+class MessagesTurn(TranslatedRequest):
     """A Messages request and the chat request that it is served as.
 
     Attributes:
@@ -61,10 +61,10 @@ class Turn(TranslatedRequest):
     """
 
     request: CountTokensRequest
-    tools: Toolbox
+    tools: MessagesTools
 
 
-def parse_turn(fields: dict[str, Any], betas: Sequence[str]) -> Turn:
+def parse_turn(fields: dict[str, Any], betas: Sequence[str]) -> MessagesTurn:
     """Parse and translate a request body.
 
     Args:
@@ -79,17 +79,17 @@ def parse_turn(fields: dict[str, Any], betas: Sequence[str]) -> Turn:
     return _turn(request, data, [*left_out, *betas])
 
 
-def parse_counted(fields: dict[str, Any], betas: Sequence[str]) -> Turn:
+def parse_counted(fields: dict[str, Any], betas: Sequence[str]) -> MessagesTurn:
     """Parse and translate a request body of which only the prompt matters; see ``parse_turn``."""
     return _turn(parse_count_request(fields), {}, betas)
 
 
-def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[str]) -> Turn:
+def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[str]) -> MessagesTurn:
     _check_whole(request)
-    tools = Toolbox()
+    tools = MessagesTools()
     tools.add(request.tools)
     data |= tools.choice(request.tool_choice)
-    conversation = Conversation([])
+    conversation = ChatMessages([])
     _open(conversation, request)
     for index, message in enumerate(request.messages):
         conversation.add(message, f"messages[{index}]")
@@ -112,7 +112,7 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[
     with translation.renaming():
         chat = chat_request(without_nulls(data))
     named = [*_unread(request), *conversation.left_out, *tools.left_out, *left_out]
-    return Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
+    return MessagesTurn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
 
 
 def _check_whole(request: CountTokensRequest) -> None:
@@ -138,7 +138,7 @@ def _answer_fields(request: MessagesRequest) -> tuple[dict[str, Any], list[str]]
     return data, [f"metadata.{key}" for key in request.metadata if key != "user_id"]
 
 
-def _open(conversation: Conversation, request: CountTokensRequest) -> None:
+def _open(conversation: ChatMessages, request: CountTokensRequest) -> None:
     """Begin with the instructions, but for a first block that counts for billing alone."""
     if isinstance(request.system, str):
         conversation.instruct([request.system], "system")
@@ -172,7 +172,7 @@ def _unread(request: CountTokensRequest) -> list[str]:
 
 
 @dataclass(slots=True)
-class Conversation:
+class ChatMessages:
     """The messages of a chat request as turns come.
 
     Attributes:

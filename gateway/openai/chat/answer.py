@@ -16,20 +16,20 @@ import orjson
 from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.generation.token_logprobs import named_by_id
 from gateway.ids import new_id
-from gateway.openai.chat.choice import Extras, ParsedChoice
+from gateway.openai.chat.choice import ChunkExtras, ParsedChoice
 from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.endpoint import DONE, Answer, best, error_event, prompt_logprobs_list
+from gateway.openai.endpoint import DONE, PendingAnswer, best, error_event, prompt_logprobs_list
 from gateway.openai.errors import Names, OpenAIError
 from gateway.openai.guidance import ANY_TEXT, Structure
 from gateway.openai.usage import ReasonedUsage, at_beginning, usage_object
 from gateway.relay.interface import Drain, Forward, Write
-from gateway.relay.text_events import Passed, one_line, parsed_events, text_events
+from gateway.relay.text_events import PassthroughTemplate, one_line, parsed_events, text_events
 from gateway.serving.generation import Generation, Ready
 from gateway.serving.generation_group import Generations
 
 
 @dataclass(frozen=True, slots=True)
-class Expectations:
+class AnswerExpectations:
     """The conditions that a finished answer must fulfil, because nothing has guaranteed them.
 
     Attributes:
@@ -129,7 +129,7 @@ def _entry(entry: TokenLogprob) -> dict[str, Any]:
     }
 
 
-class ChatAnswer(Answer):
+class ChatAnswer(PendingAnswer):
     """An answer to a chat request.
 
     Attributes:
@@ -149,7 +149,7 @@ class ChatAnswer(Answer):
         *,
         parsed: Sequence[ParsedChoice] = (),
         calls: bool = False,
-        expectations: Expectations | None = None,
+        expectations: AnswerExpectations | None = None,
         changed: Sequence[str] = (),
     ) -> None:
         """Take generations that have not begun."""
@@ -272,7 +272,7 @@ def _mean(entries: Sequence[TokenLogprob]) -> float:
     return sum(entry.logprob for entry in entries) / len(entries) if entries else -math.inf
 
 
-class ChunkWriter:
+class ChatChunkWriter:
     """Writes the events of one answer.
 
     Attributes:
@@ -371,7 +371,7 @@ class ChunkWriter:
         self,
         index: int,
         delta: Mapping[str, Any],
-        extras: Extras,
+        extras: ChunkExtras,
         usage: Usage | None = None,
         finish_reason: str | None = None,
         stop_reason: str | int | None = None,
@@ -418,14 +418,14 @@ class ChunkWriter:
 
 
 class ChatEvents:
-    """The events of one stream; see ``gateway.openai.endpoint.Events``."""
+    """The events of one stream; see ``gateway.openai.endpoint.AnswerEvents``."""
 
     def __init__(self, answer: ChatAnswer) -> None:
         """Begin before anything was generated."""
         request = answer.request
         options = request.stream_options
         self._answer = answer
-        self._writer = ChunkWriter(
+        self._writer = ChatChunkWriter(
             f"chatcmpl-{new_id()}",
             int(time.time()),
             request.model,
@@ -477,7 +477,7 @@ class ChatEvents:
                 reasons = self._answer.finish_reason(index), assembler.stop_reason
                 estimated = assembler.finish_estimated
                 delta = {"content": ""} if self._says_nothing(index) else {}
-                parts.append(writer.chunk(index, delta, extras or Extras(), usage, *reasons, estimated=estimated))
+                parts.append(writer.chunk(index, delta, extras or ChunkExtras(), usage, *reasons, estimated=estimated))
         return b"".join(parts)
 
     def forward(self, write: Write) -> Forward | None:
@@ -492,9 +492,11 @@ class ChatEvents:
             return writer.forward(write)
         choice = answer.parsed[0]
 
-        def shown() -> Passed | None:
+        def shown() -> PassthroughTemplate | None:
             passing = choice.reader.passing
-            return passing and Passed(writer.around(choice.fields(passing.kind)), [choice.texts(passing.kind)])
+            return passing and PassthroughTemplate(
+                writer.around(choice.fields(passing.kind)), [choice.texts(passing.kind)]
+            )
 
         return parsed_events(choice.reader, shown, self._parsed, write)
 

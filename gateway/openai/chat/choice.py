@@ -14,7 +14,7 @@ from gateway.serving.answer_reader import AnswerReader
 
 
 @dataclass(slots=True)
-class Extras:
+class ChunkExtras:
     """What belongs to the tokens of a chunk.
 
     Attributes:
@@ -31,7 +31,7 @@ _ALPHABET = string.ascii_letters + string.digits
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class AnswerStyle:
     """How answers are written.
 
     Attributes:
@@ -108,7 +108,7 @@ class ParsedChoice:
         made: the calls so far; a ``CallStart`` of index i is that of ``made[i]``.
     """
 
-    def __init__(self, reader: AnswerReader, style: Style, *, ids: bool) -> None:
+    def __init__(self, reader: AnswerReader, style: AnswerStyle, *, ids: bool) -> None:
         """Begin a choice.
 
         Args:
@@ -117,7 +117,7 @@ class ParsedChoice:
             ids: whether token ids are wanted.
         """
         self.reader = reader
-        self.waiting = Extras(ids=[] if ids else None)
+        self.waiting = ChunkExtras(ids=[] if ids else None)
         self._style = style
         self._ids = ids
         self._content: list[str] = []
@@ -149,9 +149,9 @@ class ParsedChoice:
         """Return the list of texts of a kind so far, to which the fast path adds texts that it does not parse."""
         return self._reasoning if kind is Reasoning else self._content
 
-    def extras(self) -> Extras:
+    def extras(self) -> ChunkExtras:
         """What was waiting."""
-        extras, self.waiting = self.waiting, Extras(ids=[] if self._ids else None)
+        extras, self.waiting = self.waiting, ChunkExtras(ids=[] if self._ids else None)
         return extras
 
     @property

@@ -27,7 +27,7 @@ from gateway.openai.chat.tools import (
     FunctionCallChoice,
     FunctionDefinition,
     GrammarFormat,
-    Offered,
+    OfferedTools,
     Tool,
     ToolChoice,
     check_parameters_of,
@@ -314,7 +314,7 @@ class ChatCompletionRequest(GenerationFields):
         )
 
     @functools.cached_property
-    def offered(self) -> Offered:
+    def offered(self) -> OfferedTools:
         """Its tools and the choice among them, in whichever form they came."""
         return offered(self.tools, self.tool_choice, self.functions, self.function_call)
 

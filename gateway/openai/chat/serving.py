@@ -16,15 +16,15 @@ from gateway.families.call_schema import are_objects
 from gateway.families.model_family import writes_calls
 from gateway.generation import Capability, EngineFeatures, Prompt, SamplingParams
 from gateway.generation.sampling_params import Guide
-from gateway.openai.chat.answer import ChatAnswer, Expectations
-from gateway.openai.chat.choice import ParsedChoice, Style
+from gateway.openai.chat.answer import AnswerExpectations, ChatAnswer
+from gateway.openai.chat.choice import AnswerStyle, ParsedChoice
 from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.chat.tools import NO_TOOLS, FunctionDefinition, Offered, tools_for_template
+from gateway.openai.chat.tools import NO_TOOLS, FunctionDefinition, OfferedTools, tools_for_template
 from gateway.openai.errors import Names
 from gateway.openai.guidance import ANY_TEXT, Structure, structure
 from gateway.openai.parameters.check import (
     NOTHING_IGNORED,
-    Ignored,
+    IgnoredParameters,
     check_parameters,
     consider_form,
     consider_greedy,
@@ -35,7 +35,7 @@ from gateway.openai.parameters.check import (
 from gateway.openai.schemas import deviations, guided_schema
 from gateway.openai.schemas.checked import checker
 from gateway.openai.schemas.keywords import unsupported
-from gateway.serving.budgeted_engine import ThoughtBudget
+from gateway.serving.budgeted_engine import ReasoningBudget
 from gateway.serving.generation import Generation
 from gateway.serving.prompts import ChatPrompt
 from gateway.serving.served_model import ServedModel
@@ -65,12 +65,12 @@ class ChatPlan:
     names: Names
     turn: ToolPlan | None = None
     structure: Structure = ANY_TEXT
-    offered: Offered = NO_TOOLS
+    offered: OfferedTools = NO_TOOLS
     shown: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
     path: Callable[[str], str] = str
 
-    def expectations(self, preparation: Preparation) -> Expectations:
+    def expectations(self, preparation: Preparation) -> AnswerExpectations:
         """The conditions that are left to check of a finished answer.
 
         Args:
@@ -88,7 +88,7 @@ class ChatPlan:
                         f"{path}.parameters",
                     )
         demanded = self.turn is not None and self.turn.choice == "required" and not preparation.guided
-        return Expectations(self.structure, arguments, demanded)
+        return AnswerExpectations(self.structure, arguments, demanded)
 
 
 def chat_plan(request: ChatCompletionRequest, model: ServedModel) -> ChatPlan:
@@ -132,7 +132,7 @@ def chat_plan(request: ChatCompletionRequest, model: ServedModel) -> ChatPlan:
     return ChatPlan(request.prompt(shown), names, turn, form, offers, shown, warnings)
 
 
-def _check_required(offers: Offered, features: EngineFeatures, *, validate: bool) -> None:
+def _check_required(offers: OfferedTools, features: EngineFeatures, *, validate: bool) -> None:
     if validate or features.guide_types & _CALL_GUIDES:
         return
     raise BadRequestError(
@@ -150,7 +150,7 @@ def _check_object(guide: Guide, path: str) -> None:
         raise BadRequestError(message, param=path, code="unsupported_json_schema")
 
 
-def _tools(offers: Offered, features: EngineFeatures, *, structured: bool) -> tuple[Tool, ...]:
+def _tools(offers: OfferedTools, features: EngineFeatures, *, structured: bool) -> tuple[Tool, ...]:
     guided = structured or (offers.choice == "required" and bool(features.guide_types))
     natively = "structural_tag" in features.guide_types
     return tuple(
@@ -179,7 +179,7 @@ _BY_TEMPLATE = Capability("emulated", "shown by the request's own template.")
 _NO_BEAMS = Capability("impossible", "this model's engine has no input for it.")
 
 
-def check_chat(request: ChatCompletionRequest, model: ServedModel) -> tuple[ChatCompletionRequest, Ignored]:
+def check_chat(request: ChatCompletionRequest, model: ServedModel) -> tuple[ChatCompletionRequest, IgnoredParameters]:
     """The request without what the policies let pass unserved, and what that is.
 
     Raises:
@@ -228,7 +228,7 @@ def _consider_tools(
         capabilities |= dict.fromkeys(("tools", "functions"), _BY_TEMPLATE)
 
 
-def _with_formats(request: ChatCompletionRequest, ignored: Ignored, model: ServedModel) -> Ignored:
+def _with_formats(request: ChatCompletionRequest, ignored: IgnoredParameters, model: ServedModel) -> IgnoredParameters:
     """Hold custom tools to their regular expressions where the engine can; name the formats that are only shown."""
     offers = request.offered
     if not offers.custom:
@@ -241,7 +241,7 @@ def _with_formats(request: ChatCompletionRequest, ignored: Ignored, model: Serve
         for function in functions:
             function.strict = False
         shown += offers.patterns.values()
-    return Ignored((*ignored.named, *shown), (*ignored.counted, *shown), ignored.dropped)
+    return IgnoredParameters((*ignored.named, *shown), (*ignored.counted, *shown), ignored.dropped)
 
 
 def _guided(request: ChatCompletionRequest, model: ServedModel) -> bool:
@@ -261,7 +261,7 @@ _FIELDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedChat:
     """A conversation that is ready to be continued.
 
     Attributes:
@@ -273,7 +273,7 @@ class Prepared:
 
     generations: Sequence[Generation]
     parsed: Sequence[ParsedChoice]
-    expectations: Expectations | None
+    expectations: AnswerExpectations | None
     changed: Sequence[str] = ()
 
 
@@ -295,7 +295,7 @@ async def prepare(
 
 async def prepare_generations(
     request: ChatCompletionRequest, plan: ChatPlan, model: ServedModel, record: RequestRecord, *, clamp: bool = False
-) -> Prepared:
+) -> PreparedChat:
     """Build the prompt and prepare the generations, without sending anything yet.
 
     Args:
@@ -325,12 +325,12 @@ async def prepare_generations(
     generations = await model.generate(
         prompt, params, record.request_id, record.started, readers, budget, affinity=affinity
     )
-    return Prepared(generations, parsed, expectations, [plan.path(path) for path in prompt.changed])
+    return PreparedChat(generations, parsed, expectations, [plan.path(path) for path in prompt.changed])
 
 
 def _prepare(
     request: ChatCompletionRequest, plan: ChatPlan, model: ServedModel, params: SamplingParams, prompt: Prompt
-) -> tuple[Prompt, SamplingParams, Expectations | None, Sequence[ParsedChoice], ThoughtBudget | None]:
+) -> tuple[Prompt, SamplingParams, AnswerExpectations | None, Sequence[ParsedChoice], ReasoningBudget | None]:
     """All that takes the longer the more tools there are, where the prompt is built."""
     if plan.turn is None:
         return prompt, params, None, (), None
@@ -346,10 +346,10 @@ def _prepare(
     return prompt, params, expectations, parsed, prepared.thought_budget(params, model.parts.tokenizer)
 
 
-def _style(plan: ChatPlan, model: ServedModel) -> Style:
+def _style(plan: ChatPlan, model: ServedModel) -> AnswerStyle:
     parts = model.parts
     shown = bool(plan.shown)
-    return Style(
+    return AnswerStyle(
         reasoning=_FIELDS[model.settings.reasoning_output] if parts.family.reasons else (),
         old=plan.offered.old,
         named=plan.offered.named,

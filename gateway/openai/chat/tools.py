@@ -46,7 +46,7 @@ class CustomGrammar(_Part):
     definition: str
 
 
-class TextFormat(_Part):
+class PlainTextFormat(_Part):
     """Any text."""
 
     type: Literal["text"]
@@ -60,7 +60,7 @@ class GrammarFormat(_Part):
 
 
 _Format = Annotated[
-    Annotated[TextFormat, Tag(BRANCH + "text")] | Annotated[GrammarFormat, Tag(BRANCH + "grammar")],
+    Annotated[PlainTextFormat, Tag(BRANCH + "text")] | Annotated[GrammarFormat, Tag(BRANCH + "grammar")],
     Discriminator(
         branch_by("type"), custom_error_type="format", custom_error_message="A type 'text' or 'grammar' is expected"
     ),
@@ -172,7 +172,7 @@ FunctionCallChoice = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class OfferedTools:
     """The tools of a request and the choice among them, whichever form they came in.
 
     Attributes:
@@ -208,7 +208,7 @@ class Offered:
         return [(each, path) for each, path in pairs if self.allowed is None or each.name in self.allowed]
 
 
-NO_TOOLS = Offered()
+NO_TOOLS = OfferedTools()
 
 
 def offered(
@@ -216,15 +216,15 @@ def offered(
     choice: Literal["none", "auto", "required"] | NamedChoice | NamedCustomChoice | AllowedChoice | None,
     functions: Sequence[FunctionDefinition],
     call: Literal["none", "auto"] | NamedFunction | None,
-) -> Offered:
+) -> OfferedTools:
     """The tools of a request: ``tools`` with ``tool_choice``, or ``functions`` with ``function_call``."""
     if not (tools or functions or isinstance(choice, BaseModel)):
         return NO_TOOLS
     if functions:
         paths = [f"functions[{index}]" for index in range(len(functions))]
         if isinstance(call, NamedFunction):
-            return Offered(functions, paths, "required", frozenset({call.name}), True, "function_call.name", True)
-        return Offered(functions, paths, call or "auto", choice_path="function_call", old=True)
+            return OfferedTools(functions, paths, "required", frozenset({call.name}), True, "function_call.name", True)
+        return OfferedTools(functions, paths, call or "auto", choice_path="function_call", old=True)
     found = _functions(tools)
     if isinstance(choice, NamedChoice | NamedCustomChoice):
         _, name, path = choice.chosen
@@ -238,7 +238,7 @@ def offered(
     return dataclasses.replace(found, choice=(choice or "auto") if found.functions else "none")
 
 
-def _functions(tools: Sequence[FunctionTool | CustomTool]) -> Offered:
+def _functions(tools: Sequence[FunctionTool | CustomTool]) -> OfferedTools:
     """The tools as functions, without a choice."""
     functions: list[FunctionDefinition] = []
     paths: list[str] = []
@@ -258,7 +258,7 @@ def _functions(tools: Sequence[FunctionTool | CustomTool]) -> Offered:
             path, function = f"tools[{index}].function", tool.function
         functions.append(function)
         paths.append(path)
-    return Offered(functions, paths, custom=frozenset(custom), patterns=patterns, shown=shown)
+    return OfferedTools(functions, paths, custom=frozenset(custom), patterns=patterns, shown=shown)
 
 
 def _function(tool: CustomDefinition) -> tuple[FunctionDefinition, bool]:
@@ -290,7 +290,7 @@ def tools_for_template(functions: Sequence[FunctionDefinition]) -> list[dict[str
 _INVALID = "invalid_value"
 
 
-def check_parameters_of(offered: Offered) -> None:
+def check_parameters_of(offered: OfferedTools) -> None:
     """Reject schemas of arguments that are not schemas of objects.
 
     Raises:
@@ -308,7 +308,7 @@ def check_parameters_of(offered: Offered) -> None:
             )
 
 
-def check_tools(offered: Offered, choice: object) -> None:
+def check_tools(offered: OfferedTools, choice: object) -> None:
     """Reject names that are given twice, and choices of tools that are not given.
 
     Args:

@@ -12,9 +12,9 @@ import orjson
 
 from gateway.generation import Piece, Usage
 from gateway.ids import new_id
-from gateway.openai.completions.choice import CompletionChoice, Row
+from gateway.openai.completions.choice import ChoiceReader, LogprobRow
 from gateway.openai.completions.protocol import CompletionRequest
-from gateway.openai.endpoint import DONE, Answer, best, error_event
+from gateway.openai.endpoint import DONE, PendingAnswer, best, error_event
 from gateway.openai.errors import Names, OpenAIError
 from gateway.openai.usage import at_beginning, usage_object
 from gateway.relay.interface import Forward, Write
@@ -25,7 +25,7 @@ from gateway.serving.generation_group import MANY, Generations
 _MANY_ROWS = 1024  # of prompts: writing more than these would hold up other requests' tokens
 
 
-class CompletionAnswer(Answer):
+class CompletionAnswer(PendingAnswer):
     """An answer to a completion request.
 
     Attributes:
@@ -35,14 +35,14 @@ class CompletionAnswer(Answer):
 
     __slots__ = ("_created", "_rows", "_texts", "choices", "request")
 
-    def __init__(self, request: CompletionRequest, choices: Sequence[CompletionChoice], names: Names) -> None:
+    def __init__(self, request: CompletionRequest, choices: Sequence[ChoiceReader], names: Names) -> None:
         """Take choices whose generations have not begun."""
         super().__init__([choice.running for choice in choices], names, padded=request.obfuscated)
         self.request = request
         self.choices = choices
         self._created = int(time.time())
         self._texts: list[list[str]] = [[] for _ in choices]
-        self._rows: list[list[Row]] = [[] for _ in choices]
+        self._rows: list[list[LogprobRow]] = [[] for _ in choices]
 
     def take(self, index: int, pieces: Sequence[Piece], *, complete: bool) -> None:
         """See the base."""
@@ -114,7 +114,7 @@ def completion_id() -> str:
     return f"cmpl-{new_id()}"
 
 
-class ChunkWriter:
+class CompletionChunkWriter:
     """Writes the events of one answer; everything that they share is built once.
 
     Attributes:
@@ -185,14 +185,14 @@ class ChunkWriter:
 
 
 class CompletionEvents:
-    """The events of one stream; see ``gateway.openai.endpoint.Events``."""
+    """The events of one stream; see ``gateway.openai.endpoint.AnswerEvents``."""
 
     def __init__(self, answer: CompletionAnswer) -> None:
         """Begin before anything was generated."""
         options = answer.request.stream_options
         self._answer = answer
         self._opened: set[int] = set()
-        self._writer = ChunkWriter(
+        self._writer = CompletionChunkWriter(
             completion_id(),
             int(time.time()),
             answer.request.model,

@@ -21,7 +21,7 @@ _utf8_decoder = codecs.getincrementaldecoder("utf-8")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LogprobRow:
     """One token of the lists.
 
     Attributes:
@@ -39,7 +39,7 @@ class Row:
     offset: int | None = None
 
 
-def row_of(entry: TokenLogprob, offset: int | None = None, *, names_as_ids: bool = False) -> Row:
+def row_of(entry: TokenLogprob, offset: int | None = None, *, names_as_ids: bool = False) -> LogprobRow:
     """The row of a token; where two alternatives have the same text, the better one stays."""
     if names_as_ids:
         entry = named_by_id(entry)
@@ -47,7 +47,7 @@ def row_of(entry: TokenLogprob, offset: int | None = None, *, names_as_ids: bool
     for token, _, logprob in entry.top:
         top.setdefault(token, logprob)
     top[entry.token] = entry.logprob  # OpenAI: the chosen token is always there, beyond the number asked for if need be
-    return Row(entry.token, entry.bytes, entry.logprob, top, offset)
+    return LogprobRow(entry.token, entry.bytes, entry.logprob, top, offset)
 
 
 def prompt_rows(
@@ -59,7 +59,7 @@ def prompt_rows(
     *,
     silent_bos: bool,
     names_as_ids: bool = False,
-) -> list[Row]:
+) -> list[LogprobRow]:
     """The rows of a prompt's tokens, special tokens shown.
 
     Args:
@@ -77,12 +77,12 @@ def prompt_rows(
     if len(logprobs) != len(ids) - 1 or (top and len(top) != len(logprobs)):
         raise EngineError(ErrorKind.INTERNAL, "The engine returned log-probabilities that do not fit the prompt.")
     detokenizer = IncrementalDetokenizer(tokenizer, skip_special_tokens=False)
-    rows: list[Row] = []
+    rows: list[LogprobRow] = []
     for position, index in enumerate(ids):
         offset = min(detokenizer.characters, len(text))
         if position == 0:
             entry = make_entry(tokenizer, detokenizer, index, 0.0, ())
-            rows.append(Row(row_of(entry, names_as_ids=names_as_ids).token, entry.bytes, None, None, offset))
+            rows.append(LogprobRow(row_of(entry, names_as_ids=names_as_ids).token, entry.bytes, None, None, offset))
             if silent_bos:
                 continue  # the text begins after it, for decoders that treat the start of a text in their own way
         else:
@@ -108,7 +108,7 @@ class LogprobWriter:
         self._offset = offset
         self._decode = _utf8_decoder("replace").decode
 
-    def write(self, rows: Iterable[Row]) -> dict[str, Any]:
+    def write(self, rows: Iterable[LogprobRow]) -> dict[str, Any]:
         """The ``logprobs`` object for the next rows."""
         tokens: list[str] = []
         token_logprobs: list[float | None] = []
@@ -161,7 +161,7 @@ class PreparedPrompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class VisibleParts:
     """The parts that a choice shows.
 
     Attributes:
@@ -187,7 +187,7 @@ class Shown:
     prompt_logprobs: int | None = None
 
     @classmethod
-    def of(cls, request: CompletionRequest, end_ids: Sequence[int]) -> Shown:
+    def of(cls, request: CompletionRequest, end_ids: Sequence[int]) -> VisibleParts:
         """The parts that a request wants.
 
         Args:
@@ -207,7 +207,7 @@ class Shown:
         )
 
 
-class CompletionChoice:
+class ChoiceReader:
     """Follows one generation. Take what is ready from it by ``opening`` (once, after its first response) and ``take``.
 
     Attributes:
@@ -217,7 +217,9 @@ class CompletionChoice:
         tokens: how many these are.
     """
 
-    def __init__(self, running: Generation, prepared: PreparedPrompt, shown: Shown, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self, running: Generation, prepared: PreparedPrompt, shown: VisibleParts, tokenizer: Tokenizer
+    ) -> None:
         """Begin before anything was generated.
 
         Args:
@@ -267,7 +269,7 @@ class CompletionChoice:
         """Log-prob per token, by which ``best_of`` chooses; an answer without tokens is the last choice."""
         return self.logprob_sum / self.tokens if self.tokens else -math.inf
 
-    def opening(self) -> tuple[str, list[Row]]:
+    def opening(self) -> tuple[str, list[LogprobRow]]:
         """The prompt's text and rows where they are shown.
 
         Raises:
@@ -278,10 +280,10 @@ class CompletionChoice:
         text = self.prepared.text if self._shown.text else ""
         return text, self._prompt_rows() if self._shown.logprobs is not None else []
 
-    def take(self, pieces: Sequence[Piece]) -> tuple[str, list[Row]]:
+    def take(self, pieces: Sequence[Piece]) -> tuple[str, list[LogprobRow]]:
         """Text and rows of the next pieces."""
         texts: list[str] = []
-        rows: list[Row] = []
+        rows: list[LogprobRow] = []
         for piece in pieces:
             text = piece.text
             if piece.ids is not None:
@@ -298,7 +300,7 @@ class CompletionChoice:
             return "", []
         return "".join(texts) if self._shown.text else "", rows if self._shown.logprobs is not None else []
 
-    def logprobs(self, rows: Sequence[Row]) -> dict[str, Any] | None:
+    def logprobs(self, rows: Sequence[LogprobRow]) -> dict[str, Any] | None:
         """The ``logprobs`` object of the next rows; None where none are shown."""
         return self._writer.write(rows) if self._shown.logprobs is not None else None
 
@@ -322,7 +324,7 @@ class CompletionChoice:
         ids, self._new_ids = self._new_ids, []
         return {"token_ids": ids if self._shown.generated else []}
 
-    def _prompt_rows(self) -> list[Row]:
+    def _prompt_rows(self) -> list[LogprobRow]:
         ids, assembler = self.prepared.prompt.ids, self.running.assembler
         given = assembler.prompt_logprobs
         if given is None and len(ids) > 1:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from gateway.bad_request import BadRequestError
 from gateway.generation import Capability
 from gateway.openai.completions.answer import CompletionAnswer
-from gateway.openai.completions.choice import CompletionChoice, PreparedPrompt, Shown
+from gateway.openai.completions.choice import ChoiceReader, PreparedPrompt, VisibleParts
 from gateway.openai.completions.protocol import CompletionRequest
 from gateway.openai.errors import Names
 from gateway.openai.guidance import Structure, structure
 from gateway.openai.parameters.check import (
     NOTHING_IGNORED,
-    Ignored,
+    IgnoredParameters,
     check_parameters,
     consider_form,
     consider_greedy,
@@ -58,7 +58,7 @@ def completion_plan(request: CompletionRequest, model: ServedModel) -> Completio
     return CompletionPlan(names, form, wanted.deviations() if wanted else ())
 
 
-def check_completion(request: CompletionRequest, model: ServedModel) -> tuple[CompletionRequest, Ignored]:
+def check_completion(request: CompletionRequest, model: ServedModel) -> tuple[CompletionRequest, IgnoredParameters]:
     """The request without what the policies let pass unserved, and what that is.
 
     Raises:
@@ -122,13 +122,13 @@ async def prepare(
 
 async def _choices(
     request: CompletionRequest, plan: CompletionPlan, model: ServedModel, record: RequestRecord
-) -> list[CompletionChoice]:
+) -> list[ChoiceReader]:
     parts = model.parts
     params = request.sampling_params(model.defaults)
     params = dataclasses.replace(params, guide=plan.structure.guide)
     truncation = request.truncation(params)
-    shown = Shown.of(request, parts.end_ids)
-    choices: list[CompletionChoice] = []
+    shown = VisibleParts.of(request, parts.end_ids)
+    choices: list[ChoiceReader] = []
     tokens, most = 0, max(_MOST_TOKENS, parts.max_seq_len)
     for index, source in enumerate(request.sources):
         try:
@@ -144,7 +144,7 @@ async def _choices(
             prepared.prompt, params, record.request_id, record.started,
             affinity=model.affinity(source, record.session),
         )  # fmt: skip
-        choices += [CompletionChoice(running, prepared, shown, parts.tokenizer) for running in generations]
+        choices += [ChoiceReader(running, prepared, shown, parts.tokenizer) for running in generations]
         await asyncio.sleep(0)  # tokenizing many prompts would hold up other requests' tokens
     return choices
 

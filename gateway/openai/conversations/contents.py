@@ -18,7 +18,7 @@ from gateway.bad_request import BadRequestError, printable
 from gateway.openai.errors import OpenAIError
 from gateway.openai.repeated import repeated
 from gateway.openai.stored_items import ItemLines
-from gateway.store import ConflictError, Store, Write
+from gateway.store import ConflictError, DocumentWrite, Store
 
 MOST_ITEMS = 4096
 """Items of one conversation."""
@@ -50,7 +50,7 @@ class ConversationDeleted(TypedDict):
 
 
 @dataclass(slots=True)
-class Contents:
+class ConversationContents:
     """A conversation. Its items stay JSON until they are looked at: most changes touch few of many.
 
     Attributes:
@@ -68,12 +68,12 @@ class Contents:
     size: int = 0
 
     @staticmethod
-    def read(conversation_id: str, data: bytes) -> Contents:
+    def read(conversation_id: str, data: bytes) -> ConversationContents:
         """The opposite of ``written``."""
         head, *lines = data.split(b"\n")
         fields = json.loads(head)
         items = ItemLines(fields.pop("ids"), lines)
-        return Contents(conversation_id, **fields, items=items, size=len(data))
+        return ConversationContents(conversation_id, **fields, items=items, size=len(data))
 
     def written(self) -> bytes:
         """The document: a line with all that is short, and one for each item."""
@@ -118,19 +118,19 @@ def not_found(conversation_id: str, param: str | None = None) -> OpenAIError:
     return OpenAIError(404, f"Conversation with id {shown!r} not found.", param=param, code="conversation_not_found")
 
 
-async def create(store: Store, owner: str, metadata: Mapping[str, str], items: ItemLines) -> Contents:
+async def create(store: Store, owner: str, metadata: Mapping[str, str], items: ItemLines) -> ConversationContents:
     """Begin a conversation.
 
     Raises:
         BadRequestError: it is too large.
     """
-    made = Contents(f"conv_{secrets.token_hex(16)}", int(time.time()), metadata, items)
+    made = ConversationContents(f"conv_{secrets.token_hex(16)}", int(time.time()), metadata, items)
     check_room(len(items.ids), len(made.written()), "items")
     await store.put(owner, made.id, made.written(), expected=0)
     return made
 
 
-async def load(store: Store, owner: str, conversation_id: str, param: str | None = None) -> Contents:
+async def load(store: Store, owner: str, conversation_id: str, param: str | None = None) -> ConversationContents:
     """Read a conversation.
 
     Args:
@@ -146,8 +146,12 @@ async def load(store: Store, owner: str, conversation_id: str, param: str | None
 
 
 async def change(
-    store: Store, owner: str, conversation_id: str, edit: Callable[[Contents], Result], also: Write | None = None
-) -> tuple[Contents, Result]:
+    store: Store,
+    owner: str,
+    conversation_id: str,
+    edit: Callable[[ConversationContents], Result],
+    also: DocumentWrite | None = None,
+) -> tuple[ConversationContents, Result]:
     """Read, edit and write a conversation, again where another writer has changed it meanwhile.
 
     Args:
@@ -169,7 +173,7 @@ async def change(
         if also is None:
             check_room(len(found.items.ids), len(data), "items")
         try:
-            await store.put_all(owner, [Write(found.id, data, version), *([also] if also else [])])
+            await store.put_all(owner, [DocumentWrite(found.id, data, version), *([also] if also else [])])
         except ConflictError as error:
             if error.key != found.id:
                 raise
@@ -191,11 +195,11 @@ async def delete(store: Store, owner: str, conversation_id: str) -> None:
         raise not_found(conversation_id)
 
 
-async def _load(store: Store, owner: str, conversation_id: str, param: str | None) -> tuple[Contents, int]:
+async def _load(store: Store, owner: str, conversation_id: str, param: str | None) -> tuple[ConversationContents, int]:
     found = await store.get(owner, conversation_id) if _ID.fullmatch(conversation_id) else None
     if found is None:
         raise not_found(conversation_id, param)
-    return Contents.read(conversation_id, found.data), found.version
+    return ConversationContents.read(conversation_id, found.data), found.version
 
 
 def check_room(count: int, size: int, param: str) -> None:
@@ -229,7 +233,7 @@ class ConversationEnd:
     owner: str
     id: str
 
-    async def append(self, items: ItemLines, also: Write) -> None:
+    async def append(self, items: ItemLines, also: DocumentWrite) -> None:
         """Put items behind those that are there, and write another document with them, all or none.
 
         They are taken where they make the conversation too large: it had room when the response began.

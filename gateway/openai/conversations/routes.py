@@ -23,7 +23,7 @@ from gateway.openai.repeated import repeated
 from gateway.openai.request_body import read_request
 from gateway.openai.request_json import RequestBody
 from gateway.openai.router import IGNORED, answers, api_router, body_of, parameter
-from gateway.openai.state import State
+from gateway.openai.state import ApplicationState
 from gateway.openai.stored_items import (
     INCLUDE,
     PAGING,
@@ -53,7 +53,7 @@ _TOPIC = {"A topic": {"metadata": {"topic": "geography"}}}
 _BEGUN = {"With a message": {**_TOPIC["A topic"], **_ITEMS["A message"]}}
 
 
-def conversations_router(state: State) -> APIRouter:
+def conversations_router(state: ApplicationState) -> APIRouter:
     """The routes of ``/v1/conversations`` and their items.
 
     Args:
@@ -65,7 +65,7 @@ def conversations_router(state: State) -> APIRouter:
     return router
 
 
-def _add_items(router: APIRouter, state: State) -> None:
+def _add_items(router: APIRouter, state: ApplicationState) -> None:
     @router.get(
         "/v1/conversations/{conversation_id}/items/{item_id}",
         responses=_SHOWN,
@@ -114,7 +114,7 @@ def _add_items(router: APIRouter, state: State) -> None:
         return _answer(await list_of(added, include, kept.seal), [*asked.ignored(), *left_out, *replaced])
 
 
-def _add_conversations(router: APIRouter, state: State) -> None:
+def _add_conversations(router: APIRouter, state: ApplicationState) -> None:
     @router.post("/v1/conversations", responses=_MADE, openapi_extra=body_of(ConversationRequest, _BEGUN))
     async def create_conversation(request: Request) -> Response:
         """Begin a conversation."""

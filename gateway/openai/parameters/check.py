@@ -27,7 +27,7 @@ _NEVER_DROPPED = frozenset({"stream"})
 _BY_VALUE = frozenset({"response_format", "chat_template_kwargs"})
 
 
-class Policies(Protocol):
+class ParameterPolicies(Protocol):
     """What to do with parameters that cannot be served."""
 
     @property
@@ -47,7 +47,7 @@ class Policies(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class IgnoredParameters:
     """What a request is served without.
 
     Attributes:
@@ -61,7 +61,7 @@ class Ignored:
     dropped: frozenset[str] = frozenset()
 
 
-NOTHING_IGNORED = Ignored()
+NOTHING_IGNORED = IgnoredParameters()
 
 
 def serves_all(endpoint: EndpointName, request: GenerationFields, capabilities: Capabilities) -> bool:
@@ -96,8 +96,8 @@ def check_parameters(
     endpoint: EndpointName,
     fields: Mapping[str, Any],
     capabilities: Mapping[str, Capability],
-    policies: Policies,
-) -> Ignored:
+    policies: ParameterPolicies,
+) -> IgnoredParameters:
     """Decide for each field of a request whether it is served.
 
     Args:
@@ -128,7 +128,7 @@ def check_parameters(
             else:
                 _check_limit(name, value, how)
     named = tuple(name for name, policy in found if policy == "warn")
-    return Ignored(named, tuple(name for name, _ in found), frozenset(dropped))
+    return IgnoredParameters(named, tuple(name for name, _ in found), frozenset(dropped))
 
 
 def _flat(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

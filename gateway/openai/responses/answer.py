@@ -17,23 +17,23 @@ from gateway.families import CallArguments, CallStart, Content, Reasoning
 from gateway.families import Event as ParserEvent
 from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.openai.chat.answer import ChatAnswer
-from gateway.openai.chat.serving import Prepared
+from gateway.openai.chat.serving import PreparedChat
 from gateway.openai.errors import Names, OpenAIError
 from gateway.openai.responses.output import Event, OutputItems
 from gateway.openai.responses.stored import (
-    LostError,
-    Shelf,
+    ResponseLostError,
+    ResponseStore,
     StoredResponse,
     begun,
     joined,
     new_response_id,
     told,
 )
-from gateway.openai.responses.translate import Turn
+from gateway.openai.responses.translate import ResponsesTurn
 from gateway.openai.stored_items import ItemLines
 from gateway.openai.usage import ReasonedUsage
 from gateway.relay.interface import Forward, Write
-from gateway.relay.text_events import Passed, numbered_text_events, parsed_events
+from gateway.relay.text_events import PassthroughTemplate, numbered_text_events, parsed_events
 from gateway.serving.generation import Ready
 from gateway.serving.generation_group import Generations
 
@@ -50,7 +50,7 @@ class ResponsesAnswer(ChatAnswer):
 
     __slots__ = ("_entries", "_sent", "_turn", "_written", "end", "id", "items", "told")
 
-    def __init__(self, turn: Turn, prepared: Prepared, names: Names, known: Mapping[str, Any]) -> None:
+    def __init__(self, turn: ResponsesTurn, prepared: PreparedChat, names: Names, known: Mapping[str, Any]) -> None:
         """Take a generation that has not begun.
 
         Args:
@@ -126,7 +126,7 @@ class ResponsesAnswer(ChatAnswer):
             await self._keep()
         else:
             # The store has logged it, and the client gets an error anyway; lost: by a write without answer it is there.
-            with contextlib.suppress(OpenAIError, LostError):
+            with contextlib.suppress(OpenAIError, ResponseLostError):
                 await self._keep()
 
     def leave(self) -> None:
@@ -143,7 +143,7 @@ class ResponsesAnswer(ChatAnswer):
             self._written = True
             await asyncio.shield(begun(self.write_end(shelf, 0)))
 
-    async def write_end(self, shelf: Shelf, expected: int) -> None:
+    async def write_end(self, shelf: ResponseStore, expected: int) -> None:
         """Write the ended response, and add its input and output to its conversation, both or neither.
 
         A failed or cancelled response is not a turn of the conversation.
@@ -163,7 +163,7 @@ class ResponsesAnswer(ChatAnswer):
         turn = ItemLines()
         turn.add(self._turn.items)
         turn.add(ItemLines.of(self.items.items))
-        await told(conversation.append(turn, store.Write(self.id, stored.encoded(), expected)))
+        await told(conversation.append(turn, store.DocumentWrite(self.id, stored.encoded(), expected)))
 
     def stored(self, status: str, own: bytes) -> StoredResponse:
         """The response as it is kept.
@@ -311,7 +311,7 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 class ResponsesEvents:
-    """The events of one stream; see ``gateway.openai.endpoint.Events``."""
+    """The events of one stream; see ``gateway.openai.endpoint.AnswerEvents``."""
 
     def __init__(self, answer: ResponsesAnswer) -> None:
         """Begin before anything was generated."""
@@ -386,7 +386,7 @@ class ResponsesEvents:
         self._answer.told = True
         self._unsent = self._written(events)
 
-    def _passed(self) -> Passed | None:
+    def _passed(self) -> PassthroughTemplate | None:
         """How texts are shown that pass by the parser; None before they have an open item."""
         choice, items = self._answer.parsed[0], self._answer.items
         passing = choice.reader.passing
@@ -394,7 +394,7 @@ class ResponsesEvents:
         if passing is None or delta is None:
             return None
         before, after = orjson.dumps(delta)[:-1].rsplit(b'""', 1)
-        return Passed((_head(delta["type"]) + before, after), (choice.texts(passing.kind), items.texts))
+        return PassthroughTemplate((_head(delta["type"]) + before, after), (choice.texts(passing.kind), items.texts))
 
     def _parsed(self, pieces: Sequence[Piece | str]) -> bytes:
         whole = [piece for piece in pieces if not isinstance(piece, str)]

@@ -15,7 +15,7 @@ from gateway.config import TimeoutSettings
 from gateway.openai.endpoint import stream
 from gateway.openai.errors import SERVER, OpenAIError
 from gateway.openai.responses.answer import ResponsesAnswer, ResponsesEvents
-from gateway.openai.responses.stored import LostError, Shelf, StoredResponse
+from gateway.openai.responses.stored import ResponseLostError, ResponseStore, StoredResponse
 from gateway.relay.interface import Drain, StreamOutput, Write
 from gateway.relay.text_events import one_line
 from gateway.serving.registry import Registry
@@ -37,7 +37,7 @@ MOST_LOGGED: Final = 64 * 2**20
 """Bytes of events that are kept of one response."""
 
 
-class LiveLog:
+class LiveEventLog:
     """Holds events that are not in the store yet, by their sequence numbers.
 
     The log does not hold a stream's last event, which is made from the stored response.
@@ -47,7 +47,7 @@ class LiveLog:
         waiting: bytes of events that are not in the store.
     """
 
-    def __init__(self, shelf: Shelf, response_id: str) -> None:
+    def __init__(self, shelf: ResponseStore, response_id: str) -> None:
         """Begin with none.
 
         Args:
@@ -159,7 +159,7 @@ class _Reader:
             self.left.set_result(None)
 
 
-class Run:
+class BackgroundRun:
     """One response while it is generated.
 
     Attributes:
@@ -168,7 +168,9 @@ class Run:
         ended: set when its end is written, or lost.
     """
 
-    def __init__(self, shelf: Shelf, answer: ResponsesAnswer, record: RequestRecord, timeouts: TimeoutSettings) -> None:
+    def __init__(
+        self, shelf: ResponseStore, answer: ResponsesAnswer, record: RequestRecord, timeouts: TimeoutSettings
+    ) -> None:
         """Prepare; nothing is written or generated before ``begin``.
 
         Args:
@@ -184,7 +186,7 @@ class Run:
         self._timeouts = timeouts
         self._events = ResponsesEvents(answer)
         self._first = answer.stored("queued", answer.own("queued"))
-        self.log = LiveLog(shelf, answer.id) if self._first.streamed else None
+        self.log = LiveEventLog(shelf, answer.id) if self._first.streamed else None
         self._version = 0
         self._generating: asyncio.Task[None] | None = None
         self._shut = False
@@ -274,7 +276,7 @@ class Run:
                     looked = now
                     if not await self._shelf.leased(self.answer.id):
                         self.stop()
-            except LostError:
+            except ResponseLostError:
                 self.stop()
             except OpenAIError:  # the store may come back before the lease has ended
                 continue
@@ -289,7 +291,7 @@ class Run:
             self.answer.failed(error)
         elif self._shut:
             self.answer.failed(OpenAIError(503, _SHUT_DOWN, type=SERVER))
-        elif error is None or isinstance(error, LostError):
+        elif error is None or isinstance(error, ResponseLostError):
             self.answer.cancelled()
         else:
             about = {"event": "background_failed", "request_id": self._record.request_id}
@@ -303,7 +305,7 @@ class Run:
             if self.log is not None:
                 await self._patiently(self.log.flush)
             await self._put(answer.stored_end(), answer.write_end)
-        except LostError:
+        except ResponseLostError:
             await self._write_cancelled()
         except OpenAIError as error:
             about = {"event": "background_not_kept", "request_id": self._record.request_id}
@@ -311,12 +313,14 @@ class Run:
                 "the end of the background response %s could not be kept: %s", answer.id, error.message, extra=about
             )
             failed = self._first.ended("failed", error={"code": "server_error", "message": error.message})
-            with contextlib.suppress(OpenAIError, LostError):  # a reader finds the lease ended
+            with contextlib.suppress(OpenAIError, ResponseLostError):  # a reader finds the lease ended
                 await shelf.put(answer.id, failed, self._version)
         with contextlib.suppress(OpenAIError):
             await shelf.release(answer.id)
 
-    async def _put(self, stored: StoredResponse, put: Callable[[Shelf, int], Awaitable[object]] | None = None) -> None:
+    async def _put(
+        self, stored: StoredResponse, put: Callable[[ResponseStore, int], Awaitable[object]] | None = None
+    ) -> None:
         """Write the response.
 
         Args:
@@ -330,7 +334,7 @@ class Run:
                     await self._shelf.put(self.answer.id, stored, self._version)
                 else:
                     await put(self._shelf, self._version)
-            except LostError:
+            except ResponseLostError:
                 # By a write whose answer was lost it may be there already.
                 if not await self._shelf.holds(self.answer.id, stored, self._version + 1):
                     raise
@@ -351,14 +355,14 @@ class Run:
             await asyncio.sleep(_AGAIN_S)
 
     async def _write_cancelled(self) -> None:
-        with contextlib.suppress(OpenAIError, LostError):
+        with contextlib.suppress(OpenAIError, ResponseLostError):
             found = await self._shelf.find(self.answer.id)
             if found is not None and found[0].status == "cancelled":
                 self.answer.cancelled()
                 await self._shelf.put(self.answer.id, self.answer.stored_end(), found[1])
 
 
-class Runs:
+class BackgroundRuns:
     """The background responses that this process generates."""
 
     def __init__(self, most: int, registry: Registry, timeouts: TimeoutSettings) -> None:
@@ -372,14 +376,14 @@ class Runs:
         self._most = most
         self._registry = registry
         self._timeouts = timeouts
-        self._runs: dict[tuple[str, str], Run] = {}
+        self._runs: dict[tuple[str, str], BackgroundRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def find(self, shelf: Shelf, response_id: str) -> Run | None:
+    def find(self, shelf: ResponseStore, response_id: str) -> BackgroundRun | None:
         """The run of a response that is generated here; None also when it has ended."""
         return self._runs.get((shelf.owner, response_id))
 
-    async def begin(self, shelf: Shelf, answer: ResponsesAnswer, record: RequestRecord) -> None:
+    async def begin(self, shelf: ResponseStore, answer: ResponsesAnswer, record: RequestRecord) -> None:
         """Begin to generate a response.
 
         Args:
@@ -394,7 +398,7 @@ class Runs:
             message = "Too many background responses are being generated; try again later."
             code = "rate_limit_exceeded"
             raise OpenAIError(429, message, type="rate_limit_error", code=code, headers={"Retry-After": "1"})
-        run, place = Run(shelf, answer, record, self._timeouts), (shelf.owner, answer.id)
+        run, place = BackgroundRun(shelf, answer, record, self._timeouts), (shelf.owner, answer.id)
         self._runs[place] = run
         try:
             await run.begin()
@@ -420,7 +424,7 @@ class Runs:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_ABORT_S)
 
-    async def _go(self, run: Run, place: tuple[str, str]) -> None:
+    async def _go(self, run: BackgroundRun, place: tuple[str, str]) -> None:
         ended = asyncio.get_running_loop().create_future()
         self._registry.running.add(ended)
         try:

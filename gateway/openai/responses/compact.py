@@ -9,14 +9,14 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.bad_request import BadRequestError
-from gateway.encryption import Seal
+from gateway.encryption import OwnerCipher
 from gateway.openai.endpoint import whole
 from gateway.openai.errors import SERVER, OpenAIError
 from gateway.openai.repeated import repeated
 from gateway.openai.responses.answer import ResponsesAnswer
 from gateway.openai.responses.input_items import ConfigurationUpdateItem, MessageItem, UpdatedText
 from gateway.openai.responses.protocol import Input, ResponsesRequest
-from gateway.openai.responses.translate import Turn
+from gateway.openai.responses.translate import ResponsesTurn
 from gateway.openai.stored_items import as_stored
 from gateway.openai.validation import validated
 from gateway.web.access_log import RequestRecord
@@ -71,7 +71,7 @@ def parse_compact_request(fields: dict[str, Any]) -> ResponsesRequest:
     return _SummaryRequest(**fields, input=[*items, text, last], store=False, others=tuple(asked.model_extra or ()))
 
 
-def needed(seal: Seal | None) -> Seal:
+def needed(seal: OwnerCipher | None) -> OwnerCipher:
     """The seal of the client.
 
     Raises:
@@ -83,7 +83,7 @@ def needed(seal: Seal | None) -> Seal:
     return seal
 
 
-async def compacted(answer: ResponsesAnswer, turn: Turn, seal: Seal, record: RequestRecord) -> bytes:
+async def compacted(answer: ResponsesAnswer, turn: ResponsesTurn, seal: OwnerCipher, record: RequestRecord) -> bytes:
     """Request the summary from the model and write the ``response.compaction`` object.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter
 
-from gateway.encryption import Seal
+from gateway.encryption import OwnerCipher
 from gateway.openai.stored_items import text_of
 from gateway.openai.validation import BRANCH, text_or_list
 
@@ -150,7 +150,7 @@ class ReasoningItem(_Item):
     content: Any = None
     encrypted_content: Any = None
 
-    def text(self, seal: Seal | None) -> tuple[str, bool]:
+    def text(self, seal: OwnerCipher | None) -> tuple[str, bool]:
         """Return the readable reasoning: its own text, else the encrypted text, else the summary's text.
 
         Args:
@@ -178,7 +178,7 @@ class CompactionItem(_Item):
     id: LenientId = None
     encrypted_content: Any = None
 
-    def text(self, seal: Seal | None) -> str | None:
+    def text(self, seal: OwnerCipher | None) -> str | None:
         """The summary; None where it cannot be opened."""
         sealed = self.encrypted_content
         return seal.open("compaction", sealed) if seal is not None and isinstance(sealed, str) else None

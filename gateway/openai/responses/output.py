@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.encryption import Seal
+from gateway.encryption import OwnerCipher
 from gateway.families import Content, Reasoning
 from gateway.generation import TokenLogprob
 from gateway.openai.chat.answer import logprobs_object
 from gateway.openai.responses.stored import item_id
-from gateway.openai.responses.tools import Origin
+from gateway.openai.responses.tools import ToolOrigin
 
 Event = dict[str, Any]
 """An event without its sequence number, which its writer adds."""
@@ -32,7 +32,7 @@ class OutputItems:
 
     __slots__ = ("_entries", "_kind", "_response_id", "_seal", "items", "place", "texts")
 
-    def __init__(self, response_id: str, seal: Seal | None = None) -> None:
+    def __init__(self, response_id: str, seal: OwnerCipher | None = None) -> None:
         """Begin without items.
 
         Args:
@@ -82,7 +82,7 @@ class OutputItems:
             return self._text_delta("", [])
         return self._reasoning_delta("") if self._kind == "reasoning" and kind is Reasoning else None
 
-    def call(self, tool: Origin, call_id: str) -> list[Event]:
+    def call(self, tool: ToolOrigin, call_id: str) -> list[Event]:
         """Begin a call.
 
         Args:

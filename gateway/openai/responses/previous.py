@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from gateway.bad_request import BadRequestError, printable
 from gateway.openai.conversations import contents
-from gateway.openai.conversations.contents import Contents
+from gateway.openai.conversations.contents import ConversationContents
 from gateway.openai.request_json import MOST_MESSAGES
 from gateway.openai.responses.input_items import ITEMS, InputItem, InputTextPart, MessageItem, ReferenceItem
 from gateway.openai.responses.protocol import ResponsesRequest
-from gateway.openai.responses.stored import Shelf, StoredResponse, references, referred
-from gateway.openai.state import Kept
+from gateway.openai.responses.stored import ResponseStore, StoredResponse, references, referred
+from gateway.openai.state import CallerState
 
 _FIELD = "previous_response_id"
 
@@ -28,7 +28,7 @@ MOST_REPEATED: Final = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class PreviousItems:
     """What came before a request.
 
     Attributes:
@@ -40,7 +40,7 @@ class Before:
 
     turns: Sequence[StoredResponse] = ()
     path: str = _FIELD
-    conversation: Contents | None = None
+    conversation: ConversationContents | None = None
     referred: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -91,11 +91,11 @@ class Before:
         return found
 
 
-NOTHING: Final = Before()
+NOTHING: Final = PreviousItems()
 """A request without anything before it."""
 
 
-async def before(kept: Kept, request: ResponsesRequest) -> Before:
+async def before(kept: CallerState, request: ResponsesRequest) -> PreviousItems:
     """Read what came before a request.
 
     Args:
@@ -111,13 +111,13 @@ async def before(kept: Kept, request: ResponsesRequest) -> Before:
         if kept.store is None:
             why = "This gateway keeps no responses: send the whole conversation."
             raise _not_found(request.previous_response_id, why)
-        earlier = Before(await _chain(Shelf(kept.store, kept.owner), request.previous_response_id))
+        earlier = PreviousItems(await _chain(ResponseStore(kept.store, kept.owner), request.previous_response_id))
     elif request.conversation is not None and kept.store is not None:
         found = await contents.load(kept.store, kept.owner, request.conversation.id, "conversation")
-        earlier = Before(path="conversation", conversation=found)
+        earlier = PreviousItems(path="conversation", conversation=found)
     wanted = {} if isinstance(request.input, str) or kept.store is None else references(request.input)
     if wanted and kept.store is not None:
-        earlier = replace(earlier, referred=await referred(Shelf(kept.store, kept.owner), wanted))
+        earlier = replace(earlier, referred=await referred(ResponseStore(kept.store, kept.owner), wanted))
     return earlier
 
 
@@ -128,7 +128,7 @@ def needs_store(request: ResponsesRequest) -> bool:
     return not isinstance(request.input, str) and bool(references(request.input))
 
 
-async def _chain(shelf: Shelf, last: str) -> list[StoredResponse]:
+async def _chain(shelf: ResponseStore, last: str) -> list[StoredResponse]:
     """Read the responses up to the last one.
 
     Cycles cannot occur: each response names an older one.

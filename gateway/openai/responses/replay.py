@@ -9,8 +9,8 @@ from contextlib import aclosing
 
 from gateway.openai.errors import OpenAIError
 from gateway.openai.responses.answer import last_event
-from gateway.openai.responses.background import Runs
-from gateway.openai.responses.stored import Shelf
+from gateway.openai.responses.background import BackgroundRuns
+from gateway.openai.responses.stored import ResponseStore
 from gateway.relay.interface import StreamOutput
 from gateway.web.access_log import RequestRecord
 from gateway.web.sse import COMMENT
@@ -22,8 +22,8 @@ _LATE_S = 3.0
 
 
 async def follow(
-    runs: Runs,
-    shelf: Shelf,
+    runs: BackgroundRuns,
+    shelf: ResponseStore,
     response_id: str,
     after: int,
     record: RequestRecord,
@@ -59,7 +59,7 @@ async def follow(
 
 
 async def _followed(
-    runs: Runs, shelf: Shelf, response_id: str, place: int, keepalive_s: float, output: StreamOutput
+    runs: BackgroundRuns, shelf: ResponseStore, response_id: str, place: int, keepalive_s: float, output: StreamOutput
 ) -> AsyncGenerator[bytes, None]:
     quiet_since = time.monotonic()
     heard = quiet_since
@@ -84,7 +84,9 @@ async def _followed(
             yield COMMENT
 
 
-async def _next(runs: Runs, shelf: Shelf, response_id: str, place: int, pause: float) -> tuple[list[bytes], bool]:
+async def _next(
+    runs: BackgroundRuns, shelf: ResponseStore, response_id: str, place: int, pause: float
+) -> tuple[list[bytes], bool]:
     """The events at a place, after a while none; and whether there may be more."""
     run = runs.find(shelf, response_id)
     if run is not None and run.log is not None and not run.ended.is_set():
@@ -99,7 +101,7 @@ async def _next(runs: Runs, shelf: Shelf, response_id: str, place: int, pause: f
     return [], True
 
 
-async def _last(shelf: Shelf, response_id: str, place: int) -> bytes:
+async def _last(shelf: ResponseStore, response_id: str, place: int) -> bytes:
     """The event that ends the stream; empty where the response is gone, or the client has that event."""
     latest = time.monotonic() + _LATE_S
     while (found := await shelf.find(response_id)) is not None:

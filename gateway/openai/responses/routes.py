@@ -18,10 +18,10 @@ from gateway.config import TimeoutSettings
 from gateway.generation import EngineError
 from gateway.openai.chat.objects import CITY
 from gateway.openai.chat.serving import ChatPlan
-from gateway.openai.endpoint import Begun, answered, name_header, prepared
+from gateway.openai.endpoint import CheckedRequest, answered, name_header, prepared
 from gateway.openai.errors import OpenAIError, from_engine
 from gateway.openai.responses.answer import ResponsesAnswer
-from gateway.openai.responses.background import Runs
+from gateway.openai.responses.background import BackgroundRuns
 from gateway.openai.responses.compact import CompactRequest, compacted, needed, parse_compact_request
 from gateway.openai.responses.objects import (
     EVENTS,
@@ -33,10 +33,10 @@ from gateway.openai.responses.objects import (
 from gateway.openai.responses.protocol import ResponsesRequest
 from gateway.openai.responses.replay import follow
 from gateway.openai.responses.serving import RESPONSES, begin_turn
-from gateway.openai.responses.stored import LostError, Shelf, StoredResponse, joined
-from gateway.openai.responses.translate import Turn
+from gateway.openai.responses.stored import ResponseLostError, ResponseStore, StoredResponse, joined
+from gateway.openai.responses.translate import ResponsesTurn
 from gateway.openai.router import DEVIATIONS, GENERATING, IGNORED, answers, api_router, body_of, parameter
-from gateway.openai.state import Kept, State
+from gateway.openai.state import ApplicationState, CallerState
 from gateway.openai.stored_items import INCLUDE, LOGPROBS, PAGING, SEALED, ItemPage, included, page_of, paging_of, shown
 from gateway.relay.interface import StreamOutput
 from gateway.serving import prompts
@@ -82,7 +82,7 @@ _LARGEST = 2**31  # number of an event
 
 
 def responses_router(
-    registry: Registry, timeouts: TimeoutSettings, metrics: Metrics, state: State, runs: Runs
+    registry: Registry, timeouts: TimeoutSettings, metrics: Metrics, state: ApplicationState, runs: BackgroundRuns
 ) -> APIRouter:
     """The routes ``POST /v1/responses`` and ``POST /v1/responses/input_tokens`` over the served models.
 
@@ -129,7 +129,10 @@ def responses_router(
 
 
 async def _background(
-    begun: Begun[Turn, ChatPlan], answer: ResponsesAnswer, runs: Runs, timeouts: TimeoutSettings
+    begun: CheckedRequest[ResponsesTurn, ChatPlan],
+    answer: ResponsesAnswer,
+    runs: BackgroundRuns,
+    timeouts: TimeoutSettings,
 ) -> Response:
     """Begin a background response: it is queued, or followed by its events where a stream is asked for."""
     shelf = begun.request.shelf
@@ -144,7 +147,7 @@ async def _background(
     return EventStream(events, begun.headers, output)
 
 
-def _count(turn: Turn, plan: ChatPlan, model: ServedModel, left: threading.Event | None) -> int:
+def _count(turn: ResponsesTurn, plan: ChatPlan, model: ServedModel, left: threading.Event | None) -> int:
     """The tokens of the prompt, which may be too long for an answer."""
     parts = model.parts
     most = prompts.most_tokens(parts)
@@ -156,7 +159,7 @@ def _count(turn: Turn, plan: ChatPlan, model: ServedModel, left: threading.Event
     return len(prompt.ids)
 
 
-def retrieval_router(state: State, runs: Runs, keepalive_s: float) -> APIRouter:
+def retrieval_router(state: ApplicationState, runs: BackgroundRuns, keepalive_s: float) -> APIRouter:
     """The routes of ``/v1/responses/{response_id}``. Its events are padded or not as they were asked for.
 
     Args:
@@ -224,7 +227,7 @@ def retrieval_router(state: State, runs: Runs, keepalive_s: float) -> APIRouter:
     return router
 
 
-async def _cancel(kept: Kept, request: Request, runs: Runs) -> StoredResponse:
+async def _cancel(kept: CallerState, request: Request, runs: BackgroundRuns) -> StoredResponse:
     while True:
         shelf, response_id, stored, version = await _find(kept, request)
         if not stored.background:
@@ -236,7 +239,7 @@ async def _cancel(kept: Kept, request: Request, runs: Runs) -> StoredResponse:
         cancelled = stored.ended("cancelled")
         try:
             await shelf.put(response_id, cancelled, version)
-        except LostError:
+        except ResponseLostError:
             continue  # it went on, or ended, just now
         await shelf.release(response_id)
         run = runs.find(shelf, response_id)
@@ -247,10 +250,10 @@ async def _cancel(kept: Kept, request: Request, runs: Runs) -> StoredResponse:
         return (await _find(kept, request))[2]
 
 
-async def _find(kept: Kept, request: Request) -> tuple[Shelf, str, StoredResponse, int]:
+async def _find(kept: CallerState, request: Request) -> tuple[ResponseStore, str, StoredResponse, int]:
     """Find the response that the path names, with the version of its document."""
     response_id = str(request.path_params["response_id"])
-    shelf = None if kept.store is None else Shelf(kept.store, kept.owner)
+    shelf = None if kept.store is None else ResponseStore(kept.store, kept.owner)
     found = None if shelf is None else await shelf.find(response_id)
     if shelf is None or found is None:
         raise _not_found(response_id)
@@ -262,7 +265,7 @@ def _not_found(response_id: str) -> OpenAIError:
     return OpenAIError(404, f"Response with id {shown_id!r} not found.", code="response_not_found")
 
 
-def _included(stored: StoredResponse, include: frozenset[str], kept: Kept) -> bytes:
+def _included(stored: StoredResponse, include: frozenset[str], kept: CallerState) -> bytes:
     """Return the response, with encrypted reasoning where requested."""
     if SEALED not in include or kept.seal is None:
         return stored.response

@@ -12,15 +12,15 @@ from gateway.bad_request import BadRequestError
 from gateway.config.model_settings import SamplingDefaults
 from gateway.openai.chat.serving import ChatPlan, check_chat, prepare_generations
 from gateway.openai.conversations.contents import check_room
-from gateway.openai.endpoint import Begun, Endpoint, checked
-from gateway.openai.parameters.check import Ignored
+from gateway.openai.endpoint import CheckedRequest, Endpoint, checked
+from gateway.openai.parameters.check import IgnoredParameters
 from gateway.openai.request_body import in_turn, read_request
 from gateway.openai.request_json import RequestBody
 from gateway.openai.responses.answer import ResponsesAnswer, ResponsesEvents
-from gateway.openai.responses.previous import NOTHING, Before, before, needs_store
+from gateway.openai.responses.previous import NOTHING, PreviousItems, before, needs_store
 from gateway.openai.responses.protocol import ResponsesRequest, parse_responses_request
-from gateway.openai.responses.translate import Turn, parse_turn, translated
-from gateway.openai.state import State
+from gateway.openai.responses.translate import ResponsesTurn, parse_turn, translated
+from gateway.openai.state import ApplicationState
 from gateway.openai.translation import translated_plan
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
@@ -28,7 +28,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.web.access_log import RequestRecord, record_of
 
 
-def check_turn(turn: Turn, model: ServedModel) -> tuple[Turn, Ignored]:
+def check_turn(turn: ResponsesTurn, model: ServedModel) -> tuple[ResponsesTurn, IgnoredParameters]:
     """The request without what the policies let pass unserved, and what it is served without.
 
     Raises:
@@ -41,14 +41,14 @@ def check_turn(turn: Turn, model: ServedModel) -> tuple[Turn, Ignored]:
     return turn, turn.ignored(ignored)
 
 
-async def prepare(turn: Turn, plan: ChatPlan, model: ServedModel, record: RequestRecord) -> ResponsesAnswer:
+async def prepare(turn: ResponsesTurn, plan: ChatPlan, model: ServedModel, record: RequestRecord) -> ResponsesAnswer:
     """Prepare the answer to a Responses request; see ``prepare_generations``."""
     with turn.translation.renaming():
         prepared = await prepare_generations(turn.chat, plan, model, record, clamp=True)
     return ResponsesAnswer(turn, prepared, plan.names, _echoed(turn, model.defaults))
 
 
-def _echoed(turn: Turn, defaults: SamplingDefaults) -> dict[str, Any]:
+def _echoed(turn: ResponsesTurn, defaults: SamplingDefaults) -> dict[str, Any]:
     """The fields of a response that are known before its answer is.
 
     Args:
@@ -84,7 +84,7 @@ def _echoed(turn: Turn, defaults: SamplingDefaults) -> dict[str, Any]:
     }
 
 
-RESPONSES: Endpoint[Turn, ChatPlan, ResponsesAnswer] = Endpoint(
+RESPONSES: Endpoint[ResponsesTurn, ChatPlan, ResponsesAnswer] = Endpoint(
     parse_turn, check_turn, translated_plan, prepare, ResponsesEvents
 )
 
@@ -93,9 +93,9 @@ async def begin_turn(
     request: Request,
     registry: Registry,
     metrics: Metrics,
-    state: State,
+    state: ApplicationState,
     parse: Callable[[dict[str, Any]], ResponsesRequest] = parse_responses_request,
-) -> Begun[Turn, ChatPlan]:
+) -> CheckedRequest[ResponsesTurn, ChatPlan]:
     """Read, parse and check a request, with what it names in the store.
 
     Args:
@@ -112,10 +112,10 @@ async def begin_turn(
     """
     record, kept = record_of(request.scope), state.of(request.scope)
 
-    def check(asked: ResponsesRequest, earlier: Before) -> Begun[Turn, ChatPlan]:
+    def check(asked: ResponsesRequest, earlier: PreviousItems) -> CheckedRequest[ResponsesTurn, ChatPlan]:
         return checked(RESPONSES, translated(asked, earlier, kept), record, registry, metrics)
 
-    def take(body: RequestBody) -> Begun[Turn, ChatPlan] | tuple[ResponsesRequest, RequestBody]:
+    def take(body: RequestBody) -> CheckedRequest[ResponsesTurn, ChatPlan] | tuple[ResponsesRequest, RequestBody]:
         asked = parse(body.fields)
         _check_state(asked, keeps=kept.store is not None)
         if needs_store(asked):
@@ -124,7 +124,7 @@ async def begin_turn(
         return begun.with_replaced(body.replaced).with_copy(registry.copies, request, body.raw)
 
     taken = await read_request(request, take)
-    if isinstance(taken, Begun):
+    if isinstance(taken, CheckedRequest):
         return taken
     asked, body = taken
     size = len(body.raw)

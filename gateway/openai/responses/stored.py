@@ -19,7 +19,7 @@ from gateway.bad_request import BadRequestError
 from gateway.openai.errors import from_store
 from gateway.openai.responses.input_items import InputItem, ReferenceItem
 from gateway.openai.stored_items import ItemLines
-from gateway.store import ConflictError, Store, StoreError, Write
+from gateway.store import ConflictError, DocumentWrite, Store, StoreError
 
 _ID = re.compile(r"resp_[0-9a-f]{32}")
 _RUNNING = frozenset({"queued", "in_progress"})
@@ -117,12 +117,12 @@ def joined(own: bytes, sent: bytes) -> bytes:
     return own[:-1] + b"," + sent[1:]
 
 
-class LostError(Exception):
+class ResponseLostError(Exception):
     """A response that was ended or deleted elsewhere while it was generated."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class ResponseStore:
     """The stored responses of one owner. All methods raise ``OpenAIError``, 503, where the store cannot be used.
 
     Attributes:
@@ -149,7 +149,7 @@ class Shelf:
                 return found, document.version
             try:
                 await self._fail(response_id, found, document.version)
-            except LostError:
+            except ResponseLostError:
                 continue  # it ended just now
 
     async def _fail(self, response_id: str, found: StoredResponse, version: int) -> None:
@@ -196,12 +196,14 @@ class Shelf:
         """
         found = await told(self.store.get(self.owner, _lease(response_id)))
         if found is None:
-            raise LostError
+            raise ResponseLostError
         await told(self.store.put_all(self.owner, [_leased(response_id, found.version)]))
 
     async def begin(self, response_id: str, stored: StoredResponse) -> None:
         """Write a response that is new, and say that it is running, for ``LEASE_S``."""
-        await told(self.store.put_all(self.owner, [_leased(response_id, 0), Write(response_id, stored.encoded(), 0)]))
+        await told(
+            self.store.put_all(self.owner, [_leased(response_id, 0), DocumentWrite(response_id, stored.encoded(), 0)])
+        )
 
     async def release(self, response_id: str) -> None:
         """End the lease, which stops the response's run."""
@@ -220,8 +222,8 @@ class Shelf:
         return await told(self.store.entries(self.owner, response_id, place, most))
 
 
-def _leased(response_id: str, expected: int) -> Write:
-    return Write(_lease(response_id), b"%f" % (time.time() + LEASE_S), expected)
+def _leased(response_id: str, expected: int) -> DocumentWrite:
+    return DocumentWrite(_lease(response_id), b"%f" % (time.time() + LEASE_S), expected)
 
 
 def _lease(response_id: str) -> str:
@@ -252,7 +254,7 @@ async def told(asked: Coroutine[Any, Any, Result]) -> Result:
     try:
         return await asked
     except ConflictError:
-        raise LostError from None
+        raise ResponseLostError from None
     except StoreError as error:
         raise from_store(error) from None
 
@@ -278,7 +280,7 @@ def references(items: Sequence[InputItem]) -> dict[str, set[str]]:
     return found
 
 
-async def referred(shelf: Shelf, wanted: dict[str, set[str]]) -> dict[str, dict[str, Any]]:
+async def referred(shelf: ResponseStore, wanted: dict[str, set[str]]) -> dict[str, dict[str, Any]]:
     """Find items of stored responses; those that are not there are left out.
 
     Args:

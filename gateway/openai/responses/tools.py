@@ -20,7 +20,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
 
-class FunctionTool(_Part):
+class ResponsesFunctionTool(_Part):
     """A function that the model may call."""
 
     type: Literal["function"]
@@ -38,7 +38,7 @@ class CustomFormat(_Part):
     definition: str | None = None
 
 
-class CustomTool(_Part):
+class ResponsesCustomTool(_Part):
     """A tool whose input is text."""
 
     type: Literal["custom"]
@@ -69,17 +69,17 @@ def _branch(value: Any) -> str | None:
 
 
 Tool = Annotated[
-    Annotated[FunctionTool, Tag(BRANCH + "function")]
-    | Annotated[CustomTool, Tag(BRANCH + "custom")]
+    Annotated[ResponsesFunctionTool, Tag(BRANCH + "function")]
+    | Annotated[ResponsesCustomTool, Tag(BRANCH + "custom")]
     | Annotated[NamespaceTool, Tag(BRANCH + "namespace")]
     | Annotated[OtherTool, Tag(BRANCH + "other")],
     Discriminator(_branch, custom_error_type="choice", custom_error_message="An object is expected"),
 ]
-_tool: TypeAdapter[FunctionTool | CustomTool | NamespaceTool | OtherTool] = TypeAdapter(Tool)
+_tool: TypeAdapter[ResponsesFunctionTool | ResponsesCustomTool | NamespaceTool | OtherTool] = TypeAdapter(Tool)
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ToolOrigin:
     """A tool as the client knows it.
 
     Attributes:
@@ -99,7 +99,7 @@ def joined_name(name: str, namespace: str | None) -> str:
 
 
 @dataclass(slots=True)
-class Toolbox:
+class ResponsesTools:
     """The tools of one request.
 
     Attributes:
@@ -113,7 +113,7 @@ class Toolbox:
 
     functions: list[dict[str, Any]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
-    origins: dict[str, Origin] = field(default_factory=dict)
+    origins: dict[str, ToolOrigin] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
     hosted: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -144,16 +144,16 @@ class Toolbox:
         """The name of a tool's function, also of a tool that is not offered any more."""
         return self._functions.get((name, namespace or None)) or joined_name(name, namespace)
 
-    def origin_of(self, function: str) -> Origin:
+    def origin_of(self, function: str) -> ToolOrigin:
         """The client's tool of a called function."""
-        return self.origins.get(function, Origin(function))
+        return self.origins.get(function, ToolOrigin(function))
 
     def _add_namespace(self, namespace: NamespaceTool, path: str, *, once: bool) -> None:
         about = namespace.description
         for index, given in enumerate(namespace.tools):
             place = f"{path}.tools[{index}]"
             tool = _validated(given, place)
-            if not isinstance(tool, FunctionTool | CustomTool):
+            if not isinstance(tool, ResponsesFunctionTool | ResponsesCustomTool):
                 self.hosted.append(tool.type)
                 continue
             if about:  # which no function has a place for: the first tells it
@@ -161,8 +161,10 @@ class Toolbox:
                 about = None
             self._add(tool, place, namespace.name, once=once)
 
-    def _add(self, tool: FunctionTool | CustomTool, path: str, namespace: str | None, *, once: bool) -> None:
-        origin = Origin(tool.name, namespace, isinstance(tool, CustomTool))
+    def _add(
+        self, tool: ResponsesFunctionTool | ResponsesCustomTool, path: str, namespace: str | None, *, once: bool
+    ) -> None:
+        origin = ToolOrigin(tool.name, namespace, isinstance(tool, ResponsesCustomTool))
         name = joined_name(tool.name, namespace)
         if once and self.origins.get(name) == origin:
             return
@@ -170,7 +172,7 @@ class Toolbox:
             name = digested_name(name, f"{namespace}\0{tool.name}")
         kind = "custom" if origin.custom else "function"
         self.renamed[f"tools[{len(self.functions)}].{kind}"] = path
-        if isinstance(tool, CustomTool):
+        if isinstance(tool, ResponsesCustomTool):
             given: dict[str, Any] = {"description": tool.description, "format": self._format(tool, path)}
         else:
             given = {"description": tool.description, "parameters": tool.parameters, "strict": tool.strict}
@@ -182,7 +184,7 @@ class Toolbox:
         self.functions.append({"type": kind, kind: function})
         self.paths.append(path)
 
-    def _format(self, tool: CustomTool, path: str) -> dict[str, Any] | None:
+    def _format(self, tool: ResponsesCustomTool, path: str) -> dict[str, Any] | None:
         """Return the format of a custom tool for chat completions, or None for text and unknown types."""
         form = tool.format
         if form is None or form.type == "text":
@@ -193,7 +195,7 @@ class Toolbox:
         return None
 
 
-def _validated(given: Any, path: str) -> FunctionTool | CustomTool | NamespaceTool | OtherTool:
+def _validated(given: Any, path: str) -> ResponsesFunctionTool | ResponsesCustomTool | NamespaceTool | OtherTool:
     try:
         return _tool.validate_python(given)
     except ValidationError as error:
@@ -206,7 +208,7 @@ _OWN = ("function", "custom")
 _INVALID = "invalid_value"
 
 
-def chosen(choice: Any, tools: Toolbox) -> dict[str, Any] | str | None:
+def chosen(choice: Any, tools: ResponsesTools) -> dict[str, Any] | str | None:
     """The ``tool_choice`` of the chat request.
 
     Args:
@@ -231,12 +233,12 @@ def chosen(choice: Any, tools: Toolbox) -> dict[str, Any] | str | None:
     return _choice_of(_named(choice, tools, "tool_choice"), tools)
 
 
-def _choice_of(function: str, tools: Toolbox) -> dict[str, Any]:
+def _choice_of(function: str, tools: ResponsesTools) -> dict[str, Any]:
     kind = "custom" if tools.origins[function].custom else "function"
     return {"type": kind, kind: {"name": function}}
 
 
-def _allowed(choice: Mapping[str, Any], tools: Toolbox) -> dict[str, Any] | str:
+def _allowed(choice: Mapping[str, Any], tools: ResponsesTools) -> dict[str, Any] | str:
     given, mode = choice.get("tools"), choice.get("mode", "auto")
     if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
         message = "Invalid value for 'tool_choice.tools': an array of tools is expected."
@@ -253,7 +255,7 @@ def _allowed(choice: Mapping[str, Any], tools: Toolbox) -> dict[str, Any] | str:
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": allowed}}
 
 
-def _callable(given: Sequence[Mapping[str, Any]], tools: Toolbox) -> Iterator[str]:
+def _callable(given: Sequence[Mapping[str, Any]], tools: ResponsesTools) -> Iterator[str]:
     """The functions of those tools that are the client's own; a namespace stands for all that are in it."""
     for index, each in enumerate(given):
         if each.get("type") in _OWN:
@@ -263,7 +265,7 @@ def _callable(given: Sequence[Mapping[str, Any]], tools: Toolbox) -> Iterator[st
             yield from sorted(inside)
 
 
-def _named(choice: Mapping[str, Any], tools: Toolbox, path: str) -> str:
+def _named(choice: Mapping[str, Any], tools: ResponsesTools, path: str) -> str:
     name, namespace = choice.get("name"), choice.get("namespace")
     if not isinstance(name, str) or not isinstance(namespace, str | None):
         raise BadRequestError(

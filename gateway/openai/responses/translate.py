@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from gateway.bad_request import BadRequestError, printable
-from gateway.encryption import Seal
+from gateway.encryption import OwnerCipher
 from gateway.openai.chat.protocol import chat_request
 from gateway.openai.conversations.contents import ConversationEnd
 from gateway.openai.request_json import MOST_CALLS
@@ -29,11 +29,11 @@ from gateway.openai.responses.input_items import (
     ReferenceItem,
     ToolsItem,
 )
-from gateway.openai.responses.previous import NOTHING, Before
+from gateway.openai.responses.previous import NOTHING, PreviousItems
 from gateway.openai.responses.protocol import ResponsesRequest, as_sent, parse_responses_request
-from gateway.openai.responses.stored import Shelf
-from gateway.openai.responses.tools import Toolbox, chosen
-from gateway.openai.state import Kept
+from gateway.openai.responses.stored import ResponseStore
+from gateway.openai.responses.tools import ResponsesTools, chosen
+from gateway.openai.state import CallerState
 from gateway.openai.stored_items import LOGPROBS, SEALED, ItemLines
 from gateway.openai.translation import EXTENSIONS, TranslatedRequest, Translation
 from gateway.openai.validation import without_nulls
@@ -63,7 +63,7 @@ _SAME = ("model", "temperature", "top_p", "stream", "user", "safety_identifier",
 
 
 @dataclass(slots=True)
-class Turn(TranslatedRequest):
+class ResponsesTurn(TranslatedRequest):
     """A Responses request and the chat request that it is served as.
 
     Attributes:
@@ -78,16 +78,16 @@ class Turn(TranslatedRequest):
     """
 
     request: ResponsesRequest
-    tools: Toolbox
+    tools: ResponsesTools
     sent: dict[str, orjson.Fragment]
-    shelf: Shelf | None = None
+    shelf: ResponseStore | None = None
     items: ItemLines = field(default_factory=ItemLines)
     conversation: ConversationEnd | None = None
-    seal: Seal | None = None
+    seal: OwnerCipher | None = None
     conversed: Sequence[InputItem] = ()
 
 
-def parse_turn(fields: dict[str, Any]) -> Turn:
+def parse_turn(fields: dict[str, Any]) -> ResponsesTurn:
     """Parse and translate a request body, with nothing before it, whose response is not kept.
 
     Raises:
@@ -96,7 +96,9 @@ def parse_turn(fields: dict[str, Any]) -> Turn:
     return translated(parse_responses_request(fields))
 
 
-def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept | None = None) -> Turn:
+def translated(
+    request: ResponsesRequest, before: PreviousItems = NOTHING, kept: CallerState | None = None
+) -> ResponsesTurn:
     """Translate a request.
 
     Args:
@@ -107,7 +109,7 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
     Raises:
         BadRequestError: naming the client's parameter at fault.
     """
-    tools = Toolbox()
+    tools = ResponsesTools()
     tools.add(request.tools, "tools")
     seal = kept.seal if kept is not None else None
     conversation = _Conversation(tools, seal, [])
@@ -142,11 +144,11 @@ def translated(request: ResponsesRequest, before: Before = NOTHING, kept: Kept |
         chat = chat_request(without_nulls(data))
     hosted = [f"tools.{kind}" for kind in tools.hosted]
     named = [*left_out, *conversation.left_out, *hosted, *tools.left_out]
-    turn = Turn(chat, translation, tuple(dict.fromkeys(named)), request, tools, as_sent(request))
+    turn = ResponsesTurn(chat, translation, tuple(dict.fromkeys(named)), request, tools, as_sent(request))
     turn.seal = seal if SEALED in request.include else None
     turn.conversed = [*earlier, *given]
     if kept is not None and store is not None and request.store is not False:
-        turn.shelf, turn.items = Shelf(store, kept.owner), _kept_items(request, given)
+        turn.shelf, turn.items = ResponseStore(store, kept.owner), _kept_items(request, given)
         if before.conversation is not None:
             turn.conversation = ConversationEnd(store, kept.owner, before.conversation.id)
     return turn
@@ -184,7 +186,7 @@ def _kept_items(request: ResponsesRequest, given: Sequence[InputItem]) -> ItemLi
     return ItemLines.of(item.model_dump(exclude_unset=True) for item in given if not isinstance(item, ReferenceItem))
 
 
-def _fields(request: ResponsesRequest, seal: Seal | None) -> tuple[dict[str, Any], list[str]]:
+def _fields(request: ResponsesRequest, seal: OwnerCipher | None) -> tuple[dict[str, Any], list[str]]:
     """Return the fields of the chat request except conversation and tools, and the names of what is left out."""
     values = {name: getattr(request, name) for name in _SAME}
     extra = request.model_extra or {}
@@ -244,8 +246,8 @@ class _Conversation:
         left_out: types of items and content parts that are not read.
     """
 
-    tools: Toolbox
-    seal: Seal | None
+    tools: ResponsesTools
+    seal: OwnerCipher | None
     messages: list[dict[str, Any]] = field(default_factory=list)
     origins: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)

@@ -47,7 +47,7 @@ def checker(schema: Schema, param: str) -> Callable[[str], bool]:
     return fits
 
 
-class Constants:
+class FittingConstants:
     """Finds the constants of a schema that fit the keywords beside them, with a bound on the work for all of it."""
 
     def __init__(self, root: Schema, param: str) -> None:

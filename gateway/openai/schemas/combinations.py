@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from gateway.openai.schemas.keywords import Schema, constants, implied, is_of, same, types_of
 from gateway.openai.schemas.numbers import common_step, contradiction
-from gateway.openai.schemas.patterns import Matcher, are_disjoint, fewest
+from gateway.openai.schemas.patterns import PatternMatcher, are_disjoint, fewest
 from gateway.openai.schemas.references import followed, resolve
 
 _DEEPEST_SHAPE = 50  # references and combinations within each other
@@ -55,7 +55,7 @@ class Conjunct:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ObjectShape:
     """The properties and types of a schema and of all other schemas that its value must fit.
 
     Attributes:
@@ -73,26 +73,26 @@ class Shape:
     implied: tuple[str, ...] = ()
 
 
-class Shapes:
+class ObjectShapes:
     """Reads the shapes of the schemas within one root, which is well-formed."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
-        self._known: dict[int, Shape] = {}
+        self._known: dict[int, ObjectShape] = {}
         self._level = 0
 
-    def of(self, schema: Any) -> Shape:
+    def of(self, schema: Any) -> ObjectShape:
         """Return the shape of a schema; a reference that leads back into it adds nothing."""
         if not isinstance(schema, Mapping) or self._level > _DEEPEST_SHAPE:
-            return Shape()
+            return ObjectShape()
         if id(schema) not in self._known:
-            self._known[id(schema)] = Shape()
+            self._known[id(schema)] = ObjectShape()
             self._level += 1
             self._known[id(schema)] = self._read(schema)
             self._level -= 1
         return self._known[id(schema)]
 
-    def _read(self, schema: Schema) -> Shape:
+    def _read(self, schema: Schema) -> ObjectShape:
         names = Counter(dict.fromkeys(schema.get("properties", ()), 1))
         names.update(dict.fromkeys(schema.get("required", ()), 0))
         target = [resolve(self._root, schema["$ref"])] if "$ref" in schema else []
@@ -103,9 +103,9 @@ class Shapes:
         for choice in choices:
             names.update({name: max(part.names[name] for part in choice) for part in choice for name in part.names})
             kinds = tuple(dict.fromkeys(kind for part in choice for kind in part.kinds))
-            parts.append(Shape(kinds=kinds if all(part.kinds for part in choice) else ()))
+            parts.append(ObjectShape(kinds=kinds if all(part.kinds for part in choice) else ()))
         every = [*parts, *(part for choice in choices for part in choice)]
-        return Shape(
+        return ObjectShape(
             names,
             stated=any(keyword in schema for keyword in _STATED) or any(part.stated for part in every),
             chosen=bool(choices) or any(part.chosen for part in every),
@@ -202,7 +202,7 @@ class Contradictions:
     Beyond a bound on the work for all of a request none is found.
     """
 
-    def __init__(self, definitions: Mapping[str, Schema], matcher: Matcher) -> None:
+    def __init__(self, definitions: Mapping[str, Schema], matcher: PatternMatcher) -> None:
         """Read the definitions of the guides as far as they are written, and match constants with patterns."""
         self._definitions = definitions
         self._matcher = matcher

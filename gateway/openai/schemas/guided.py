@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gateway.generation.sampling_params import GuideBackend
-from gateway.openai.schemas.checked import Constants
-from gateway.openai.schemas.combinations import Conjunct, Contradictions, Disjointness, Shapes
+from gateway.openai.schemas.checked import FittingConstants
+from gateway.openai.schemas.combinations import Conjunct, Contradictions, Disjointness, ObjectShapes
 from gateway.openai.schemas.keywords import (
     BY_TYPE,
     CONSTRAINTS,
@@ -31,7 +31,7 @@ from gateway.openai.schemas.keywords import (
     types_of,
 )
 from gateway.openai.schemas.numbers import is_exact
-from gateway.openai.schemas.patterns import Matcher, portable
+from gateway.openai.schemas.patterns import PatternMatcher, portable
 from gateway.openai.schemas.references import endless, localized, resolve
 from gateway.openai.schemas.typed import TypedRewriter
 
@@ -64,10 +64,10 @@ class _Rewriter(TypedRewriter):
     def __init__(self, root: Schema, param: str, *, exact: bool, backend: GuideBackend | None) -> None:
         super().__init__(root, exact=exact, backend=backend)
         self._never = never(backend)
-        self._shapes = Shapes(root)
+        self._shapes = ObjectShapes(root)
         self._disjointness = Disjointness(root)
-        self._constants = Constants(root, param)
-        self._matcher = Matcher()
+        self._constants = FittingConstants(root, param)
+        self._matcher = PatternMatcher()
         self._endless = endless(root) if exact else frozenset()
         self._definitions: dict[str, dict[str, Any]] = {}
         self._faults = Contradictions(self._definitions, self._matcher)

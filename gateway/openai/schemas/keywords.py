@@ -118,7 +118,7 @@ Support = Literal["yes", "alone", "no"]
 """``alone``: without other constraints of the same value beside it."""
 
 
-class Served(NamedTuple):
+class ServedKeywords(NamedTuple):
     """Keywords that are served in one way.
 
     Attributes:
@@ -134,30 +134,36 @@ class Served(NamedTuple):
     note: str = ""
 
 
-TABLE: Sequence[Served] = (
-    Served(("type",), "yes", "yes", "also several"),
-    Served(("enum", "const"), "yes", "yes", "of the values, those that fit what stands beside them"),
-    Served(("$ref",), "alone", "yes", "to any place of the schema, also by `$id`, `$anchor` and relative addresses"),
-    Served(("anyOf",), "alone", "yes"),
-    Served(("oneOf",), "alone", "yes", "of schemas that exclude each other by type, constant or a property"),
-    Served(("allOf",), "alone", "yes", "xgrammar: of one schema"),
-    Served(("minLength", "maxLength"), "yes", "yes"),
-    Served(("pattern",), "alone", "yes", "without look-around, word boundaries and back-references"),
-    Served(("format",), "alone", "yes", "see below"),
-    Served(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), "yes", "yes", "also draft 4's"),
-    Served(("multipleOf",), "no", "yes", "with at most 9 digits"),
-    Served(("items", "prefixItems", "minItems", "maxItems"), "yes", "yes", "also `items` as an array, before 2020-12"),
-    Served(("additionalItems",), "yes", "yes", "beside `items` as an array; elsewhere it says nothing"),
-    Served(("properties", "required", "additionalProperties"), "yes", "yes", "see below for what is not named"),
-    Served(("minProperties", "maxProperties"), "yes", "yes", "llguidance: where at most one name is left to choose"),
-    Served(("patternProperties",), "no", "yes", "of patterns whose beginnings differ"),
-    Served(("propertyNames",), "yes", "yes", "`enum`; with llguidance `pattern`, too"),
-    Served(("unevaluatedProperties",), "yes", "yes", "where no choice among schemas decides what is evaluated"),
-    Served(("unevaluatedItems",), "no", "no"),
-    Served(("uniqueItems", "contains", "minContains", "maxContains"), "no", "no"),
-    Served(("not", "if", "then", "else"), "no", "no"),
-    Served(("dependentRequired", "dependentSchemas", "dependencies"), "no", "no"),
-    Served(("$dynamicRef", "$recursiveRef"), "no", "no"),
+TABLE: Sequence[ServedKeywords] = (
+    ServedKeywords(("type",), "yes", "yes", "also several"),
+    ServedKeywords(("enum", "const"), "yes", "yes", "of the values, those that fit what stands beside them"),
+    ServedKeywords(
+        ("$ref",), "alone", "yes", "to any place of the schema, also by `$id`, `$anchor` and relative addresses"
+    ),
+    ServedKeywords(("anyOf",), "alone", "yes"),
+    ServedKeywords(("oneOf",), "alone", "yes", "of schemas that exclude each other by type, constant or a property"),
+    ServedKeywords(("allOf",), "alone", "yes", "xgrammar: of one schema"),
+    ServedKeywords(("minLength", "maxLength"), "yes", "yes"),
+    ServedKeywords(("pattern",), "alone", "yes", "without look-around, word boundaries and back-references"),
+    ServedKeywords(("format",), "alone", "yes", "see below"),
+    ServedKeywords(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), "yes", "yes", "also draft 4's"),
+    ServedKeywords(("multipleOf",), "no", "yes", "with at most 9 digits"),
+    ServedKeywords(
+        ("items", "prefixItems", "minItems", "maxItems"), "yes", "yes", "also `items` as an array, before 2020-12"
+    ),
+    ServedKeywords(("additionalItems",), "yes", "yes", "beside `items` as an array; elsewhere it says nothing"),
+    ServedKeywords(("properties", "required", "additionalProperties"), "yes", "yes", "see below for what is not named"),
+    ServedKeywords(
+        ("minProperties", "maxProperties"), "yes", "yes", "llguidance: where at most one name is left to choose"
+    ),
+    ServedKeywords(("patternProperties",), "no", "yes", "of patterns whose beginnings differ"),
+    ServedKeywords(("propertyNames",), "yes", "yes", "`enum`; with llguidance `pattern`, too"),
+    ServedKeywords(("unevaluatedProperties",), "yes", "yes", "where no choice among schemas decides what is evaluated"),
+    ServedKeywords(("unevaluatedItems",), "no", "no"),
+    ServedKeywords(("uniqueItems", "contains", "minContains", "maxContains"), "no", "no"),
+    ServedKeywords(("not", "if", "then", "else"), "no", "no"),
+    ServedKeywords(("dependentRequired", "dependentSchemas", "dependencies"), "no", "no"),
+    ServedKeywords(("$dynamicRef", "$recursiveRef"), "no", "no"),
 )
 """Keywords that are not in it are annotations."""
 

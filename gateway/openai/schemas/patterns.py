@@ -80,7 +80,7 @@ def _escape(part: str) -> str | None:
     return None if not letter or (letter.isalnum() and letter not in _LETTERS) else part
 
 
-class Matcher:
+class PatternMatcher:
     """Matches texts with a few of a client's expressions, in time that is linear in the text."""
 
     def __init__(self) -> None:
@@ -240,7 +240,7 @@ _ANY_HOSTNAME = f"(?=.{{1,253}}$){_ANY_LABEL}(\\.{_ANY_LABEL})*"
 _ANY_REFERENCE = "([!#$&-;=?-Z\\[\\]_a-z~]|%[0-9a-fA-F]{2})*"
 
 
-class Format(NamedTuple):
+class StringFormat(NamedTuple):
     """A format of strings.
 
     Attributes:
@@ -258,25 +258,25 @@ class Format(NamedTuple):
 
 
 _ENDLESS = 40  # llguidance cannot tell whether there are longer ones of those that have no end
-_EMAILS = Format(_EMAIL, 3, _ENDLESS, _ANY_EMAIL)
-STRING_FORMATS: Mapping[str, Format] = {
-    "date": Format(_DATE, 10, 10),
-    "time": Format(_TIME, 9, 24),
-    "date-time": Format(f"{_DATE}[tT]{_TIME}", 20, 35),
-    "duration": Format(_DURATION, 3, _ENDLESS),
+_EMAILS = StringFormat(_EMAIL, 3, _ENDLESS, _ANY_EMAIL)
+STRING_FORMATS: Mapping[str, StringFormat] = {
+    "date": StringFormat(_DATE, 10, 10),
+    "time": StringFormat(_TIME, 9, 24),
+    "date-time": StringFormat(f"{_DATE}[tT]{_TIME}", 20, 35),
+    "duration": StringFormat(_DURATION, 3, _ENDLESS),
     "email": _EMAILS,
     "idn-email": _EMAILS,
-    "hostname": Format(_HOSTNAME, 1, _ENDLESS, _ANY_HOSTNAME),
-    "idn-hostname": Format(_HOSTNAME, 1, _ENDLESS, None),
-    "ipv4": Format(_IPV4, 7, 15),
-    "ipv6": Format(f"({_IPV6})", 2, 20),
-    "uri": Format(_URI, 3, _ENDLESS, f"[a-zA-Z][a-zA-Z0-9+.-]*:{_ANY_REFERENCE}"),
-    "iri": Format(_URI, 3, _ENDLESS, None),
-    "uri-reference": Format(_REFERENCE, 0, _ENDLESS, _ANY_REFERENCE),
-    "iri-reference": Format(_REFERENCE, 0, _ENDLESS, None),
-    "uuid": Format(_UUID, 36, 36),
-    "json-pointer": Format(_POINTER, 0, None),
-    "relative-json-pointer": Format(f"(0|[1-9][0-9]{{0,8}})(#|{_POINTER})", 1, _ENDLESS),
+    "hostname": StringFormat(_HOSTNAME, 1, _ENDLESS, _ANY_HOSTNAME),
+    "idn-hostname": StringFormat(_HOSTNAME, 1, _ENDLESS, None),
+    "ipv4": StringFormat(_IPV4, 7, 15),
+    "ipv6": StringFormat(f"({_IPV6})", 2, 20),
+    "uri": StringFormat(_URI, 3, _ENDLESS, f"[a-zA-Z][a-zA-Z0-9+.-]*:{_ANY_REFERENCE}"),
+    "iri": StringFormat(_URI, 3, _ENDLESS, None),
+    "uri-reference": StringFormat(_REFERENCE, 0, _ENDLESS, _ANY_REFERENCE),
+    "iri-reference": StringFormat(_REFERENCE, 0, _ENDLESS, None),
+    "uuid": StringFormat(_UUID, 36, 36),
+    "json-pointer": StringFormat(_POINTER, 0, None),
+    "relative-json-pointer": StringFormat(f"(0|[1-9][0-9]{{0,8}})(#|{_POINTER})", 1, _ENDLESS),
 }
 """Formats by name, with the expressions that are sent in place of ``format``.
 

@@ -80,7 +80,7 @@ def _ids(
 ) -> list[int]:
     parts = model.parts
     most = prompts.most_tokens(parts)
-    bound = prompts.Bound(parts, most, left)
+    bound = prompts.LengthBound(parts, most, left)
     if isinstance(source, TextPrompt):
         bound.check_source(source)
         ids = list(parts.prompts.text(source.text, add_special_tokens=source.add_special_tokens, how=bound).ids)

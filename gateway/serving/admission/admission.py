@@ -27,9 +27,9 @@ from gateway.serving.admission.shares import (
     SERVED,
     TOKENS,
     WAITING,
-    Entry,
     Line,
-    Shares,
+    SharedLine,
+    SharedLines,
     key_of,
 )
 
@@ -41,7 +41,7 @@ _CLOCK_BITS: Final = 51  # of a rank: microseconds of 71 years
 _LONGEST_RETRY_S: Final = 600
 
 
-class Demand(NamedTuple):
+class GenerationDemand(NamedTuple):
     """The claim of one generation on a model.
 
     Attributes:
@@ -58,7 +58,7 @@ class Demand(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class AdmissionTotals:
     """The generations of a model at one moment, in all worker processes.
 
     Attributes:
@@ -73,7 +73,7 @@ class Totals:
 
 
 @dataclass(eq=False, slots=True)
-class Ticket:
+class QueueTicket:
     """The place of one generation, in the queue and then among those that run.
 
     Attributes:
@@ -91,7 +91,7 @@ class Ticket:
     """
 
     admission: Admission
-    demand: Demand
+    demand: GenerationDemand
     caller: int
     line: Line
     rank: int
@@ -117,7 +117,7 @@ class Ticket:
         admission.own[ENDED] += 1
         admission.dispatch()
 
-    def __lt__(self, other: Ticket) -> bool:
+    def __lt__(self, other: QueueTicket) -> bool:
         return self.rank < other.rank
 
 
@@ -140,7 +140,7 @@ class Admission:
         self,
         model: str,
         settings: AdmissionSettings,
-        shares: Shares,
+        shares: SharedLines,
         engine_limit: Callable[[], int | None] | None = None,
     ) -> None:
         self.refused: Callable[[str], None] = lambda _: None
@@ -151,7 +151,7 @@ class Admission:
         self._engine_limit = engine_limit
         self._model = key_of(model)
         self.own = shares.line(self._model)
-        self._queues: dict[int, list[Ticket]] = {}  # heaps, by the caller's key
+        self._queues: dict[int, list[QueueTicket]] = {}  # heaps, by the caller's key
         self._waiting = 0
         self._timer: asyncio.TimerHandle | None = None
         self._leave: Callable[[], None] | None = None
@@ -167,16 +167,16 @@ class Admission:
             return None if self._engine_limit is None else self._engine_limit()
         return given or None
 
-    def totals(self) -> Totals:
+    def totals(self) -> AdmissionTotals:
         """What runs and waits now."""
         running, waiting, _, _ = self._shares.standing(self.own, self.own)
-        return Totals(running, waiting, self.limit)
+        return AdmissionTotals(running, waiting, self.limit)
 
     def queue(self) -> tuple[int, int]:
         """What runs and waits now, without a limit on it."""
         return self._shares.standing(self.own, self.own)[:2]
 
-    async def enter(self, demand: Demand) -> Ticket:
+    async def enter(self, demand: GenerationDemand) -> QueueTicket:
         """Wait for the turn of a generation, which must leave at its end.
 
         Raises:
@@ -186,7 +186,7 @@ class Admission:
             self._leave = self._shares.listen(self.dispatch)
         line = self._shares.line(self._model, key_of(self._name, demand.caller))
         first = min(max(demand.priority, -_FIRST), _FIRST - 1) + _FIRST
-        ticket = Ticket(self, demand, line[CALLER], line, first << _CLOCK_BITS | int(self._shares.clock() * 1e6))
+        ticket = QueueTicket(self, demand, line[CALLER], line, first << _CLOCK_BITS | int(self._shares.clock() * 1e6))
         limit = self.limit
         if limit is None:
             self._begin(ticket)
@@ -195,7 +195,7 @@ class Admission:
         if running < limit and not waiting:
             self._run(ticket, served, virtual)
             return ticket
-        self._make_room(ticket, Totals(running, waiting, limit))
+        self._make_room(ticket, AdmissionTotals(running, waiting, limit))
         self._queue(ticket)
         self.dispatch()
         if not ticket.running:
@@ -211,7 +211,7 @@ class Admission:
             self._leave()
             self._leave = None
 
-    async def _turn(self, ticket: Ticket) -> None:
+    async def _turn(self, ticket: QueueTicket) -> None:
         loop = asyncio.get_running_loop()
         turn = ticket.turn = loop.create_future()
         late = None
@@ -230,17 +230,17 @@ class Admission:
             if not ticket.running:
                 self._withdraw(ticket)
 
-    def _refuse_late(self, ticket: Ticket) -> None:
+    def _refuse_late(self, ticket: QueueTicket) -> None:
         if ticket.turn is not None and not ticket.turn.done():
             self.refused("late")
             self._turn_away(ticket, ticket.turn, f"The request has waited for {self._settings.max_wait_s:g} s")
 
-    def _turn_away(self, ticket: Ticket, turn: asyncio.Future[None], why: str) -> None:
+    def _turn_away(self, ticket: QueueTicket, turn: asyncio.Future[None], why: str) -> None:
         """Reject a waiting request, and withdraw it before its task runs, so that it gets no turn."""
         turn.set_exception(self._refusal(why))
         self._withdraw(ticket)
 
-    def _make_room(self, ticket: Ticket, totals: Totals) -> None:
+    def _make_room(self, ticket: QueueTicket, totals: AdmissionTotals) -> None:
         """Make room in a full queue by rejecting requests of the caller that has most in it.
 
         Raises:
@@ -289,7 +289,7 @@ class Admission:
         while self._ends[0][0] < now - _WINDOW_S and len(self._ends) > 2:
             self._ends.popleft()
 
-    def _queue(self, ticket: Ticket) -> None:
+    def _queue(self, ticket: QueueTicket) -> None:
         ticket.queued = self._shares.clock()
         heapq.heappush(self._queues.setdefault(ticket.caller, []), ticket)
         self._waiting += 1
@@ -297,13 +297,13 @@ class Admission:
         if self._timer is None:
             self._look()
 
-    def _withdraw(self, ticket: Ticket) -> None:
+    def _withdraw(self, ticket: QueueTicket) -> None:
         if not ticket.gone:
             ticket.gone = True
             self._waiting -= 1
             self._count(ticket, -1)
 
-    def _count(self, ticket: Ticket, change: int) -> None:
+    def _count(self, ticket: QueueTicket, change: int) -> None:
         """Tell all processes how many wait here, and the rank of the caller's first."""
         for line in (ticket.line, self.own):
             line[WAITING] += change
@@ -332,7 +332,7 @@ class Admission:
             self._shares.look()
             limit, virtual, running = self.limit, 0, 0
             served: dict[int, int] = {}
-            first: dict[int, Entry] = {}
+            first: dict[int, SharedLine] = {}
             for entry in self._shares.entries(self._model):
                 if not entry.caller:
                     virtual, running = max(virtual, entry.served), running + entry.running
@@ -352,21 +352,21 @@ class Admission:
                 return
             self._grant(self._queues[chosen.caller][0], served[chosen.caller], virtual)
 
-    def _grant(self, ticket: Ticket, served: int, virtual: int) -> None:
+    def _grant(self, ticket: QueueTicket, served: int, virtual: int) -> None:
         self._withdraw(ticket)
         ticket.waited_s = self._shares.clock() - ticket.queued
         self._run(ticket, served, virtual)
         if ticket.turn is not None and not ticket.turn.done():
             ticket.turn.set_result(None)
 
-    def _run(self, ticket: Ticket, served: int, virtual: int) -> None:
+    def _run(self, ticket: QueueTicket, served: int, virtual: int) -> None:
         begins = max(served, virtual)
         self.own[SERVED] = max(self.own[SERVED], begins)
         ticket.cost = _cost(ticket.demand.tokens, ticket.demand.weight)
         ticket.line[SERVED] += begins - served + ticket.cost
         self._begin(ticket)
 
-    def _begin(self, ticket: Ticket) -> None:
+    def _begin(self, ticket: QueueTicket) -> None:
         ticket.running = True
         ticket.line[RUNNING] += 1
         self.own[RUNNING] += 1

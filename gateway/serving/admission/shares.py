@@ -45,7 +45,7 @@ def size_of(rows: int) -> int:
     return rows * _ROW
 
 
-class Entry(NamedTuple):
+class SharedLine(NamedTuple):
     """A line of any process, as it was read.
 
     Attributes:
@@ -69,7 +69,7 @@ class Entry(NamedTuple):
     ended: int
 
 
-class Shares:
+class SharedLines:
     """Lines of one process to write, and of all to read.
 
     Args:
@@ -161,14 +161,14 @@ class Shares:
         start = row * _ROW + _HEAD + index * _FIELDS
         return self._cells[start : start + _FIELDS]
 
-    def entries(self, model: int) -> Iterator[Entry]:
+    def entries(self, model: int) -> Iterator[SharedLine]:
         """The lines of all processes for a model."""
         for row in range(self._rows):
             start = row * _ROW
             cells = self._cells[start + _HEAD : start + _HEAD + self._cells[start + _USED] * _FIELDS].tolist()
             for at in range(0, len(cells), _FIELDS):
                 if cells[at] == model:
-                    yield Entry(row, *cells[at + 1 : at + _FIELDS])
+                    yield SharedLine(row, *cells[at + 1 : at + _FIELDS])
 
     def standing(self, own: Line, line: Line) -> tuple[int, int, int, int]:
         """The sums of ``entries`` that each request asks for.

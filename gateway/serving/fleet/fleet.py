@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from gateway.config.model_settings import TritonSettings
 from gateway.generation import EngineError, EngineFeatures, ErrorKind
-from gateway.generation.health import READY, Condition, EngineHealth
-from gateway.generation.route import Aim, EndpointStatus
+from gateway.generation.health import READY, EngineCondition, EngineHealth
+from gateway.generation.route import EndpointStatus, RoutingHints
 from gateway.serving.backend import Backend
 from gateway.serving.fleet.addresses import Addresses
 from gateway.serving.fleet.breaker import Breaker, BreakerLimits
 from gateway.serving.fleet.common_features import common, conflict
-from gateway.serving.fleet.fleet_endpoint import Endpoint
+from gateway.serving.fleet.fleet_endpoint import FleetEndpoint
 from gateway.serving.fleet.policies import Candidate, LeastInFlight, Policy, PowerOfTwo, PrefixAffinity
 from gateway.serving.fleet.shared_counts import SharedCounts
 from gateway.supervision import keep_running
@@ -72,7 +72,7 @@ class Fleet:
         self, model: str, settings: TritonSettings, make: Callable[[str], Backend], counts: SharedCounts
     ) -> None:
         self.on_discovered: Callable[[EngineFeatures], None] | None = None
-        self.members: dict[str, Endpoint] = {}
+        self.members: dict[str, FleetEndpoint] = {}
         self.options = settings.balance
         self._model = model
         self._make = make
@@ -80,7 +80,7 @@ class Fleet:
         self._limits = BreakerLimits(self.options.breaker_failures, self.options.breaker_open_s)
         self._counts = counts
         self._addresses = Addresses(settings.endpoints, self._take_addresses)
-        self._retiring: set[Endpoint] = set()
+        self._retiring: set[FleetEndpoint] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._watchers: list[Callable[[EngineHealth], None]] = []
         self._features: EngineFeatures | None = None
@@ -157,28 +157,28 @@ class Fleet:
         ]
 
     @property
-    def condition(self) -> Condition:
+    def condition(self) -> EngineCondition:
         """The health of all endpoints together: of the best of them, with the reasons of all where none serves."""
         conditions = [each.backend.condition for each in self.members.values()]
         ready = [each for each in conditions if each.ready]
         if self.ready:
             return max(ready, key=lambda each: each.share, default=READY)
         state = conditions[0].state if conditions else "unreachable"
-        return Condition(ready=False, state=state, reason=self.status.reason)
+        return EngineCondition(ready=False, state=state, reason=self.status.reason)
 
     @property
     def _soon(self) -> bool:
         """Whether an endpoint is ready, or was so a moment ago: where one goes, another is about to come."""
         return self._await_any(())
 
-    def _await_any(self, tried: Sequence[Endpoint]) -> bool:
+    def _await_any(self, tried: Sequence[FleetEndpoint]) -> bool:
         """As ``_soon``, of those that a request was not tried on."""
         for each in self.members.values():  # once or more for each request: the first is ready, usually
             if each.was_ready_within(self.options.wait_s) and each not in tried and not each.conflict:
                 return True
         return False
 
-    async def find(self, aim: Aim) -> FleetRoute:
+    async def find(self, aim: RoutingHints) -> FleetRoute:
         """Choose an endpoint for a request, and wait for one where it was ready a moment ago.
 
         Raises:
@@ -202,7 +202,7 @@ class Fleet:
                 if not endpoint.ready:
                     endpoint.backend.check()
 
-    def route(self, aim: Aim) -> FleetRoute:
+    def route(self, aim: RoutingHints) -> FleetRoute:
         """Choose an endpoint for a request.
 
         Raises:
@@ -210,7 +210,7 @@ class Fleet:
         """
         return FleetRoute(self, aim, self._choose(aim, ()))
 
-    def _choose(self, aim: Aim, tried: Sequence[Endpoint]) -> Endpoint:
+    def _choose(self, aim: RoutingHints, tried: Sequence[FleetEndpoint]) -> FleetEndpoint:
         """Choose one that was not tried. Where all that are ready are out, one of them is better than none."""
         fit = [each for each in self.members.values() if not each.conflict and each not in tried]
         there = [each for each in fit if each.ready]
@@ -262,21 +262,21 @@ class Fleet:
             self._retiring.add(endpoint)
             endpoint.retire(lambda left=endpoint: self._leave(left))  # type: ignore[misc]
 
-    def _leave(self, endpoint: Endpoint) -> None:
+    def _leave(self, endpoint: FleetEndpoint) -> None:
         if endpoint in self._retiring and not self._closed:  # else it has left with all others
             self._retiring.remove(endpoint)
             self._counts.leave(endpoint.key)
             self._run(endpoint.backend.close())
 
-    def _endpoint(self, address: str) -> Endpoint:
+    def _endpoint(self, address: str) -> FleetEndpoint:
         backend = self._make(address)
-        endpoint = Endpoint(self._model, address, backend, Breaker(self._limits), self._counts)
+        endpoint = FleetEndpoint(self._model, address, backend, Breaker(self._limits), self._counts)
         backend.on_discovered = lambda features: self._discovered(endpoint, features)
         for watcher in self._watchers:
             backend.watch(watcher)
         return endpoint
 
-    def _discovered(self, endpoint: Endpoint, features: EngineFeatures) -> None:
+    def _discovered(self, endpoint: FleetEndpoint, features: EngineFeatures) -> None:
         """Take an endpoint that is about to serve; called in its thread, and for one after the other.
 
         Raises:
@@ -312,7 +312,7 @@ class Fleet:
         running = sum(each.requests for each in self.members.values())
         return self._retries < max(_FEWEST_RETRIES, self.options.retry_share * running)
 
-    def takes_another(self, tried: Sequence[Endpoint]) -> bool:
+    def takes_another(self, tried: Sequence[FleetEndpoint]) -> bool:
         """Whether a request that was tried on some endpoints may go to one that is well."""
         known = self._counts.known([each.key for each in self.members.values()])
         return len(tried) <= self.options.retries and any(
@@ -320,7 +320,7 @@ class Fleet:
             for each in self.members.values()
         )
 
-    async def retry(self, aim: Aim, tried: Sequence[Endpoint], failed: ErrorKind) -> Endpoint | None:
+    async def retry(self, aim: RoutingHints, tried: Sequence[FleetEndpoint], failed: ErrorKind) -> FleetEndpoint | None:
         """Choose another endpoint once fewer retries are under way; None where there is none to try.
 
         Where one endpoint has gone and the others are unavailable, the others are checked immediately, and waited for:
@@ -339,7 +339,7 @@ class Fleet:
             await asyncio.sleep(_LOOK_S)
         return None
 
-    def _left(self, tried: Sequence[Endpoint]) -> list[Endpoint]:
+    def _left(self, tried: Sequence[FleetEndpoint]) -> list[FleetEndpoint]:
         """The endpoints that a request was not tried on."""
         return [each for each in self.members.values() if each not in tried and not each.conflict]
 
@@ -358,7 +358,9 @@ class FleetRoute:
         lose: see ``Route``.
     """
 
-    def __init__(self, fleet: Fleet, aim: Aim, endpoint: Endpoint, tried: Sequence[Endpoint] = ()) -> None:
+    def __init__(
+        self, fleet: Fleet, aim: RoutingHints, endpoint: FleetEndpoint, tried: Sequence[FleetEndpoint] = ()
+    ) -> None:
         only = endpoint.backend.route(aim.anyhow())
         self.engine, self.health = only.engine, only.health
         self.address = endpoint.address

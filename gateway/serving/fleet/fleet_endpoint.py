@@ -9,17 +9,17 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gateway.generation import EngineError, EngineFeatures, ErrorKind
-from gateway.generation.health import Belief, Condition, EngineHealth
-from gateway.generation.route import Aim, Route
+from gateway.generation.health import Belief, EngineCondition, EngineHealth
+from gateway.generation.route import Route, RoutingHints
 from gateway.serving.backend import Backend
 from gateway.serving.fleet.breaker import Breaker
-from gateway.serving.fleet.shared_counts import SILENT_S, Known, SharedCounts, endpoint_key
+from gateway.serving.fleet.shared_counts import SILENT_S, EndpointCounts, SharedCounts, endpoint_key
 
 _log = logging.getLogger(__name__)
 _BLAMED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.TIMEOUT)
 
 
-class Movable(Route, Protocol):
+class EndpointRoute(Route, Protocol):
     """A route of one of several endpoints."""
 
     def movable(self) -> bool:
@@ -27,7 +27,7 @@ class Movable(Route, Protocol):
         ...
 
 
-class Endpoint:
+class FleetEndpoint:
     """An endpoint, as long as it is one.
 
     Attributes:
@@ -51,9 +51,9 @@ class Endpoint:
         self.conflict = ""
         self._counts = counts
         self._requests = 0
-        self._waiting: set[Movable] = set()
+        self._waiting: set[EndpointRoute] = set()
         self._doubted = False  # when it was last looked at
-        self._trial: Movable | None = None  # the request that finds out whether it is well again
+        self._trial: EndpointRoute | None = None  # the request that finds out whether it is well again
         self._ready_since: float | None = None
         self._last_ready = -math.inf
         self._retired: Callable[[], None] | None = None
@@ -87,18 +87,18 @@ class Endpoint:
             return f"its last requests failed ({self.address})"
         return self.backend.status.reason
 
-    def condition(self, known: Known) -> Condition:
+    def condition(self, known: EndpointCounts) -> EngineCondition:
         """Whether it takes requests, and why not, by what this and all other processes know."""
         condition = self.backend.condition
         if self.conflict:
-            return Condition(ready=False, state="mismatched", reason=self.conflict)
+            return EngineCondition(ready=False, state="mismatched", reason=self.conflict)
         if not self.ready or not (known.out or self.breaker.state == "open"):
             return condition
         if known.silent:
-            return Condition(ready=False, state="stalled", reason=condition.reason or "it has fallen silent")
-        return Condition(ready=False, state="failing", reason="its last requests failed", share=condition.share)
+            return EngineCondition(ready=False, state="stalled", reason=condition.reason or "it has fallen silent")
+        return EngineCondition(ready=False, state="failing", reason="its last requests failed", share=condition.share)
 
-    def takes(self, known: Known) -> bool:
+    def takes(self, known: EndpointCounts) -> bool:
         """Whether a request may be sent to it: where it has failed, to any process, one at a time until it is well."""
         self._doubted = known.doubted
         if known.out:
@@ -126,7 +126,7 @@ class Endpoint:
             return 1.0
         return min(1.0, max(0.1, (time.monotonic() - self._ready_since) / slow_start_s))
 
-    def there(self, aim: Aim) -> bool:
+    def there(self, aim: RoutingHints) -> bool:
         """Whether a request can be sent to it, even if it has fallen silent."""
         try:
             self.backend.route(aim.anyhow())
@@ -134,7 +134,7 @@ class Endpoint:
             return False
         return True
 
-    def sent(self, route: Movable) -> None:
+    def sent(self, route: EndpointRoute) -> None:
         """A request is sent to it."""
         self._requests += 1
         self._waiting.add(route)
@@ -144,14 +144,14 @@ class Endpoint:
             self._trial = route
             self._counts.tries(self.key, trying=True)
 
-    def responded(self, route: Movable) -> None:
+    def responded(self, route: EndpointRoute) -> None:
         """A request had its first response."""
         self._waiting.discard(route)
         self.breaker.succeeded()
         self._counts.out(self.key, 0)
         self._tried(route)
 
-    def ended(self, route: Movable, error: EngineError | None, *, responded: bool) -> None:
+    def ended(self, route: EndpointRoute, error: EngineError | None, *, responded: bool) -> None:
         """A request has ended, before or after its first response."""
         self._waiting.discard(route)
         self._requests -= 1
@@ -170,7 +170,7 @@ class Endpoint:
         if self._retired is not None and not self._requests:
             self._retired()
 
-    def _tried(self, route: Movable) -> None:
+    def _tried(self, route: EndpointRoute) -> None:
         if route is self._trial:
             self._trial = None
             self._counts.tries(self.key, trying=False)

@@ -104,7 +104,7 @@ class PrefixAffinity:
         low, high, bit = 0, len(blocks), endpoint_bit(key)
         while low < high:
             middle = (low + high + 1) // 2
-            if self._counts.knowers(blocks[middle - 1]) & bit:
+            if self._counts.endpoints_with_prefix(blocks[middle - 1]) & bit:
                 low = middle
             else:
                 high = middle - 1

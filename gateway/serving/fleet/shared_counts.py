@@ -16,13 +16,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.generation.health import STATES, Note
+from gateway.generation.health import STATES, HealthNote
 from gateway.serving.admission import shares
-from gateway.serving.admission.shares import Shares
+from gateway.serving.admission.shares import SharedLines
 
 _PLACES: Final = 256  # endpoints of all models that a gateway counts at a time
 _FIELDS: Final = 12
-# Behind the key; times are milliseconds of the monotonic clock. The last seven are a ``Note``.
+# Behind the key; times are milliseconds of the monotonic clock. The last seven are a ``HealthNote``.
 _REQUESTS, _UNTIL, _WELL, _TRYING, _NOTE = range(1, 6)
 SILENT_S: Final = 1e6
 """Seconds for which an endpoint is out that has fallen silent: until it is heard."""
@@ -38,7 +38,7 @@ def endpoint_key(model: str, address: str) -> int:
 
 
 @dataclass(slots=True)
-class Known:
+class EndpointCounts:
     """What all processes know of an endpoint.
 
     Attributes:
@@ -86,7 +86,7 @@ class SharedCounts:
         self._start = row * _ROW
         self._cells = memoryview(memory or mmap.mmap(-1, size_of(rows))).cast("q")
         self._prefixes = rows * _ROW
-        self.shares = Shares(rows, row, self._cells[self._prefixes + 2 * _PREFIXES :], wakers, clock)
+        self.shares = SharedLines(rows, row, self._cells[self._prefixes + 2 * _PREFIXES :], wakers, clock)
         self._places: dict[int, int] = {}
         self._joined: dict[int, int] = {}  # how often; an endpoint that comes back may meet itself as it leaves
         self._clock = clock
@@ -151,9 +151,9 @@ class SharedCounts:
         if place is not None:
             self._cells[place + _TRYING] = int(trying)
 
-    def known(self, keys: Collection[int]) -> dict[int, Known]:
+    def known(self, keys: Collection[int]) -> dict[int, EndpointCounts]:
         """What all processes know of these endpoints."""
-        found = {key: Known() for key in keys}
+        found = {key: EndpointCounts() for key in keys}
         untils: dict[int, int] = {}
         wells: dict[int, int] = {}
         cells, now = self._cells, self._clock() * 1000
@@ -183,7 +183,7 @@ class SharedCounts:
         self.join(key)
         return SharedHealth(self, key)
 
-    def note(self, key: int, note: Note) -> None:
+    def note(self, key: int, note: HealthNote) -> None:
         """Write this process's note on the health of an endpoint."""
         place = self._places.get(key)
         if place is not None:
@@ -193,7 +193,7 @@ class SharedCounts:
             for field, value in enumerate(values, _NOTE):
                 self._cells[place + field] = value
 
-    def notes(self, key: int) -> list[Note]:
+    def notes(self, key: int) -> list[HealthNote]:
         """The notes of the other processes."""
         found = []
         for row in range(self.rows):
@@ -203,10 +203,10 @@ class SharedCounts:
                 if self._cells[place] == key:
                     *times, state, waiting, failed, served = self._cells[place + _NOTE : place + _FIELDS].tolist()
                     heard, asked, judged = (each / 1000 for each in times)
-                    found.append(Note(heard, asked, judged, STATES[state], waiting, failed / 1000, served / 1000))
+                    found.append(HealthNote(heard, asked, judged, STATES[state], waiting, failed / 1000, served / 1000))
         return found
 
-    def knowers(self, block: int) -> int:
+    def endpoints_with_prefix(self, block: int) -> int:
         """Return the endpoints that know a block of a prompt, as bits of ``endpoint_bit``; 0: none.
 
         Args:
@@ -241,11 +241,11 @@ class SharedHealth:
             self._closed = True
             self._counts.leave(self._key)
 
-    def write(self, note: Note) -> None:
+    def write(self, note: HealthNote) -> None:
         """Tell the others."""
         self._counts.note(self._key, note)
 
-    def others(self) -> list[Note]:
+    def others(self) -> list[HealthNote]:
         """Return the notes of the other processes."""
         return self._counts.notes(self._key)
 

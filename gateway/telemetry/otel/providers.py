@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 
 from gateway.config import TelemetrySettings
-from gateway.telemetry.otel.spans import Instruments, Options, Trace, Tracing
+from gateway.telemetry.otel.spans import Instruments, OtelTrace, Tracing, TracingOptions
 
 _NAME: Final = "triton-openai-gateway"
 _FLUSH_S: Final = 3.0
@@ -40,21 +40,21 @@ class OpenTelemetry:
 
     def __init__(self, settings: TelemetrySettings, version: str) -> None:
         resource = _resource(settings, version)
-        self._options = Options(settings.traceparent_to_triton, settings.capture_content)
+        self._options = TracingOptions(settings.traceparent_to_triton, settings.capture_content)
         self._traces = _tracer_provider(settings, resource) if settings.traces else None
         self._metrics = _meter_provider(settings, resource) if settings.metrics else None
         ratio = None if _sampler_is_named() else settings.sample_ratio
         self._tracing = Tracing(self._traces.get_tracer(_NAME, version), ratio) if self._traces else None
         self._instruments = Instruments(self._metrics.get_meter(_NAME, version)) if self._metrics else None
 
-    def begin(self, scope: Any) -> Trace | None:
+    def begin(self, scope: Any) -> OtelTrace | None:
         """See ``Telemetry``."""
         tracing = self._tracing
         span, trace_id = (None, None) if tracing is None else tracing.begin(scope)
         if trace_id is None and self._instruments is None:
             return None
         tracer = None if tracing is None else tracing.tracer
-        return Trace(scope, tracer, span, trace_id, self._instruments, self._options)
+        return OtelTrace(scope, tracer, span, trace_id, self._instruments, self._options)
 
     async def close(self) -> None:
         """See ``Telemetry``."""

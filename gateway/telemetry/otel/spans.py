@@ -21,7 +21,7 @@ from gateway.generation.engine import EngineError
 from gateway.generation.request import GenerationRequest
 from gateway.generation.token_counts import Usage
 from gateway.telemetry.otel import names
-from gateway.telemetry.traces import EngineCall, Facts, Step
+from gateway.telemetry.traces import EngineCall, RequestFacts, Step
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _MOST_SPANS: Final = 16  # of a kind in one trace; the others of a large `n` go without
@@ -51,7 +51,7 @@ class Instruments:
             explicit_bucket_boundaries_advisory=names.TOKEN_BOUNDS,
         )  # fmt: skip
 
-    def record(self, operation: str, duration_s: float, facts: Facts, error: str | None) -> None:
+    def record(self, operation: str, duration_s: float, facts: RequestFacts, error: str | None) -> None:
         """Take one request at its end.
 
         Args:
@@ -76,7 +76,7 @@ class Instruments:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class TracingOptions:
     """What is noted beyond the default.
 
     Attributes:
@@ -115,7 +115,7 @@ class Tracing:
         return None, trace_id if parent else None
 
 
-class Trace:
+class OtelTrace:
     """See ``RequestTrace``.
 
     Args:
@@ -134,7 +134,7 @@ class Trace:
         span: Span | None,
         trace_id: str | None,
         instruments: Instruments | None,
-        options: Options,
+        options: TracingOptions,
     ) -> None:
         self.trace_id = trace_id
         self.content = options.content and span is not None
@@ -196,9 +196,9 @@ class Trace:
         span.set_attributes(_asked(request))
         if self._messages is not None:
             span.set_attribute(names.INPUT_MESSAGES, self._messages)
-        return Call(span, model, self._options)
+        return OtelCall(span, model, self._options)
 
-    def end(self, route: str | None, status: int, duration_s: float, facts: Facts) -> None:
+    def end(self, route: str | None, status: int, duration_s: float, facts: RequestFacts) -> None:
         """See ``RequestTrace``."""
         error = facts.error or (str(status) if status >= 400 else None)
         error = "cancelled" if facts.disconnected else error
@@ -228,10 +228,10 @@ class Trace:
         return self._tracer.start_span(name, set_span_in_context(self._span, Context()), kind, attributes)
 
 
-class Call:
+class OtelCall:
     """See ``EngineCall``."""
 
-    def __init__(self, span: Span, model: str, options: Options) -> None:
+    def __init__(self, span: Span, model: str, options: TracingOptions) -> None:
         self._span = span
         self._model = model
         self._options = options

@@ -15,8 +15,8 @@ from gateway.generation.request import GenerationRequest
 from gateway.relay.interface import Take
 from gateway.relay.response_template import ResponseTemplate
 from gateway.triton.abilities import Abilities
-from gateway.triton.engines.known_responses import EntryForm, EntryForms, KnownResponses, read_token
-from gateway.triton.engines.output_tensors import Outputs, log_probs, ranks, read_rows
+from gateway.triton.engines.known_responses import KnownResponses, ResponseForm, ResponseForms, read_token
+from gateway.triton.engines.output_tensors import OutputReader, log_probs, ranks, read_rows
 from gateway.triton.engines.request_tensors import uses_logits
 from gateway.triton.error_mapping import no_final_response, read_finish
 from gateway.triton.response_stream import FINAL
@@ -119,7 +119,7 @@ class TokenReader:
         if not self._tells_entries:
             return self.template.tap(take)
 
-        forms, most = self._forms or EntryForms(), self._top_logprobs
+        forms, most = self._forms or ResponseForms(), self._top_logprobs
 
         def tap(messages: Sequence[bytes]) -> int:
             tokens: list[ScoredToken] = []
@@ -144,7 +144,7 @@ class TokenReader:
 
         return tap
 
-    def _with_alternatives(self, token: ScoredToken, form: EntryForm, message: bytes) -> ScoredToken | None:
+    def _with_alternatives(self, token: ScoredToken, form: ResponseForm, message: bytes) -> ScoredToken | None:
         """Add the alternatives to the token of a response.
 
         Returns:
@@ -394,7 +394,7 @@ class TextReader:
 
 
 # Shared by the requests that want the same: a response is read in one go, and its form is that of many.
-_outputs = functools.lru_cache(maxsize=64)(Outputs)
+_outputs = functools.lru_cache(maxsize=64)(OutputReader)
 
 
 def _ids(raw: bytes, count: int) -> tuple[int, ...]:

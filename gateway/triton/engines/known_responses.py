@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import ScoredToken
-from gateway.relay.response_template import TemplateShelf
+from gateway.relay.response_template import TemplateCache
 
 _MOST = 4096  # forms, of some 500 bytes each
 _MOST_LEARNED = 4 * _MOST  # responses in which something else varies would be looked at for ever
@@ -24,7 +24,7 @@ _unpack_value = struct.Struct("<f").unpack_from
 _parse = service_pb2.ModelStreamInferResponse.FromString
 
 
-class EntryForm(NamedTuple):
+class ResponseForm(NamedTuple):
     """What is the same in all responses of one form, and where the rest stands.
 
     Attributes:
@@ -57,7 +57,7 @@ class EntryForm(NamedTuple):
         )
 
 
-class EntryForms:
+class ResponseForms:
     """Forms of the responses to a model's requests that want the same outputs, by the length of the response.
 
     Equal bytes mean equal fields: where a response has the known bytes at their places, it says the same as the one
@@ -65,10 +65,10 @@ class EntryForms:
     """
 
     def __init__(self) -> None:
-        self._forms: dict[int, EntryForm] = {}
+        self._forms: dict[int, ResponseForm] = {}
         self._learned = 0  # examples looked at, whether they became a form or not
 
-    def match(self, message: bytes) -> EntryForm | None:
+    def match(self, message: bytes) -> ResponseForm | None:
         """The form of a serialized response; None where it is not known."""
         form = self._forms.get(len(message))
         if form is not None:
@@ -93,7 +93,7 @@ class EntryForms:
             return
         places, varying = found
         token, logprobs = places["output_ids"], places["output_log_probs"]
-        form = EntryForm(_between(message, varying), token[0], logprobs[0], (logprobs[1] - logprobs[0]) // 4)
+        form = ResponseForm(_between(message, varying), token[0], logprobs[0], (logprobs[1] - logprobs[0]) // 4)
         if {"top_log_probs_ids", "top_log_probs"} <= places.keys():
             ids, values = places["top_log_probs_ids"], places["top_log_probs"]
             form = form._replace(top_ids=ids[0], top_values=values[0], width=(ids[1] - ids[0]) // 4)
@@ -109,8 +109,8 @@ class KnownResponses:
     """
 
     def __init__(self) -> None:
-        self.tokens = TemplateShelf(read_token)
-        self.entries: defaultdict[tuple[str, ...], EntryForms] = defaultdict(EntryForms)
+        self.tokens = TemplateCache(read_token)
+        self.entries: defaultdict[tuple[str, ...], ResponseForms] = defaultdict(ResponseForms)
 
 
 def read_token(message: bytes) -> bytes | None:

@@ -8,7 +8,7 @@ from gateway.contract import LLMAPI
 from gateway.generation.engine import EngineChunk, EngineFeatures, MalformedOutputError
 from gateway.generation.request import GenerationRequest
 from gateway.triton.connection import Connection
-from gateway.triton.engines.output_tensors import Outputs
+from gateway.triton.engines.output_tensors import OutputReader
 from gateway.triton.engines.request_tensors import put_sampling
 from gateway.triton.engines.text_engine import TextEngine
 from gateway.triton.error_mapping import no_final_response, read_finish, unsupported
@@ -82,7 +82,7 @@ class LlmApiReader:
 
     def __init__(self, text: TextForm) -> None:
         self._text = text
-        self._outputs = Outputs(_OUTPUTS)
+        self._outputs = OutputReader(_OUTPUTS)
         self._so_far = b""
         self._answered = self._ended = False
 

@@ -59,7 +59,7 @@ class _Arrangement(NamedTuple):
     single: bool
 
 
-class Outputs:
+class OutputReader:
     """Reads the outputs of responses.
 
     Each form of an output is checked once, and so is each combination of them: mostly only the contents of responses

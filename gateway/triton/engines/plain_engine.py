@@ -10,7 +10,7 @@ from gateway.contract import PLAIN_TEXT
 from gateway.generation.engine import EngineChunk, EngineFeatures, MalformedOutputError
 from gateway.generation.request import GenerationRequest
 from gateway.triton.connection import Connection
-from gateway.triton.engines.output_tensors import Outputs
+from gateway.triton.engines.output_tensors import OutputReader
 from gateway.triton.engines.text_engine import TextEngine
 from gateway.triton.error_mapping import no_final_response, read_finish
 from gateway.triton.model_view import ModelView
@@ -72,7 +72,7 @@ class PlainReader:
     def __init__(self, most: int, *, decoupled: bool) -> None:
         self._left = most
         self._decoupled = decoupled
-        self._outputs = Outputs(("text_output", *_RETURNED))
+        self._outputs = OutputReader(("text_output", *_RETURNED))
         self._decoder = codecs.getincrementaldecoder("utf-8")()  # a model may cut its text within a character
         self._answered = self._told = False
 

@@ -22,7 +22,7 @@ from gateway.triton.response_stream import ResponseStream
 _DEFAULTS = SamplingParams()
 
 
-class Reader(Protocol):
+class ResponseReader(Protocol):
     """Reads the responses of one request."""
 
     def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
@@ -95,7 +95,7 @@ class TextEngine(ABC):
         """
 
     @abstractmethod
-    def _reader(self, request: GenerationRequest) -> Reader:
+    def _reader(self, request: GenerationRequest) -> ResponseReader:
         """Make what reads the responses of a request."""
 
     def _refuse(self, request: GenerationRequest) -> None:

@@ -11,7 +11,7 @@ from gateway.contract import VLLM
 from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind, MalformedOutputError
 from gateway.generation.request import GenerationRequest
 from gateway.triton.connection import Connection
-from gateway.triton.engines.output_tensors import Outputs
+from gateway.triton.engines.output_tensors import OutputReader
 from gateway.triton.engines.text_engine import TextEngine
 from gateway.triton.error_mapping import TOO_LONG, no_final_response, read_finish, unsupported
 from gateway.triton.model_view import ModelView
@@ -128,7 +128,7 @@ class VllmReader:
         self._top = request.params.top_logprobs
         self._vocab = request.vocab_size
         self._most = request.max_tokens
-        self._outputs = Outputs(_OF_IDS if self._ids else _OF_TEXT)
+        self._outputs = OutputReader(_OF_IDS if self._ids else _OF_TEXT)
         # Then the limit alone ends it.
         self._unending = request.params.ignore_eos and not request.params.stop_token_ids and not dialect.finishes
         self._answered = self._ended = False

@@ -9,7 +9,7 @@ from typing import cast
 
 from gateway.triton.h2.headers import RequestHeaders
 from gateway.triton.h2.http2_connection import Http2Connection
-from gateway.triton.h2.http2_streams import Stream
+from gateway.triton.h2.http2_streams import Http2Stream
 from gateway.triton.h2.keepalive import KeepAlive
 from gateway.triton.h2.limits import Limits, Timing
 from gateway.triton.h2.status import Status
@@ -62,7 +62,7 @@ class H2Protocol(asyncio.Protocol):
         """Why the connection has ended; None before, and when this side closed it."""
         return self._core.failure
 
-    def start(self, stream: Stream) -> None:
+    def start(self, stream: Http2Stream) -> None:
         """Send a request, as soon as the server permits it."""
         self._core.open(stream)
         self._keepalive.begin()
@@ -70,12 +70,12 @@ class H2Protocol(asyncio.Protocol):
         if len(self._core.out) >= _MANY:  # the first of many requests need not wait for the last one's
             self._flush()
 
-    def cancel(self, stream: Stream, status: Status) -> None:
+    def cancel(self, stream: Http2Stream, status: Status) -> None:
         """End a request from this side, unless it has ended."""
         self._core.cancel(stream, status)
         self._settle()
 
-    def read(self, stream: Stream) -> bytes:
+    def read(self, stream: Http2Stream) -> bytes:
         """Take the oldest message of a stream that has one."""
         message = stream.messages[0]
         self.drop(stream, 1)

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import anyio
 from tritonclient.grpc import service_pb2
 
-from gateway.triton.access import PLAIN, Access
+from gateway.triton.access import PLAIN, TritonAccess
 from gateway.triton.h2.asyncio_protocol import H2Protocol
 from gateway.triton.h2.headers import RequestHeaders
 from gateway.triton.h2.http2_frames import MESSAGE
-from gateway.triton.h2.http2_streams import Stream
+from gateway.triton.h2.http2_streams import Http2Stream
 from gateway.triton.h2.limits import Limits, Timing
 from gateway.triton.h2.status import Status
 from gateway.triton.transport import LIVENESS, METHOD, Tap, TransportError
@@ -43,7 +43,9 @@ class H2Transport:
 
     name = "h2"
 
-    def __init__(self, url: str, limits: Limits = _LIMITS, timing: Timing = _TIMING, access: Access = PLAIN) -> None:
+    def __init__(
+        self, url: str, limits: Limits = _LIMITS, timing: Timing = _TIMING, access: TritonAccess = PLAIN
+    ) -> None:
         self.refuse: Callable[[str], None] = lambda _reason: None
         self._authority = url.removeprefix("grpc://")
         host, _, port = self._authority.rpartition(":")
@@ -231,7 +233,9 @@ class H2Call:
         self._protocol: H2Protocol | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._timer = self._loop.call_later(timeout, self.end, _EXPIRED)
-        self._stream = Stream(MESSAGE.pack(0, len(request)) + request, owner=self, path=path, traceparent=traceparent)
+        self._stream = Http2Stream(
+            MESSAGE.pack(0, len(request)) + request, owner=self, path=path, traceparent=traceparent
+        )
 
     @property
     def ended(self) -> bool:
@@ -285,7 +289,7 @@ class H2Call:
         if stream.unprocessed and self._moves < _MOST_MOVES:
             self._moves += 1
             self._protocol = None
-            self._stream = Stream(stream.body, owner=self, path=stream.path, traceparent=stream.traceparent)
+            self._stream = Http2Stream(stream.body, owner=self, path=stream.path, traceparent=stream.traceparent)
             self._stream.waiting = self._waiter is not None
             self._submit(self)
             return

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 
 from gateway.triton.h2 import http2_frames as frames
 from gateway.triton.h2.http2_frames import ConnectionFailure, ErrorCode, StreamFailure
-from gateway.triton.h2.http2_streams import Stream
+from gateway.triton.h2.http2_streams import Http2Stream
 from gateway.triton.h2.limits import Limits
 
 _MESSAGE_HEAD = frames.MESSAGE.size
 _LARGEST_FRAME = 4 * frames.MAX_FRAME_BYTES  # larger ones would make other requests wait
 
 
-class Outbound:
+class OutboundFlow:
     """Sends request bodies as the server has room for them, a frame of each in turn.
 
     Attributes:
@@ -27,14 +27,14 @@ class Outbound:
         self.window = frames.DEFAULT_WINDOW
         self.initial = frames.DEFAULT_WINDOW
         self.frame_bytes = frames.MAX_FRAME_BYTES
-        self._ready: dict[Stream, None] = {}  # have something to send and an open window, in turn
+        self._ready: dict[Http2Stream, None] = {}  # have something to send and an open window, in turn
 
     @property
     def pending(self) -> bool:
         """Whether ``pump`` would send something."""
         return bool(self._ready) and self.window > 0
 
-    def begin(self, stream: Stream, out: list[bytes]) -> None:
+    def begin(self, stream: Http2Stream, out: list[bytes]) -> None:
         """Start to send a stream's body: append it to ``out`` where it is one frame and nothing waits, as mostly."""
         stream.send_window = self.initial
         size = len(stream.body)
@@ -47,7 +47,7 @@ class Outbound:
         elif stream.send_window > 0:
             self._ready[stream] = None
 
-    def widen(self, stream: Stream, increment: int) -> None:
+    def widen(self, stream: Http2Stream, increment: int) -> None:
         """Change a stream's window; a new initial window may make it smaller, and even negative.
 
         Raises:
@@ -59,7 +59,7 @@ class Outbound:
         if stream.send_window > 0 and stream.sent < len(stream.body):
             self._ready[stream] = None
 
-    def resize(self, initial: int, running: Iterable[Stream]) -> None:
+    def resize(self, initial: int, running: Iterable[Http2Stream]) -> None:
         """Follow a new initial window, which counts for running streams, too.
 
         Raises:
@@ -101,7 +101,7 @@ class Outbound:
                 self._ready[stream] = None
 
 
-class Inbound:
+class InboundFlow:
     """Grants the server credit for what it sends, by WINDOW_UPDATE frames.
 
     A stream's credit follows its reader. The connection's is given back as data arrives, so that a slow reader stops
@@ -126,7 +126,7 @@ class Inbound:
         self.held = 0
         self._withheld = False  # the connection's credit, until some of what is held has been read
         self._reserved = 0
-        self._waiting: deque[tuple[Stream, int]] = deque()  # large messages without credit so far
+        self._waiting: deque[tuple[Http2Stream, int]] = deque()  # large messages without credit so far
 
     def open(self) -> None:
         """Open the connection's window, which no setting does."""
@@ -151,7 +151,7 @@ class Inbound:
         if not self._withheld:
             self._replenish(missing)
 
-    def credit_stream(self, stream: Stream) -> None:
+    def credit_stream(self, stream: Http2Stream) -> None:
         """Give credit back for what was read of a running stream, where that is worth a frame."""
         if stream.drained >= self._half:
             self._send(frames.window_update(stream.id, stream.drained))
@@ -159,7 +159,7 @@ class Inbound:
             stream.drained = 0
         self.credit_connection()
 
-    def announce(self, stream: Stream) -> None:
+    def announce(self, stream: Http2Stream) -> None:
         """Give credit for the message whose head has come, if it is a large one and its turn has come."""
         octets = stream.length + _MESSAGE_HEAD
         if octets <= self._small:
@@ -169,7 +169,7 @@ class Inbound:
         else:
             self._grant(stream, octets)
 
-    def drop(self, stream: Stream, count: int) -> None:
+    def drop(self, stream: Http2Stream, count: int) -> None:
         """Take the ``count`` oldest messages of a stream, which has as many; the server may send more."""
         drained = 0
         for _ in range(count):
@@ -185,7 +185,7 @@ class Inbound:
         if stream.drained >= self._half or self._withheld:
             self.credit_stream(stream)
 
-    def forget(self, stream: Stream) -> None:
+    def forget(self, stream: Http2Stream) -> None:
         """Count nothing any more of a stream that has ended."""
         if stream.messages:
             sizes = [len(message) + _MESSAGE_HEAD for message in stream.messages]
@@ -202,13 +202,13 @@ class Inbound:
     def _is_beyond(self, octets: int) -> bool:
         return self._reserved > 0 and self._reserved + octets > self._limits.message
 
-    def _grant(self, stream: Stream, octets: int) -> None:
+    def _grant(self, stream: Http2Stream, octets: int) -> None:
         self._reserved += octets
         stream.reserved += octets
         stream.window += octets
         self._send(frames.window_update(stream.id, octets))
 
-    def _drop_large(self, stream: Stream, octets: int) -> None:
+    def _drop_large(self, stream: Http2Stream, octets: int) -> None:
         if stream.reserved:
             self._release(stream, octets)
             return
@@ -217,7 +217,7 @@ class Inbound:
             self._waiting.remove((stream, octets))
         stream.drained += octets
 
-    def _release(self, stream: Stream, octets: int) -> None:
+    def _release(self, stream: Http2Stream, octets: int) -> None:
         """Take back the credit of a large message, and give it to those whose turn has come."""
         stream.reserved -= octets
         self._reserved -= octets

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gateway.triton.h2 import http2_frames as frames
-from gateway.triton.h2.flow_control import Inbound, Outbound
+from gateway.triton.h2.flow_control import InboundFlow, OutboundFlow
 from gateway.triton.h2.headers import HeaderBlocks, RequestHeaders
 from gateway.triton.h2.http2_frames import ConnectionFailure, ErrorCode, Setting, StreamFailure
-from gateway.triton.h2.http2_streams import Stream, Streams
+from gateway.triton.h2.http2_streams import Http2Stream, Http2Streams
 from gateway.triton.h2.limits import Limits
 from gateway.triton.h2.status import Status, status_of_headers, status_of_reset, status_of_trailers
 
@@ -47,9 +47,9 @@ class Http2Connection:
 
     def __init__(self, headers: RequestHeaders, limits: Limits = _DEFAULT) -> None:
         self._limits = limits
-        self.streams = Streams()
-        self.inbound = Inbound(limits, self._send)
-        self.outbound = Outbound()
+        self.streams = Http2Streams()
+        self.inbound = InboundFlow(limits, self._send)
+        self.outbound = OutboundFlow()
         self.failure: str | None = None
         self.settled = False
         self.out: list[bytes] = []
@@ -88,7 +88,7 @@ class Http2Connection:
         self._send(frames.PREFACE + frames.settings(own))
         self.inbound.open()
 
-    def open(self, stream: Stream) -> None:
+    def open(self, stream: Http2Stream) -> None:
         """Send a request, immediately or when the server permits another stream."""
         if self.streams.closing:
             unavailable = Status("UNAVAILABLE", self.failure or "the connection is closing")
@@ -98,7 +98,7 @@ class Http2Connection:
         self.streams.ask(stream)
         self._admit()
 
-    def cancel(self, stream: Stream, status: Status) -> None:
+    def cancel(self, stream: Http2Stream, status: Status) -> None:
         """End a stream from this side, unless it has ended, and tell the server. What was not read is gone."""
         if stream.status is not None:
             return
@@ -180,7 +180,7 @@ class Http2Connection:
             self._send(frames.frame(frames.HEADERS, frames.END_HEADERS, stream.id, block))
             self.outbound.begin(stream, self.out)
 
-    def _finish(self, stream: Stream, status: Status, *, unprocessed: bool = False) -> None:
+    def _finish(self, stream: Http2Stream, status: Status, *, unprocessed: bool = False) -> None:
         """End a stream. What came before may still be read, and no longer counts as held."""
         if stream.status is not None:
             return
@@ -301,7 +301,7 @@ class Http2Connection:
         elif len(payload) > len(content):
             self.inbound.credit_stream(stream)
 
-    def _take_content(self, stream: Stream, content: bytes) -> None:
+    def _take_content(self, stream: Http2Stream, content: bytes) -> None:
         if content:
             self._idle = 0
         position = 0
@@ -338,7 +338,7 @@ class Http2Connection:
         elif not headers.get(":status", "").startswith("1"):
             self._begin(stream, headers)
 
-    def _begin(self, stream: Stream, headers: dict[str, str]) -> None:
+    def _begin(self, stream: Http2Stream, headers: dict[str, str]) -> None:
         flaw = status_of_headers(headers)
         if flaw is not None:
             raise StreamFailure(ErrorCode.CANCEL, flaw.name, flaw.text)
@@ -348,7 +348,7 @@ class Http2Connection:
         if stream.sent == len(stream.body):
             stream.body, stream.sent = b"", 0  # it will not have to be sent again
 
-    def _end(self, stream: Stream, ended: Status) -> None:
+    def _end(self, stream: Http2Stream, ended: Status) -> None:
         """The server closed its side."""
         if ended.name == "OK" and stream.partial:
             ended = Status("INTERNAL", "the stream ended within a message")

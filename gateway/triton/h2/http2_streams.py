@@ -12,7 +12,7 @@ from gateway.triton.transport import METHOD
 _HEAD = MESSAGE.size
 
 
-class Stream:
+class Http2Stream:
     """State of a stream. The connection writes it; messages are read through the connection, which counts them.
 
     Args:
@@ -159,7 +159,7 @@ class Stream:
         self.plain = False
 
 
-class Streams:
+class Http2Streams:
     """Streams that run, those that wait for the server to permit them, and what became of either.
 
     Attributes:
@@ -172,23 +172,23 @@ class Streams:
     """
 
     def __init__(self) -> None:
-        self.running: dict[int, Stream] = {}
+        self.running: dict[int, Http2Stream] = {}
         self.most = 2**32 - 1
         self.last_id = -1
-        self.woken: list[Stream] = []
-        self.ended: list[Stream] = []
+        self.woken: list[Http2Stream] = []
+        self.ended: list[Http2Stream] = []
         self.closing = False
-        self._queue: dict[Stream, None] = {}  # in order, and quick to leave
+        self._queue: dict[Http2Stream, None] = {}  # in order, and quick to leave
         self._full = False
 
     def __len__(self) -> int:
         return len(self.running) + len(self._queue)
 
-    def all(self) -> list[Stream]:
+    def all(self) -> list[Http2Stream]:
         """Streams that run and streams that wait."""
         return [*self.running.values(), *self._queue]
 
-    def ask(self, stream: Stream) -> None:
+    def ask(self, stream: Http2Stream) -> None:
         """Let a stream wait for its turn."""
         self._queue[stream] = None
 
@@ -197,7 +197,7 @@ class Streams:
         """Whether this connection has no stream id left."""
         return self.last_id + 2 > MAX_STREAM_ID
 
-    def admit(self) -> Stream | None:
+    def admit(self) -> Http2Stream | None:
         """Return the next stream that may be opened now, with its id, or None.
 
         The last id must still be free; see ``exhausted``.
@@ -211,7 +211,7 @@ class Streams:
         self.running[stream.id] = stream
         return stream
 
-    def end(self, stream: Stream, status: Status, *, unprocessed: bool = False) -> None:
+    def end(self, stream: Http2Stream, status: Status, *, unprocessed: bool = False) -> None:
         """End a stream, unless it has ended."""
         if stream.status is not None:
             return
@@ -227,13 +227,13 @@ class Streams:
             self._queue.pop(stream, None)
         self.ended.append(stream)
 
-    def wake(self, stream: Stream) -> None:
+    def wake(self, stream: Http2Stream) -> None:
         """Have a stream's reader look again, if it waits."""
         if stream.waiting:
             stream.waiting = False
             self.woken.append(stream)
 
-    def close(self, last_id: int = MAX_STREAM_ID) -> list[Stream]:
+    def close(self, last_id: int = MAX_STREAM_ID) -> list[Http2Stream]:
         """Open no more streams; returns those that the server does not work on: waiting, or above ``last_id``."""
         self.closing = True
         return [*self._queue, *(stream for key, stream in self.running.items() if key > last_id)]

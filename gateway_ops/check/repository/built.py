@@ -9,7 +9,7 @@ from gateway_ops.check.findings import Finding, Severity
 from gateway_ops.check.repository.models import Models, at, engines, filled, is_count, is_native
 from gateway_ops.engines.gpus import this_machine
 from gateway_ops.engines.machine import Machine
-from gateway_ops.engines.verification import Mismatch, Wanted, engine_mismatches
+from gateway_ops.engines.verification import EngineRequirements, Mismatch, engine_mismatches
 from gateway_ops.repository.model_folders import ModelFolder
 
 _SIZES = ("max_seq_len", "max_beam_width")
@@ -37,9 +37,9 @@ def as_finding(found: Mismatch, where: str) -> Finding:
     return Finding(severity, where, f"{found.where}: {found.what}", found.fix)
 
 
-def _wanted(model: ModelFolder) -> Wanted:
+def _wanted(model: ModelFolder) -> EngineRequirements:
     sizes = {name: int(filled(model, name)) for name in _SIZES if is_count(filled(model, name))}
     sizes["max_batch_size"] = model.config.max_batch_size
     groups = [group.split(",") for group in filled(model, "gpu_device_ids").split(";") if group]
     paged = tuple(name for name in _PAGED if filled(model, name).lower() == "true")
-    return Wanted(world=len(groups[0]) if groups else None, sizes=sizes, paged_context=paged)
+    return EngineRequirements(world=len(groups[0]) if groups else None, sizes=sizes, paged_context=paged)

@@ -95,7 +95,7 @@ def test_how_far_it_is_goes_to_standard_error() -> None:
 
 def unfit(url: str, model: str | None = None, key: str | None = KEY, timeout_s: float = 20.0) -> str:
     """Why nothing can be checked."""
-    with pytest.raises(suite.UnfitError) as caught:
+    with pytest.raises(suite.UnsuitableServerError) as caught:
         suite.meet(url, model, key, timeout_s)
     return str(caught.value)
 

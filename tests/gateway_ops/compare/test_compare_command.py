@@ -17,7 +17,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from gateway.comparison import verdict
-from gateway_ops.cli.compare import Aspect
+from gateway_ops.cli.compare import ComparedAspect
 from gateway_ops.cli.root import app
 from tests.bound_process import BoundProcess
 from tests.gateway_ops.compare.other_server import OtherServer, Said, chat, stream
@@ -346,7 +346,7 @@ def test_ctrl_c_shows_what_was_found(start: Start, tmp_path: Path) -> None:
 
 
 def test_every_aspect_can_be_ignored() -> None:
-    assert {aspect.value for aspect in Aspect} == set(get_args(verdict.Aspect))
+    assert {aspect.value for aspect in ComparedAspect} == set(get_args(verdict.ComparedAspect))
 
 
 def test_names_of_a_server_cannot_play_with_the_terminal(start: Start, tmp_path: Path) -> None:

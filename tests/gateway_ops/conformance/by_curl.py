@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 
-from gateway_ops.conformance.bounded_http import Answer, Http, Request
+from gateway_ops.conformance.bounded_http import CheckRequest, Http, HttpAnswer
 
 
-def send_by_curl(http: Http, request: Request) -> Answer:
+def send_by_curl(http: Http, request: CheckRequest) -> HttpAnswer:
     """Run the printed line of a request in a shell and read what it shows; stands for `Http.send`."""
     shown = subprocess.run(["sh", "-c", http.curl(request)], capture_output=True, check=True, timeout=60).stdout
     head, _, body = shown.partition(b"\r\n\r\n")
@@ -15,4 +15,4 @@ def send_by_curl(http: Http, request: Request) -> Answer:
         head, _, body = body.partition(b"\r\n\r\n")
     status, *lines = head.decode("latin-1").split("\r\n")
     headers = dict(line.lower().split(": ", 1) for line in lines if ": " in line)
-    return Answer(request, int(status.split()[1]), headers, body)
+    return HttpAnswer(request, int(status.split()[1]), headers, body)

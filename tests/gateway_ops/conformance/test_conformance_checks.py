@@ -11,8 +11,8 @@ import pytest
 
 from gateway_ops.conformance import suite
 from gateway_ops.conformance.bounded_http import Http
-from gateway_ops.conformance.server_under_check import Server
-from gateway_ops.conformance.suite import Outcome
+from gateway_ops.conformance.server_under_check import ServerUnderCheck
+from gateway_ops.conformance.suite import CheckOutcome
 from gateway_ops.conformance.verdicts import Check, Verdict
 from tests.gateway_ops.conformance.by_curl import send_by_curl
 from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer, Lie, RefusedError, Reply
@@ -23,11 +23,11 @@ CHECKS = {check.name: (group.title, check) for group in suite.GROUPS for check i
 FEW = {"usage-of-stream", "stop-in-stream", "text-characters", "error-context", "error-wrong-key", "models-list"}
 
 
-def meet(server: HonestServer) -> Server:
+def meet(server: HonestServer) -> ServerUnderCheck:
     return suite.meet(server.url, MODEL, KEY, 20.0)
 
 
-def run(server: Server, name: str) -> Outcome:
+def run(server: ServerUnderCheck, name: str) -> CheckOutcome:
     group, check = CHECKS[name]
     if name == "error-no-trace":  # which looks at the errors so far
         run(server, "error-no-model")
@@ -35,13 +35,13 @@ def run(server: Server, name: str) -> Outcome:
 
 
 @pytest.fixture(scope="module")
-def honest() -> Iterator[Server]:
+def honest() -> Iterator[ServerUnderCheck]:
     with HonestServer() as server:
         yield meet(server)
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_an_honest_server_passes(name: str, honest: Server) -> None:
+def test_an_honest_server_passes(name: str, honest: ServerUnderCheck) -> None:
     found = run(honest, name)
     expected = Verdict.NOT_OFFERED if name == "text-image" else Verdict.TRUE
     assert (found.verdict, found.evidence) == (expected, found.evidence if name == "text-image" else "")

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway_ops.cli.root import app
-from gateway_ops.engines.verification import Wanted, engine_mismatches
+from gateway_ops.engines.verification import EngineRequirements, engine_mismatches
 from tests.gateway_ops.engines.conftest import Image
 
 
@@ -124,7 +124,7 @@ def test_a_number_of_ranks_that_no_engine_has(image: Image, ranks: Any) -> None:
     config = json.loads((image.engine / "config.json").read_text())
     config["pretrained_config"]["mapping"]["world_size"] = ranks
     (image.engine / "config.json").write_text(json.dumps(config))
-    said = [one.what for one in engine_mismatches(image.engine, Wanted(), None)]
+    said = [one.what for one in engine_mismatches(image.engine, EngineRequirements(), None)]
     assert said == [f"It says world_size {ranks!r}, which no engine has."]
 
 

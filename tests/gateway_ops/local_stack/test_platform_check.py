@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gateway_ops.local_stack import platform_check
-from gateway_ops.local_stack.platform_check import Facts, problems
+from gateway_ops.local_stack.platform_check import MachineFacts, problems
 
-GOOD = Facts("Linux", "x86_64", "CPython", (3, 11), "glibc 2.36", True, "/usr/lib", "/usr/bin/python3")
+GOOD = MachineFacts("Linux", "x86_64", "CPython", (3, 11), "glibc 2.36", True, "/usr/lib", "/usr/bin/python3")
 SCRIPT = Path(platform_check.__file__)
 
 

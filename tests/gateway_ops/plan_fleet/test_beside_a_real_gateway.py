@@ -10,8 +10,8 @@ import pytest
 
 from gateway_ops.plan_fleet.curves import Curve
 from gateway_ops.plan_fleet.engine_costs import EngineCosts
-from gateway_ops.plan_fleet.loads import Request
-from gateway_ops.plan_fleet.simulation import Cell, simulate
+from gateway_ops.plan_fleet.loads import LoadRequest
+from gateway_ops.plan_fleet.simulation import EngineCell, simulate
 from tests.app.scripted import ByteIds, write_tokenizer
 from tests.doubles.paced.server import LETTERS, PacedServer
 from tests.stack import GATEWAY, GatewayProcess
@@ -35,8 +35,8 @@ def test_streams_over_a_paced_engine_take_what_the_simulation_says(tmp_path: Pat
     assert done.returncode == 0, done.stderr
     measured = json.loads(done.stdout)
     costs = EngineCosts(SLOTS, Curve(((1.0, STEP_S),)), Curve(((1.0, 0.0),)))
-    requests = iter(lambda: Request(0.0, 100, ANSWER), None)
-    seen = simulate(Cell(costs, 1), requests, skip=48, count=72, streams=STREAMS)
+    requests = iter(lambda: LoadRequest(0.0, 100, ANSWER), None)
+    seen = simulate(EngineCell(costs, 1), requests, skip=48, count=72, streams=STREAMS)
     # A busy machine makes the real one slower, never faster.
     whole, first = measured["end_to_end_ms"]["mean"] / 1000, measured["time_to_first_token_ms"]["mean"] / 1000
     assert seen.whole.mean * 0.93 <= whole <= seen.whole.mean * 1.35

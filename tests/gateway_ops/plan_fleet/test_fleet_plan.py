@@ -12,12 +12,12 @@ from gateway_ops.bench.plan import Lengths
 from gateway_ops.plan_fleet.curves import Curve, SizingError
 from gateway_ops.plan_fleet.engine_costs import EngineCosts
 from gateway_ops.plan_fleet.gateway_costs import Traffic, fewest_workers, gateway_need, measured_costs
-from gateway_ops.plan_fleet.loads import Load, Request, Trace
-from gateway_ops.plan_fleet.plan import Fleet, FleetPlan, Targets
+from gateway_ops.plan_fleet.loads import LoadRequest, RandomLoad, RecordedLoad
+from gateway_ops.plan_fleet.plan import FleetModel, FleetPlan, Targets
 
 ENGINE = EngineCosts(16, Curve(((1.0, 0.010), (16.0, 0.020))), Curve(((1000.0, 0.050),)))
-LOAD = Load(12.0, Lengths(200, 800), Lengths(50, 150))
-FLEET = Fleet(ENGINE, measured_costs("h2"), Targets(first_s=0.5))
+LOAD = RandomLoad(12.0, Lengths(200, 800), Lengths(50, 150))
+FLEET = FleetModel(ENGINE, measured_costs("h2"), Targets(first_s=0.5))
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_bursts_cost_more_than_even_arrivals() -> None:
 
 
 def test_known_prefixes_save_tritons_where_the_balance_meets_them() -> None:
-    load = Load(12.0, Lengths(4000, 4000), Lengths(20, 20), shared=0.9, prefixes=24)
+    load = RandomLoad(12.0, Lengths(4000, 4000), Lengths(20, 20), shared=0.9, prefixes=24)
     without = FLEET.plan(load)
     assert without.seen.known == 0
     by_load = replace(FLEET, known_prefixes=10).plan(load)
@@ -92,8 +92,8 @@ def test_a_fleet_beyond_the_endpoints_of_a_model_has_cells() -> None:
 
 
 def test_a_trace_is_planned_for_as_a_load_is() -> None:
-    recorded = tuple(Request(number * 0.5, 500, 100) for number in range(200))
-    trace = Trace(recorded, 100.0)
+    recorded = tuple(LoadRequest(number * 0.5, 500, 100) for number in range(200))
+    trace = RecordedLoad(recorded, 100.0)
     plan = FLEET.plan(trace.faster(6))
     assert plan.rate == pytest.approx(12.0)
     assert plan.tritons in {2, 3}

@@ -16,9 +16,9 @@ from gateway_ops.bench.plan import Lengths
 from gateway_ops.plan_fleet.curves import Curve, SizingError
 from gateway_ops.plan_fleet.engine_costs import engine_costs, read_bench
 from gateway_ops.plan_fleet.gateway_costs import TRANSPORTS, measured_costs
-from gateway_ops.plan_fleet.loads import Load, Request, read_trace
+from gateway_ops.plan_fleet.loads import LoadRequest, RandomLoad, read_trace
 from gateway_ops.plan_fleet.plan import compare
-from gateway_ops.plan_fleet.simulation import Cell, simulate
+from gateway_ops.plan_fleet.simulation import EngineCell, simulate
 from tools import measured_costs as writer
 
 
@@ -117,8 +117,8 @@ def test_a_simulation_of_the_load_that_was_measured_gives_what_was_measured(writ
     truth = engine_costs([], 16, Curve.parse("1:10,16:25"), 10_000.0)
     results = []
     for streams in (1, 4, 16):
-        requests = iter(lambda: Request(0.0, 200, 101), None)
-        seen = simulate(Cell(truth, 1), requests, skip=80, count=400, streams=streams)
+        requests = iter(lambda: LoadRequest(0.0, 200, 101), None)
+        seen = simulate(EngineCell(truth, 1), requests, skip=80, count=400, streams=streams)
         rate = streams / seen.whole.mean
         first = {"mean": seen.first.mean * 1000, "p50": (seen.first.percentile(50) or 0) * 1000}
         found = result(
@@ -144,7 +144,7 @@ def test_the_gateways_costs_are_those_of_the_benchmarks() -> None:
 @settings(max_examples=20)
 @given(st.floats(0.1, 1000), st.sampled_from(["poisson", "even", "bursts"]), st.integers(0, 3))
 def test_a_load_has_its_rate_whatever_its_arrivals(rate: float, arrivals: str, seed: int) -> None:
-    load = Load(rate, Lengths(1, 9), Lengths(5, 5), arrivals, burst=4, shared=0.5, prefixes=2, seed=seed)
+    load = RandomLoad(rate, Lengths(1, 9), Lengths(5, 5), arrivals, burst=4, shared=0.5, prefixes=2, seed=seed)
     found = list(itertools.islice(load.requests(), 4000))
     assert [each.at for each in found] == sorted(each.at for each in found)
     assert len(found) / found[-1].at == pytest.approx(rate, rel=0.15)

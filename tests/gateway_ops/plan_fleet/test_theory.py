@@ -14,8 +14,8 @@ from gateway_ops.bench.plan import Lengths
 from gateway_ops.plan_fleet.curves import Curve
 from gateway_ops.plan_fleet.engine_costs import EngineCosts
 from gateway_ops.plan_fleet.gateway_costs import Traffic, gateway_need, measured_costs
-from gateway_ops.plan_fleet.loads import Load, Request
-from gateway_ops.plan_fleet.simulation import POLICIES, Cell, simulate
+from gateway_ops.plan_fleet.loads import LoadRequest, RandomLoad
+from gateway_ops.plan_fleet.simulation import POLICIES, EngineCell, simulate
 
 NO_PROMPT = Curve(((1.0, 0.0),))
 
@@ -30,13 +30,13 @@ def erlang_c(servers: int, offered: float) -> float:
     return last / (total + last)
 
 
-def drawn(rate: float, mean: float, seed: int) -> Iterator[Request]:
+def drawn(rate: float, mean: float, seed: int) -> Iterator[LoadRequest]:
     """Poisson arrivals whose answers have exponential lengths, whole numbers of tokens with 1,000 to the mean."""
     source = random.Random(seed)
     now = 0.0
     while True:
         now += source.expovariate(rate)
-        yield Request(now, 1, 2 + round(source.expovariate(1 / mean)))
+        yield LoadRequest(now, 1, 2 + round(source.expovariate(1 / mean)))
 
 
 @pytest.mark.parametrize(("slots", "busy"), [(1, 0.7), (8, 0.8)])
@@ -44,7 +44,7 @@ def test_slots_of_a_constant_step_are_an_m_m_c_queue(slots: int, busy: float) ->
     service, tokens = 1.0, 1000.0
     costs = EngineCosts(slots, Curve(((1.0, service / tokens),)), NO_PROMPT)
     rate = busy * slots / service
-    seen = simulate(Cell(costs, 1), drawn(rate, tokens, seed=5), skip=5_000, count=25_000)
+    seen = simulate(EngineCell(costs, 1), drawn(rate, tokens, seed=5), skip=5_000, count=25_000)
     waits = erlang_c(slots, busy * slots)
     expected = waits * service / (slots * (1 - busy))
     assert seen.waited.mean == pytest.approx(expected, rel=0.12)
@@ -55,8 +55,8 @@ def test_slots_of_a_constant_step_are_an_m_m_c_queue(slots: int, busy: float) ->
 def test_prompts_of_one_length_are_an_m_d_1_queue(busy: float) -> None:
     service = 0.1
     costs = EngineCosts(4096, Curve(((1.0, 1e-9),)), Curve(((100.0, service),)))
-    load = Load(busy / service, Lengths(100, 100), Lengths(1, 1))
-    seen = simulate(Cell(costs, 1), load.requests(), skip=5_000, count=25_000)
+    load = RandomLoad(busy / service, Lengths(100, 100), Lengths(1, 1))
+    seen = simulate(EngineCell(costs, 1), load.requests(), skip=5_000, count=25_000)
     assert seen.waited.mean == pytest.approx(busy * service / (2 * (1 - busy)), rel=0.1)  # Pollaczek, Khinchine
     assert seen.prompts == pytest.approx(busy, rel=0.02)
     assert seen.first.mean == pytest.approx(seen.waited.mean + service, rel=0.01)
@@ -68,8 +68,8 @@ def test_a_step_that_grows_with_the_batch_shares_the_engine(answer: Lengths) -> 
     busy, share = 0.7, 1e-3
     costs = EngineCosts(512, Curve(((1.0, share), (512.0, 512 * share))), NO_PROMPT)
     service = ((answer.least + answer.most) / 2 - 1) * share
-    load = Load(busy / service, Lengths(1, 1), answer)
-    seen = simulate(Cell(costs, 1), load.requests(), skip=5_000, count=25_000)
+    load = RandomLoad(busy / service, Lengths(1, 1), answer)
+    seen = simulate(EngineCell(costs, 1), load.requests(), skip=5_000, count=25_000)
     assert seen.whole.mean == pytest.approx(service / (1 - busy), rel=0.1)
     assert seen.busy == pytest.approx(busy, rel=0.03)
 
@@ -82,15 +82,15 @@ def test_the_wait_for_a_gateway_is_that_of_m_g_1() -> None:
     begin = costs.request_s + 200 * costs.prompt_token_s
     source = random.Random(1)
 
-    def jobs() -> Iterator[Request]:
+    def jobs() -> Iterator[LoadRequest]:
         now = 0.0
         while True:
             now += source.expovariate(traffic.rate * (1 + traffic.answer))
             # Lengths in nanoseconds: those of a request, or of a token.
-            yield Request(now, round((begin if source.random() * 101 < 1 else costs.token_s) * 1e9), 1)
+            yield LoadRequest(now, round((begin if source.random() * 101 < 1 else costs.token_s) * 1e9), 1)
 
     core = EngineCosts(4096, Curve(((1.0, 1.0),)), Curve(((1e9, 1.0),)))
-    seen = simulate(Cell(core, 1), jobs(), skip=5_000, count=30_000)
+    seen = simulate(EngineCell(core, 1), jobs(), skip=5_000, count=30_000)
     assert seen.prompts == pytest.approx(need.busy, rel=0.04)
     assert seen.waited.mean == pytest.approx(need.wait_s, rel=0.1)
 
@@ -110,8 +110,8 @@ def test_laws_that_hold_for_every_fleet(
 ) -> None:
     costs = EngineCosts(slots, Curve(((1.0, 0.01), (8.0, 0.02))), Curve(((100.0, 0.02),)))
     lengths = Lengths(answer[0], sum(answer))
-    load = Load(rate, Lengths(50, 150), lengths, arrivals, shared=shared, prefixes=5)
-    seen = simulate(Cell(costs, engines, policy, known_prefixes=3), load.requests(), skip=50, count=400)
+    load = RandomLoad(rate, Lengths(50, 150), lengths, arrivals, shared=shared, prefixes=5)
+    seen = simulate(EngineCell(costs, engines, policy, known_prefixes=3), load.requests(), skip=50, count=400)
     assert seen.whole.count == seen.first.count == 400
     assert 400 * lengths.least <= seen.tokens <= 400 * lengths.most
     assert 0 <= seen.prompts <= seen.busy <= 1 + 1e-9
@@ -127,8 +127,8 @@ def test_laws_that_hold_for_every_fleet(
 @given(slots=st.integers(1, 8), streams=st.integers(1, 20), answer=st.integers(2, 40))
 def test_streams_that_follow_one_another_fill_the_slots(slots: int, streams: int, answer: int) -> None:
     costs = EngineCosts(slots, Curve(((1.0, 0.01),)), NO_PROMPT)
-    requests = iter(lambda: Request(0.0, 1, answer), None)
-    seen = simulate(Cell(costs, 1), requests, skip=4 * streams, count=200, streams=streams)
+    requests = iter(lambda: LoadRequest(0.0, 1, answer), None)
+    seen = simulate(EngineCell(costs, 1), requests, skip=4 * streams, count=200, streams=streams)
     assert seen.occupied == pytest.approx(min(slots, streams), rel=0.01)
     # Little: requests in flight are their rate times their time.
     rate = min(slots, streams) / ((answer - 1) * 0.01)
@@ -139,8 +139,8 @@ def test_the_same_seed_gives_the_same_and_another_does_not() -> None:
     costs = EngineCosts(4, Curve(((1.0, 0.01),)), Curve(((100.0, 0.02),)))
 
     def mean(seed: int) -> float:
-        load = Load(20.0, Lengths(10, 200), Lengths(1, 50), seed=seed)
-        return simulate(Cell(costs, 2), load.requests(), skip=10, count=500).whole.mean
+        load = RandomLoad(20.0, Lengths(10, 200), Lengths(1, 50), seed=seed)
+        return simulate(EngineCell(costs, 2), load.requests(), skip=10, count=500).whole.mean
 
     assert mean(1) == mean(1) != mean(2)
     assert not math.isnan(mean(1))

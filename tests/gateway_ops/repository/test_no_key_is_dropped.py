@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from gateway.config.deployment_settings import DeploymentSettings
 from gateway.config.settings_validation import validate_deployments
-from gateway.config.yaml_file import Document
+from gateway.config.yaml_file import SettingsDocument
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.rendered_files import render
 
@@ -72,7 +72,7 @@ def outcome(deployment: dict[str, Any], repository: Path) -> dict[Path, bytes] |
     drafts = deployment.get("speculative", {}).get("draft") == "guess"
     guess = {key: deployment[key] for key in ("engine", "engine_dir", "model", "limits", "triton") if key in deployment}
     beside = [guess | {"name": "guess", "role": "draft", "engine_model": "guess"}] if drafts else []
-    deployments, problems = validate_deployments(Document({"deployments": [deployment, *beside]}, {}, []))
+    deployments, problems = validate_deployments(SettingsDocument({"deployments": [deployment, *beside]}, {}, []))
     if problems:
         return "malformed"
     return "refused" if list(contradictions(deployments)) else render(deployments, repository).files

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gateway.config.settings_validation import validate_deployments
-from gateway.config.yaml_file import Document
+from gateway.config.yaml_file import SettingsDocument
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.difference import settings_of
 from gateway_ops.repository.overrides import apply_overrides
@@ -87,7 +87,7 @@ def test_an_option_reaches_its_configuration(name: str) -> None:
     value, section, setting, written = sample(name)
     plain = {**yaml.safe_load(yaml.safe_dump(SMALL)), **section}
     data = apply_overrides({"deployments": [plain]}, [f"{name}:{value}"])
-    (deployment,), problems = validate_deployments(Document(data))
+    (deployment,), problems = validate_deployments(SettingsDocument(data))
     assert problems == []
     draft = deployment.speculative.draft if deployment.speculative is not None else None
     configs = configurations(deployment, draft)

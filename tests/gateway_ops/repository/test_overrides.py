@@ -6,7 +6,7 @@ import pytest
 
 from gateway.config.deployment_settings import DeploymentSettings
 from gateway.config.settings_validation import all_keys, validate_deployments
-from gateway.config.yaml_file import Document
+from gateway.config.yaml_file import SettingsDocument
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.difference import settings_of
@@ -72,14 +72,14 @@ UPSTREAM_S_COMMAND = (
 def test_the_command_of_upstreams_readme_is_taken_as_it_is() -> None:
     """It says the type of an encoder's input, which the template of every model has."""
     data = apply_overrides({"deployments": [SMALL]}, [UPSTREAM_S_COMMAND])
-    deployments, problems = validate_deployments(Document(data))
+    deployments, problems = validate_deployments(SettingsDocument(data))
     assert problems == []
     assert list(contradictions(deployments)) == []
     config = settings_of(configurations(deployments[0])["tensorrt_llm"])
     assert config["input encoder_input_features type"] == "FP16"
     assert config["parameter iter_stats_max_iterations"] == "0"
     changed = apply_overrides(data, ["encoder_input_features_data_type:TYPE_BF16"])
-    (deployment,), _ = validate_deployments(Document(changed))
+    (deployment,), _ = validate_deployments(SettingsDocument(changed))
     ours = settings_of(configurations(deployment)["tensorrt_llm"])
     assert ours["input encoder_input_features type"] == "BF16"
 

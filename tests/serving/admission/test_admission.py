@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from gateway.config.model_settings import AdmissionSettings
 from gateway.generation import EngineError, ErrorKind
-from gateway.serving.admission.admission import Admission, Demand, Ticket
-from gateway.serving.admission.shares import RUNNING, SERVED, WAITING, Shares, size_of
+from gateway.serving.admission.admission import Admission, GenerationDemand, QueueTicket
+from gateway.serving.admission.shares import RUNNING, SERVED, WAITING, SharedLines, size_of
 
 MODEL = "model"
 
@@ -27,7 +27,7 @@ async def processes(count: int = 1, **settings: Any) -> AsyncIterator[list[Admis
     cells = memoryview(bytearray(size_of(count) * 8)).cast("q")
     wakers = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(count)]
     admissions = [
-        Admission(MODEL, AdmissionSettings(**settings), Shares(count, row, cells, wakers)) for row in range(count)
+        Admission(MODEL, AdmissionSettings(**settings), SharedLines(count, row, cells, wakers)) for row in range(count)
     ]
     try:
         yield admissions
@@ -41,8 +41,8 @@ async def processes(count: int = 1, **settings: Any) -> AsyncIterator[list[Admis
             os.close(waker)
 
 
-def demand(caller: str = "", tokens: int = 100, weight: float = 1.0, priority: int = 0) -> Demand:
-    return Demand(caller, weight, tokens, priority)
+def demand(caller: str = "", tokens: int = 100, weight: float = 1.0, priority: int = 0) -> GenerationDemand:
+    return GenerationDemand(caller, weight, tokens, priority)
 
 
 class Line:
@@ -50,10 +50,10 @@ class Line:
 
     def __init__(self) -> None:
         self.order: list[str] = []
-        self.running: list[tuple[str, Ticket]] = []
+        self.running: list[tuple[str, QueueTicket]] = []
         self.tasks: list[asyncio.Task[None]] = []
 
-    async def ask(self, admission: Admission, name: str, wanted: Demand) -> asyncio.Task[None]:
+    async def ask(self, admission: Admission, name: str, wanted: GenerationDemand) -> asyncio.Task[None]:
         async def wait() -> None:
             ticket = await admission.enter(wanted)
             self.order.append(name)
@@ -239,7 +239,7 @@ async def test_a_wait_that_is_too_long_ends_with_when_to_come_again() -> None:
 
 
 async def test_those_that_wait_while_the_limit_changes_are_held_to_the_new_one() -> None:
-    shares = Shares()
+    shares = SharedLines()
     former = Admission(MODEL, AdmissionSettings(max_running=1), shares)
     line = Line()
     for name in "abc":
@@ -273,7 +273,7 @@ async def test_one_that_is_refused_as_its_turn_comes_takes_no_place() -> None:
 
 async def test_when_to_come_again_follows_from_the_rate_of_ends() -> None:
     now = 100.0
-    shares = Shares(clock=lambda: now)
+    shares = SharedLines(clock=lambda: now)
     admission = Admission(MODEL, AdmissionSettings(max_running=1, max_waiting=20), shares)
     line = Line()
     await line.ask(admission, "runs", demand("a"))
@@ -323,7 +323,7 @@ async def test_more_callers_than_there_is_room_for_share_a_place() -> None:
 @pytest.mark.parametrize("busy", [False, True])
 def test_models_that_come_after_hundreds_of_callers_have_places_of_their_own(busy: bool) -> None:
     cells = memoryview(bytearray(size_of(2) * 8)).cast("q")
-    mine, other = Shares(2, 0, cells), Shares(2, 1, cells)
+    mine, other = SharedLines(2, 0, cells), SharedLines(2, 1, cells)
     other.line(7, 8)[RUNNING] = 3
     for caller in range(1000):
         mine.line(1, 1000 + caller)[RUNNING] = int(busy)
@@ -343,12 +343,12 @@ _CHANGES = st.tuples(st.integers(0, 2), st.integers(2, 4), st.integers(0, 3), _W
 def test_each_process_sums_what_all_have_written(changes: list[tuple[int, int, int, int] | int]) -> None:
     """A number among the changes is a process that dies and is begun again."""
     cells = memoryview(bytearray(size_of(3) * 8)).cast("q")
-    every = [Shares(3, row, cells) for row in range(3)]
+    every = [SharedLines(3, row, cells) for row in range(3)]
     reader = every[0]
     for number, change in enumerate(changes, 1):
         if isinstance(change, int):
             reader.clear(change)
-            every[change] = Shares(3, change, cells)
+            every[change] = SharedLines(3, change, cells)
             continue
         row, model, caller, field = change
         every[row].line(model, caller)[field] = number
@@ -374,7 +374,7 @@ async def test_without_a_limit_nobody_waits() -> None:
 
 async def test_what_ran_without_a_limit_counts_for_nobody_once_there_is_one() -> None:
     limit: int | None = None
-    admission = Admission(MODEL, AdmissionSettings(), Shares(), lambda: limit)
+    admission = Admission(MODEL, AdmissionSettings(), SharedLines(), lambda: limit)
     for _ in range(100):
         (await admission.enter(demand("busy", tokens=1000))).leave(1000)
     limit = 1

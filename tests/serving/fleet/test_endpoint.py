@@ -11,7 +11,7 @@ import pytest
 
 from gateway.generation import EngineError, ErrorKind
 from gateway.serving.fleet.breaker import Breaker, BreakerLimits
-from gateway.serving.fleet.fleet_endpoint import Endpoint
+from gateway.serving.fleet.fleet_endpoint import FleetEndpoint
 from gateway.serving.fleet.shared_counts import SharedCounts, size_of
 
 GONE = EngineError(ErrorKind.UNAVAILABLE, "The model is not available at the moment.", "gone")
@@ -40,7 +40,7 @@ class Worker:
     def __init__(self, row: int, descriptor: int, clock: Callable[[], float]) -> None:
         self.counts = SharedCounts(2, row, mmap.mmap(descriptor, size_of(2)), clock=clock)
         breaker = Breaker(BreakerLimits(failures=2, open_s=5), clock)
-        self.endpoint = Endpoint("m", "a:1", Backend(), breaker, self.counts)  # type: ignore[arg-type]
+        self.endpoint = FleetEndpoint("m", "a:1", Backend(), breaker, self.counts)  # type: ignore[arg-type]
 
     @property
     def takes(self) -> bool:

@@ -19,7 +19,7 @@ import pytest
 from gateway.app import create_app
 from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.engine import Capability
-from gateway.generation.route import Aim
+from gateway.generation.route import RoutingHints
 from gateway.serving.fleet import fleet as fleet_module
 from gateway.serving.fleet.fleet import Fleet
 from gateway.serving.fleet.shared_counts import SharedCounts
@@ -124,7 +124,7 @@ async def test_endpoints_that_find_no_place_to_be_counted_do_not_have_all_reques
     await fleet.start()
     await until(lambda: fleet.status.ready)
     for _ in range(40):
-        fleet.route(Aim()).began()
+        fleet.route(RoutingHints()).began()
     assert [each.requests for each in fleet.members.values()] == [20, 20]
     await fleet.close()
 

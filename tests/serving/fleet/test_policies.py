@@ -101,4 +101,4 @@ def test_what_is_known_is_bounded_and_never_wrong_for_long() -> None:
     counts = SharedCounts()
     for block in range(1 << 18):
         counts.learn(block * 7919 + 1, 1)
-    assert sum(counts.knowers(block * 7919 + 1) for block in range(1 << 18)) <= 1 << 16
+    assert sum(counts.endpoints_with_prefix(block * 7919 + 1) for block in range(1 << 18)) <= 1 << 16
