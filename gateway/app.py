@@ -230,7 +230,7 @@ def create_app(
         },
     )
     app.state.registry, app.state.runs, app.state.certificates = registry, runs, certificates
-    app.state.departure = ShutdownState()
+    app.state.shutdown_state = ShutdownState()
     _add_routes(app, settings, registry, metrics, share, state, runs, relayed)
     _add_middleware(app, settings, guard)
     app.add_middleware(AccessLogMiddleware, metrics=metrics, running=registry.running, telemetry=telemetry)
@@ -255,7 +255,9 @@ def _add_routes(
 
     def readiness() -> Mapping[str, EngineCondition]:
         own = registry.readiness()
-        found: Mapping[str, EngineCondition] = app.state.departure.readiness(share.readiness(own) if share else own)
+        found: Mapping[str, EngineCondition] = app.state.shutdown_state.readiness(
+            share.readiness(own) if share else own
+        )
         return found
 
     def endpoints() -> dict[str, Sequence[EndpointStatus]]:
@@ -401,10 +403,10 @@ def _add_middleware(app: FastAPI, settings: Settings, guard: Guard) -> None:
     app.add_middleware(
         BodyLimitMiddleware,
         limit=settings.limits.max_body_bytes,
-        refuse=lambda message: OpenAIError(413, message, code="request_too_large").response(),
+        reject=lambda message: OpenAIError(413, message, code="request_too_large").response(),
     )
     if settings.asks_for_keys:
-        app.add_middleware(RateLimitMiddleware, permit=guard.permit, refuse=lambda error: from_limit(error).response())
+        app.add_middleware(RateLimitMiddleware, permit=guard.permit, reject=lambda error: from_limit(error).response())
         half_open = frozenset({"/metrics"} if settings.server.metrics_shown == "key" else ())
         closed = half_open | ({"/openapi.json"} if settings.server.docs_shown == "key" else frozenset())
         page = PAGE_PATHS if settings.server.page_shown else frozenset()
@@ -413,7 +415,7 @@ def _add_middleware(app: FastAPI, settings: Settings, guard: Guard) -> None:
             identity=guard.identity,
             open_paths=OPEN_PATHS - closed | page,
             half_open_paths=half_open,
-            refuse=lambda message: OpenAIError(
+            reject=lambda message: OpenAIError(
                 401, message, type=INVALID, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"}
             ).response(),
         )
@@ -445,7 +447,7 @@ def _check_names(app: FastAPI, names: Sequence[str]) -> None:
         app.add_middleware(
             AllowedHostsMiddleware,
             names=names,
-            refuse=lambda message: OpenAIError(403, message, code="host_not_allowed").response(),
+            reject=lambda message: OpenAIError(403, message, code="host_not_allowed").response(),
         )
 
 
@@ -473,7 +475,7 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Worke
     tls = None
     if settings.server.tls is not None:
         tls = ServerTls(app.state.certificates.follow(_contexts(settings.server.tls)), bounds)
-    http = http_protocol(unread_answer, bounds, app.state.departure)
+    http = http_protocol(unread_answer, bounds, app.state.shutdown_state)
     config = _uvicorn_config(app, http, settings.server)
     async with app.router.lifespan_context(app):
         # The server handles these signals while it runs, and raises them again when it is done: then we still clean up.
@@ -483,9 +485,9 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Worke
         internal = None
         if inner:
             few = replace(bounds, connections=_INTERNAL_CONNECTIONS)
-            plain = http_protocol(unread_answer, few, app.state.departure)
+            plain = http_protocol(unread_answer, few, app.state.shutdown_state)
             internal = InternalPort(_uvicorn_config(app.state.internal, plain, settings.server), inner)
-        server = Server(config, _stages(app, settings.server, share), app.state.departure, tls, internal)
+        server = Server(config, _stages(app, settings.server, share), app.state.shutdown_state, tls, internal)
         try:
             await server.serve(list(sockets))
         finally:
@@ -533,7 +535,7 @@ def _contexts(settings: ServerTlsSettings) -> FileBackedValue[ssl.SSLContext]:
 
 
 def unread_answer(status: int, message: str, scope: Scope) -> Response:
-    """Make the response to a request that the application has not seen; see ``gateway.web.http_protocol.Refuse``."""
+    """Make the response to a request that the application has not seen; see ``gateway.web.http_protocol.Reject``."""
     error = OpenAIError(status, message)
     if status >= 500:
         error = OpenAIError(status, message, type=SERVER, code="service_unavailable")

@@ -216,7 +216,7 @@ class FileBackedValue(Generic[T]):
         self._load = load
         self._name = name
         self._used = self._last_look = files.stamp()
-        self._refused = False
+        self._rejected = False
         self.on_change: list[Callable[[], None]] = []
         self.value = load()
 
@@ -234,13 +234,13 @@ class FileBackedValue(Generic[T]):
     def _follow(self, now: bool) -> bool:
         stamp = self._files.stamp()
         settled, self._last_look = stamp == self._last_look, stamp
-        if not (now or settled) or (stamp == self._used and not (now and self._refused)):
+        if not (now or settled) or (stamp == self._used and not (now and self._rejected)):
             return False
         try:
             value = self._load()
         except CertificateError as error:
             if self._files.stamp() == stamp:  # else they are being changed: the next look sees them whole
-                self._used, self._refused = stamp, True
+                self._used, self._rejected = stamp, True
                 _log.error(
                     "%s: %s; the former certificates stay in use",
                     self._name,
@@ -250,7 +250,7 @@ class FileBackedValue(Generic[T]):
             return False
         if self._files.stamp() != stamp:
             return False
-        self.value, self._used, self._refused = value, stamp, False
+        self.value, self._used, self._rejected = value, stamp, False
         _log.info(
             "%s: the files have changed, new connections use the new ones",
             self._name,

@@ -34,7 +34,7 @@ class TextCipher:
 
         Raises:
             ValueError: a key is not valid.
-            ImportError: the extra ``sealed`` is not installed.
+            ImportError: the extra ``encrypted`` is not installed.
         """
         from cryptography.fernet import Fernet, MultiFernet  # noqa: PLC0415 - an extra, of use to some only
 
@@ -57,21 +57,21 @@ class OwnerCipher:
     fernet: MultiFernet
     owner: str
 
-    def seal(self, kind: Kind, text: str) -> str | None:
+    def encrypt(self, kind: Kind, text: str) -> str | None:
         """Encrypt a text; None where the text is longer than ``MOST_BYTES``."""
         plain = text.encode()
         if len(plain) > MOST_BYTES:
             return None
         return _BEGINNING + self.fernet.encrypt(self._label(kind) + plain).decode()
 
-    def open(self, kind: Kind, sealed: str) -> str | None:
+    def decrypt(self, kind: Kind, encrypted: str) -> str | None:
         """Decrypt a text; None where it is damaged, of another kind, owner or server, or of a removed key."""
         from cryptography.fernet import InvalidToken  # noqa: PLC0415 - as above
 
-        if not sealed.startswith(_BEGINNING) or len(sealed) > _LONGEST or not sealed.isascii():
+        if not encrypted.startswith(_BEGINNING) or len(encrypted) > _LONGEST or not encrypted.isascii():
             return None
         try:
-            plain = self.fernet.decrypt(sealed[len(_BEGINNING) :].encode())
+            plain = self.fernet.decrypt(encrypted[len(_BEGINNING) :].encode())
         except InvalidToken:
             return None
         label = self._label(kind)

@@ -12,33 +12,33 @@ from gateway.encryption import MOST_BYTES, TextCipher
 
 OLD, NEW, OTHER = (base64.urlsafe_b64encode(bytes([number]) * 32).decode() for number in range(3))
 SEAL = TextCipher([OLD]).of("me")
-GIVEN = SEAL.seal("reasoning", "Hm, é\0.")
+GIVEN = SEAL.encrypt("reasoning", "Hm, é\0.")
 assert GIVEN is not None
 SEALED = GIVEN
 
 
 def test_only_its_owner_opens_a_text() -> None:
-    assert SEAL.open("reasoning", SEALED) == "Hm, é\0."
-    assert TextCipher([OLD]).of("you").open("reasoning", SEALED) is None
-    assert TextCipher([OTHER]).of("me").open("reasoning", SEALED) is None
-    assert SEAL.open("compaction", SEALED) is None
+    assert SEAL.decrypt("reasoning", SEALED) == "Hm, é\0."
+    assert TextCipher([OLD]).of("you").decrypt("reasoning", SEALED) is None
+    assert TextCipher([OTHER]).of("me").decrypt("reasoning", SEALED) is None
+    assert SEAL.decrypt("compaction", SEALED) is None
     assert "Hm" not in SEALED
 
 
 def test_a_key_that_is_no_longer_the_first_still_opens() -> None:
     turned = TextCipher([NEW, OLD]).of("me")
-    assert turned.open("reasoning", SEALED) == "Hm, é\0."
-    sealed = turned.seal("reasoning", "new")
+    assert turned.decrypt("reasoning", SEALED) == "Hm, é\0."
+    sealed = turned.encrypt("reasoning", "new")
     assert sealed is not None
-    assert TextCipher([NEW]).of("me").open("reasoning", sealed) == "new"
-    assert SEAL.open("reasoning", sealed) is None
+    assert TextCipher([NEW]).of("me").decrypt("reasoning", sealed) == "new"
+    assert SEAL.decrypt("reasoning", sealed) is None
 
 
 def test_the_longest_text() -> None:
-    sealed = SEAL.seal("reasoning", "é" * (MOST_BYTES // 2))
+    sealed = SEAL.encrypt("reasoning", "é" * (MOST_BYTES // 2))
     assert sealed is not None
-    assert SEAL.open("reasoning", sealed) == "é" * (MOST_BYTES // 2)
-    assert SEAL.seal("reasoning", "a" * (MOST_BYTES + 1)) is None
+    assert SEAL.decrypt("reasoning", sealed) == "é" * (MOST_BYTES // 2)
+    assert SEAL.encrypt("reasoning", "a" * (MOST_BYTES + 1)) is None
 
 
 @given(st.text())
@@ -49,15 +49,15 @@ def test_the_longest_text() -> None:
 @example("gAAAAABoISQ24OyVRYbkYfukdJoqdzWT-3uiErKInHDC-lgAaXeky44N77j7aibc")
 @example("sealed1." + "gAAAAA" + "A" * 10_000_000)
 def test_what_others_wrote_opens_to_nothing(text: str) -> None:
-    assert SEAL.open("reasoning", text) is None
+    assert SEAL.decrypt("reasoning", text) is None
 
 
 @given(st.integers(0, len(SEALED) - 1), st.sampled_from("AZaz09-_=.é"))
 def test_what_was_changed_opens_to_nothing(place: int, letter: str) -> None:
-    assert SEAL.open("reasoning", SEALED[:place]) is None
+    assert SEAL.decrypt("reasoning", SEALED[:place]) is None
     changed = SEALED[:place] + letter + SEALED[place + 1 :]
     if changed != SEALED and place < len(SEALED) - 3:  # the end of base64 has bits that say nothing
-        assert SEAL.open("reasoning", changed) is None
+        assert SEAL.decrypt("reasoning", changed) is None
 
 
 @pytest.mark.parametrize("key", ["", "short", OLD[:-4]])

@@ -107,12 +107,12 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
     with ExitStack() as stack:
         triton = stack.enter_context(SyntheticTriton(write_repository()))
         child = stack.enter_context(start(subject, triton, families=_FAMILIES))
-        refused = {}
+        rejected = {}
         for name, feature in FEATURES.items():
             if (reason := _refusal(child, triton, tokenizer, feature)) is not None:
-                refused[name] = reason
+                rejected[name] = reason
                 tell(f"skipped: {name}: {reason}")
-        served = [name for name in FEATURES if name not in refused]
+        served = [name for name in FEATURES if name not in rejected]
         for number in range(rounds):
             first = number % len(served)  # no feature always follows the same one
             found = {}
@@ -131,7 +131,7 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
         "cpu_us": {name: round(statistics.median(found[name] for found in runs), 1) for name in runs[0]},
         "factors": {name: factor(runs, name, PLAIN) for name in served},
         "long_answer_factor": factor(runs, _LONG.name, _SHORT.name),
-        "refused": refused,
+        "refused": rejected,
     }
 
 

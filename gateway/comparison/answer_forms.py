@@ -396,7 +396,7 @@ class Failure:
 Outcome = WholeAnswer | Refusal | Failure
 
 
-def refused(status: int, body: bytes) -> Outcome:
+def rejected(status: int, body: bytes) -> Outcome:
     """The outcome of an answer whose status is not 200."""
     try:
         said = orjson.loads(body)
@@ -420,7 +420,7 @@ def outcome_of(path: str, status: int, body: bytes, *, streamed: bool) -> Outcom
         streamed: whether it is made of events.
     """
     if status != HTTPStatus.OK:
-        return refused(status, body)
+        return rejected(status, body)
     reader = AnswerEventReader(path)
     try:
         if streamed:

@@ -234,6 +234,6 @@ def exit_status(counts: Mapping[str, int]) -> int:
     Args:
         counts: of requests, by the values of ``OutcomeKind``.
     """
-    if any(counts[kind.value] for kind in (OutcomeKind.DIFFERS, OutcomeKind.REFUSED_BY_A, OutcomeKind.REFUSED_BY_B)):
+    if any(counts[kind.value] for kind in (OutcomeKind.DIFFERS, OutcomeKind.REJECTED_BY_A, OutcomeKind.REJECTED_BY_B)):
         return 1
     return 2 if counts[OutcomeKind.FAILED.value] or not counts[OutcomeKind.EQUAL.value] else 0

@@ -21,9 +21,9 @@ class OutcomeKind(str, Enum):
 
     EQUAL = "equal"
     DIFFERS = "differs"
-    REFUSED_BY_A = "refused_by_a"
-    REFUSED_BY_B = "refused_by_b"
-    REFUSED_BY_BOTH = "refused_by_both"
+    REJECTED_BY_A = "refused_by_a"
+    REJECTED_BY_B = "refused_by_b"
+    REJECTED_BY_BOTH = "refused_by_both"
     UNSTEADY = "unsteady"  # it differs in nothing but what A differs from itself in
     FAILED = "failed"
 
@@ -75,9 +75,9 @@ def judge(a: Outcome, b: Outcome, rules: ComparisonRules) -> tuple[OutcomeKind, 
     if isinstance(a, Failure) or isinstance(b, Failure):
         return OutcomeKind.FAILED, []
     if isinstance(a, Refusal):
-        return OutcomeKind.REFUSED_BY_BOTH if isinstance(b, Refusal) else OutcomeKind.REFUSED_BY_A, []
+        return OutcomeKind.REJECTED_BY_BOTH if isinstance(b, Refusal) else OutcomeKind.REJECTED_BY_A, []
     if isinstance(b, Refusal):
-        return OutcomeKind.REFUSED_BY_B, []
+        return OutcomeKind.REJECTED_BY_B, []
     found = [each for each in _differences(a, b, rules) if each.aspect not in rules.ignored]
     return OutcomeKind.DIFFERS if found else OutcomeKind.EQUAL, found
 

@@ -15,7 +15,7 @@ from gateway.config.section import Seconds, Section, split_commas
 from gateway.config.tls_settings import Metadata, TritonTlsSettings
 
 Policy = Literal["strict", "warn", "ignore"]
-TextStreaming = Literal["refuse", "whole", "lossy"]
+TextStreaming = Literal["reject", "whole", "lossy"]
 
 MOST_DRAFT_TOKENS = 256
 """Tokens that a draft model may guess at a time: more are rarely right, and the answer waits for them."""
@@ -306,7 +306,7 @@ class ModelSettings(Section):
         max_parallel_generations: generations of one request (``n``, ``best_of``, several prompts) that run together;
             the others wait for their turn, so that one request does not fill the engine's queue.
         max_top_logprobs: alternatives per token a request may ask for, where the engine has as many.
-        max_tokens_policy: ``clamp`` a ``max_tokens`` beyond the context, or ``refuse`` the request.
+        max_tokens_policy: ``clamp`` a ``max_tokens`` beyond the context, or ``reject`` the request.
         logits_for_logprobs: whether log-probs may be computed from the engine's logits where it has no log-probs.
             Logits are as wide as the vocabulary: megabytes for each request.
         max_logits_tokens: longest prompt whose log-probs may be computed from logits.
@@ -315,8 +315,8 @@ class ModelSettings(Section):
         tool_call_streaming: whether a stream has a call that no guide guarantees once it is complete (``whole``) or
             while it forms (``eager``), when it may turn out to be broken.
         text_streaming: the treatment of streams where Triton decodes each response by itself, so that characters and
-            spaces are lost: ``refuse`` them, send the ``whole`` answer as one event, or accept the loss (``lossy``).
-        structured_output_without_guidance: ``refuse`` a request for a structure where the engine has no guided
+            spaces are lost: ``reject`` them, send the ``whole`` answer as one event, or accept the loss (``lossy``).
+        structured_output_without_guidance: ``reject`` a request for a structure where the engine has no guided
             decoding, or ``validate`` the finished answer, which fails when it does not fit.
         lora: the adapter that every request carries; None is the model as it is.
         prompt_tables: .npy files with the embeddings of virtual tokens [tokens, hidden], relative to the settings file,
@@ -345,14 +345,14 @@ class ModelSettings(Section):
     max_stops: int = Field(default=4, ge=1, le=64)
     max_parallel_generations: int = Field(default=16, ge=1, le=4096)
     max_top_logprobs: int = Field(default=20, ge=0, le=20)
-    max_tokens_policy: Literal["clamp", "refuse"] = "clamp"
+    max_tokens_policy: Literal["clamp", "reject"] = "clamp"
     logits_for_logprobs: bool = False
     max_logits_tokens: int = Field(default=512, ge=1)
     family: str | None = Field(default=None, min_length=1)
     reasoning_output: Literal["reasoning_content", "reasoning", "both"] = "reasoning_content"
     tool_call_streaming: Literal["whole", "eager"] = "whole"
-    text_streaming: TextStreaming = "refuse"
-    structured_output_without_guidance: Literal["refuse", "validate"] = "refuse"
+    text_streaming: TextStreaming = "reject"
+    structured_output_without_guidance: Literal["reject", "validate"] = "reject"
     lora: AdapterSettings | None = None
     prompt_tables: dict[str, Path] = Field(default_factory=dict)
     speculative: DraftSettings = DraftSettings()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -18,6 +19,15 @@ from gateway.config.deployment_settings import (
 from gateway.config.gateway_settings import NO_MODEL, Deployments, Settings, taken_names
 from gateway.config.model_settings import template_path
 from gateway.config.yaml_file import Keys, SettingsDocument, SettingsProblem, dotted
+
+_LOG = logging.getLogger(__name__)
+
+RENAMED_VALUES: dict[str, dict[str, str]] = {
+    "max_tokens_policy": {"refuse": "reject"},
+    "text_streaming": {"refuse": "reject"},
+    "structured_output_without_guidance": {"refuse": "reject"},
+}
+"""Former values of a served model's settings and what they are called now."""
 
 _SHAPES = {
     "tuple_type": "must be a list",
@@ -53,13 +63,24 @@ _NAME_FIXES = {
 _ALTERNATIVES = ("constrained-", "literal[", "bool")  # how pydantic's names for the members of a union begin
 
 
+def _rename_values(data: dict[str, Any]) -> None:
+    """Replace former values of ``RENAMED_VALUES`` in place, with a warning for each."""
+    models = data.get("models")
+    for index, model in enumerate(models if isinstance(models, list) else ()):
+        for key, values in RENAMED_VALUES.items() if isinstance(model, dict) else ():
+            if isinstance(former := model.get(key), str) and former in values:
+                model[key] = values[former]
+                about = {"event": "setting_renamed"}
+                _LOG.warning("models[%d].%s: write %s instead of %s", index, key, model[key], former, extra=about)
+
+
 def validate(
     document: SettingsDocument, sources: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> tuple[Settings | None, list[SettingsProblem]]:
     """Turn a document into settings.
 
     Args:
-        document: the file's content, with the environment already laid over its data.
+        document: the file's content, with the environment already laid over its data; former values are replaced in it.
         sources: the variable behind each dotted key path that came from one; it has no line.
         folder: the base of relative paths in the file.
 
@@ -68,6 +89,7 @@ def validate(
     """
     sources = sources or {}
     problems = list(document.problems)
+    _rename_values(document.data)
     data = document.data
     if not data.get("models"):
         problems.append(SettingsProblem(f"{NO_MODEL}.", line=document.line(("models",))))

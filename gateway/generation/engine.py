@@ -21,7 +21,7 @@ EngineForm = Literal["tokens", "ensemble", "llmapi", "vllm", "text"]
 """Forms in which requests reach an engine: token ids, text through an ensemble or BLS model, text to the LLM API,
 text to the vLLM backend, text to any other model that takes it."""
 
-StreamForm = Literal["pieces", "whole", "damaged", "refused"]
+StreamForm = Literal["pieces", "whole", "damaged", "rejected"]
 """Forms in which an engine's answer can be streamed: exactly as it grows; as one piece at its end; with characters or
 spaces lost; not at all."""
 
@@ -284,5 +284,5 @@ class AdapterNotHeldError(EngineError):
     """The engine lacks the adapter of a request that came without its weights, and would serve it with them."""
 
 
-class AdapterRefusedError(EngineError):
+class AdapterRejectedError(EngineError):
     """The engine rejected the adapter that a request came with: a mistake of the deployment, not of the client."""

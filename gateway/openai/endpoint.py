@@ -139,7 +139,7 @@ class PendingAnswer(ABC):
         return usage
 
 
-async def whole(answer: PendingAnswer, record: RequestRecord) -> bytes:
+async def collect_body(answer: PendingAnswer, record: RequestRecord) -> bytes:
     """Run the generations to their end and return the body.
 
     Raises:
@@ -363,7 +363,7 @@ class CheckedRequest(Generic[Fields, Planned]):
         return replace(self, copy=begin_copy)
 
 
-async def begin(
+async def parse_and_check(
     endpoint: Endpoint[Fields, Planned, Answered], request: Request, registry: Registry, metrics: Metrics
 ) -> CheckedRequest[Fields, Planned]:
     """Read, parse and check a request.
@@ -376,13 +376,13 @@ async def begin(
     record = record_of(request.scope)
 
     def take(body: RequestBody) -> CheckedRequest[Fields, Planned]:
-        begun = checked(endpoint, endpoint.parse(body.fields), record, registry, metrics)
+        begun = check_request(endpoint, endpoint.parse(body.fields), record, registry, metrics)
         return begun.with_replaced(body.replaced).with_copy(registry.copies, request, body.raw)
 
     return await read_request(request, take)
 
 
-def checked(
+def check_request(
     endpoint: Endpoint[Fields, Planned, Answered],
     asked: Fields,
     record: RequestRecord,
@@ -439,7 +439,7 @@ async def serve(
     timeouts: TimeoutSettings,
 ) -> Response:
     """Answer a request: a stream where one is asked for, else the whole body, given up when the client leaves."""
-    begun = await begin(endpoint, request, registry, metrics)
+    begun = await parse_and_check(endpoint, request, registry, metrics)
     return await answered(endpoint, request, begun, await prepared(endpoint, request, begun), timeouts)
 
 
@@ -461,7 +461,7 @@ async def answered(
             events = copy.streamed(events, output, COMMENT)
         return EventStream(events, headers, output)
     try:
-        body = await while_connected(request.scope, request.receive, whole(answer, record))
+        body = await while_connected(request.scope, request.receive, collect_body(answer, record))
         if copy is not None:
             asyncio.get_running_loop().call_soon(copy.whole, body)  # once the answer is written
     except ClientDisconnectedError:

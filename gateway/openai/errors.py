@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.access.limits import LimitedError
 from gateway.bad_request import BadRequestError
 from gateway.generation import EngineError, ErrorKind
-from gateway.generation.engine import AdapterRefusedError, MalformedOutputError
+from gateway.generation.engine import AdapterRejectedError, MalformedOutputError
 from gateway.store import StoreError, StoreFullError
 from gateway.telemetry.logs import cause
 from gateway.web.access_log import record_of
@@ -145,7 +145,7 @@ def from_engine(error: EngineError, names: Mapping[str, str]) -> OpenAIError:
         _log.log(level, "engine failure: %s", error.message, extra=about)
     if isinstance(error, MalformedOutputError):
         code = "invalid_engine_output"
-    elif isinstance(error, AdapterRefusedError):
+    elif isinstance(error, AdapterRejectedError):
         code, headers = "adapter_unusable", _NO_RETRY
     if error.retry_after_s is not None:
         headers = {"Retry-After": str(error.retry_after_s)}

@@ -72,7 +72,7 @@ LIMIT = Parameter(
     "limits the answer",
     "The same as `max_completion_tokens` in chat; both with different values are 400. Absent: the rest of the context,"
     " in completions too (OpenAI: 16 there). More than the context leaves is clamped, and `usage` tells; with"
-    " `max_tokens_policy: refuse` it is 400, as with OpenAI. Completions take 0 with `echo`.",
+    " `max_tokens_policy: reject` it is 400, as with OpenAI. Completions take 0 with `echo`.",
     BY_GATEWAY,
 )
 

@@ -21,12 +21,12 @@ class CallerState:
     Attributes:
         owner: the caller; see ``owner_of``.
         store: of all owners; None where nothing is kept.
-        seal: of the owner; None where the operator gave no keys.
+        cipher: of the owner; None where the operator gave no keys.
     """
 
     owner: str
     store: Store | None
-    seal: OwnerCipher | None
+    cipher: OwnerCipher | None
 
     def needed(self) -> Store:
         """The store.
@@ -62,7 +62,7 @@ def sealer_of(settings: StateSettings) -> TextCipher | None:
     """The sealer with the operator's keys; None where there are none.
 
     Raises:
-        ConfigError: the file of keys cannot be read or holds something else, or the extra ``sealed`` is missing.
+        ConfigError: the file of keys cannot be read or holds something else, or the extra ``encrypted`` is missing.
     """
     keys = [key.get_secret_value() for key in settings.keys]
     if settings.keys_file is not None:

@@ -25,7 +25,7 @@ from gateway.openai.router import parameter
 LOGPROBS = "message.output_text.logprobs"
 """The value of ``include`` that requests log-probs."""
 
-SEALED = "reasoning.encrypted_content"
+ENCRYPTED = "reasoning.encrypted_content"
 """The value of ``include`` that requests encrypted reasoning."""
 
 _PREFIXES = {
@@ -46,7 +46,7 @@ _MOST_LISTED = 100  # items of a page
 _MOST_INCLUDED = 64
 _LARGE = 65536  # bytes of an item
 
-INCLUDE: Final = parameter("include", "query", f"`{LOGPROBS}` and `{SEALED}` are served.")
+INCLUDE: Final = parameter("include", "query", f"`{LOGPROBS}` and `{ENCRYPTED}` are served.")
 """The OpenAPI entry of ``include``, which may be given several times, also as ``include[]``."""
 
 PAGING: Final = (
@@ -82,28 +82,28 @@ def as_stored(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str,
     return kept
 
 
-def shown(item: Mapping[str, Any], include: Collection[str], seal: OwnerCipher | None) -> dict[str, Any]:
+def shown(item: Mapping[str, Any], include: Collection[str], cipher: OwnerCipher | None) -> dict[str, Any]:
     """Return a stored item as it is listed.
 
     Args:
         item: as it was stored.
         include: what else is requested: log-probs and encrypted reasoning are left out unless named.
-        seal: of the owner.
+        cipher: of the owner.
     """
     listed = dict(item)
     if item["type"] == "reasoning":
-        sealed = listed.pop("encrypted_content", None)
-        if SEALED in include and (sealed is not None or seal is not None):
-            listed["encrypted_content"] = sealed or _sealed(item, seal)
+        encrypted = listed.pop("encrypted_content", None)
+        if ENCRYPTED in include and (encrypted is not None or cipher is not None):
+            listed["encrypted_content"] = encrypted or _encrypted(item, cipher)
     elif item["type"] == "message" and LOGPROBS not in include:
         listed["content"] = [{**part, "logprobs": []} if part.get("logprobs") else part for part in item["content"]]
     return listed
 
 
-def shown_line(line: bytes, include: Collection[str], seal: OwnerCipher | None) -> bytes:
+def shown_line(line: bytes, include: Collection[str], cipher: OwnerCipher | None) -> bytes:
     """The same of an item as a line of JSON, which is parsed only where something may be left out or added."""
     if b'"type":"reasoning"' in line or line.count(b'"logprobs":') != line.count(b'"logprobs":[]'):
-        return repeated(shown(json.loads(line), include, seal))
+        return repeated(shown(json.loads(line), include, cipher))
     return line
 
 
@@ -113,9 +113,9 @@ def text_of(parts: Any) -> str:
     return "\n".join(text for text in texts if isinstance(text, str) and text)
 
 
-def _sealed(item: Mapping[str, Any], seal: OwnerCipher | None) -> str | None:
+def _encrypted(item: Mapping[str, Any], cipher: OwnerCipher | None) -> str | None:
     text = text_of(item.get("content"))
-    return seal.seal("reasoning", text) if seal is not None and text else None
+    return cipher.encrypt("reasoning", text) if cipher is not None and text else None
 
 
 def _parts(role: str, content: Any) -> list[dict[str, Any]]:
@@ -231,15 +231,15 @@ def paging_of(query: QueryParams) -> Paging:
     return Paging(order == "desc", int(limit), query.get("after"))
 
 
-def included(query: QueryParams, seal: OwnerCipher | None) -> tuple[frozenset[str], list[str]]:
+def included(query: QueryParams, cipher: OwnerCipher | None) -> tuple[frozenset[str], list[str]]:
     """What ``include`` asks for, and the names of those of its values that are not served."""
     values = [*query.getlist("include"), *query.getlist("include[]")][:_MOST_INCLUDED]
-    served = {LOGPROBS} | ({SEALED} if seal is not None else set())
+    served = {LOGPROBS} | ({ENCRYPTED} if cipher is not None else set())
     return frozenset(values), [f"include.{value}" for value in dict.fromkeys(values) if value not in served]
 
 
 async def page_of(
-    items: ItemLines, paging: Paging, query: QueryParams, seal: OwnerCipher | None
+    items: ItemLines, paging: Paging, query: QueryParams, cipher: OwnerCipher | None
 ) -> tuple[bytes, list[str]]:
     """Write the page that the parameters of the URL ask for.
 
@@ -247,7 +247,7 @@ async def page_of(
         items: the whole list.
         paging: of the page.
         query: of the URL, for `include`.
-        seal: of the owner.
+        cipher: of the owner.
 
     Returns:
         An ``ItemPage`` as JSON, and the names of what is not served of ``include``.
@@ -255,7 +255,7 @@ async def page_of(
     Raises:
         BadRequestError: the item ``after`` does not exist.
     """
-    include, left_out = included(query, seal)
+    include, left_out = included(query, cipher)
     places = range(len(items.ids))[:: -1 if paging.newest_first else 1]
     start = 0
     if paging.after is not None:
@@ -264,15 +264,17 @@ async def page_of(
             raise BadRequestError(message, "after", "invalid_value")
         start = places.index(items.ids.index(paging.after)) + 1
     page = places[start : start + paging.limit]
-    return await list_of(items.part(page), include, seal, more=len(places) > start + paging.limit), left_out
+    return await list_of(items.part(page), include, cipher, more=len(places) > start + paging.limit), left_out
 
 
-async def list_of(items: ItemLines, include: frozenset[str], seal: OwnerCipher | None, *, more: bool = False) -> bytes:
+async def list_of(
+    items: ItemLines, include: frozenset[str], cipher: OwnerCipher | None, *, more: bool = False
+) -> bytes:
     """Write a list of items as they are shown; see ``page_of``. Between large ones others have their turn."""
     lines = []
     for line in items.lines:
         if len(line) > _LARGE:
             await asyncio.sleep(0)
-        lines.append(shown_line(line, include, seal))
+        lines.append(shown_line(line, include, cipher))
     ends = {"first_id": items.ids[0] if lines else None, "last_id": items.ids[-1] if lines else None}
     return b'{"object":"list","data":[%b],%b' % (b",".join(lines), orjson.dumps({**ends, "has_more": more})[1:])

@@ -137,7 +137,7 @@ def history(
     if _is_simple(messages, abilities):
         return messages
     if abilities.hides_system:
-        _refuse_systems(messages)
+        _reject_systems(messages)
     changed = [] if changed is None else changed
     conversation = _Conversation(abilities, changed)
     for turn in _turns(messages, abilities, changed):
@@ -198,7 +198,7 @@ def _is_native(message: Mapping[str, Any], abilities: TemplateAbilities) -> bool
     )
 
 
-def _refuse_systems(messages: Sequence[Mapping[str, Any]]) -> None:
+def _reject_systems(messages: Sequence[Mapping[str, Any]]) -> None:
     for index, message in enumerate(messages):
         if message["role"] in _SYSTEM and message["content"].strip():
             words = f"The model's chat template leaves out {message['role']} messages."

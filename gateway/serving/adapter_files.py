@@ -155,7 +155,7 @@ def read_adapter(folder: Path, task_id: int, size: ModelSize | None = None) -> L
         raise AdapterFileError(f"{folder} is a DoRA adapter, which is not supported")
     if size is not None:
         for values, (module, layer, rank) in zip(weights, rows[:, :3].astype(int).tolist(), strict=True):
-            _refuse(folder, row_misfit(size, layer, module, rank, values))
+            _reject(folder, row_misfit(size, layer, module, rank, values))
     return LoraAdapter(task_id, _halves(weights, folder), _matrix(rows[:, :3].astype("<i4")))
 
 
@@ -180,7 +180,7 @@ def read_prompt_table(path: Path, size: ModelSize | None = None) -> PromptTable:
     return PromptTable(embeddings, int.from_bytes(hashlib.sha256(embeddings.values).digest()[:8], "little") or 1)
 
 
-def _refuse(folder: Path, misfit: str | None) -> None:
+def _reject(folder: Path, misfit: str | None) -> None:
     if misfit is not None:
         raise AdapterFileError(f"{folder} is for another model: {misfit}")
 
@@ -204,7 +204,7 @@ def _convert(folder: Path, size: ModelSize | None) -> tuple[NDArray[Any], NDArra
         if pair.keys() != {"A", "B"} or pair["A"].shape[0] != pair["B"].shape[1]:
             raise AdapterFileError(f"{folder}: layer {layer} has no matching pair of lora_A and lora_B")
         if size is not None:
-            _refuse(folder, pair_misfit(size, layer, module, pair["A"].shape[1], pair["B"].shape[0]))
+            _reject(folder, pair_misfit(size, layer, module, pair["A"].shape[1], pair["B"].shape[0]))
         rank = pair["A"].shape[0]
         scale = config["lora_alpha"] / (math.sqrt(rank) if config.get("use_rslora") else rank)
         rows.append(np.concatenate([pair["A"].ravel(), (pair["B"] * scale).ravel()]))

@@ -49,7 +49,7 @@ class Backend(Protocol):
         """Each of several endpoints as it is now; empty where there is one engine at a fixed address."""
         ...
 
-    def route(self, aim: RoutingHints) -> Route:
+    def route(self, hints: RoutingHints) -> Route:
         """Choose the engine that a request goes to; the caller follows and ends the route.
 
         Raises:
@@ -57,7 +57,7 @@ class Backend(Protocol):
         """
         ...
 
-    async def find(self, aim: RoutingHints) -> Route:
+    async def find(self, hints: RoutingHints) -> Route:
         """Choose as ``route``, after a wait where an engine is about to come back.
 
         Raises:

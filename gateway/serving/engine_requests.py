@@ -149,8 +149,8 @@ def _room(prompt: Prompt, params: SamplingParams, max_seq_len: int, settings: Mo
         why = f"{too_many_tokens(length, max_seq_len - 1)}, as an answer needs at least one; shorten the prompt."
         raise PromptTooLongError(context_exceeded(why, max_seq_len), length, max_seq_len - 1)
     wanted = params.max_tokens
-    refused = settings.max_tokens_policy == "refuse" and not params.clamp_max_tokens
-    if wanted is not None and wanted > room and refused:
+    rejected = settings.max_tokens_policy == "reject" and not params.clamp_max_tokens
+    if wanted is not None and wanted > room and rejected:
         why = f"prompt is too long for an answer of {wanted} tokens: it has {length}; shorten it, or"
         why += f" ask for at most {room}."
         if wanted >= max_seq_len:

@@ -54,7 +54,7 @@ class Generation:
 
     def __init__(
         self,
-        way: EngineLookup,
+        lookup: EngineLookup,
         request: GenerationRequest,
         assembler: SequenceAssembler,
         *,
@@ -67,7 +67,7 @@ class Generation:
         """Prepare; nothing is sent before it is started.
 
         Args:
-            way: to the engine that generates.
+            lookup: to the engine that generates.
             request: what to generate.
             assembler: a fresh one for ``request``.
             deadlines: when to give up.
@@ -87,7 +87,7 @@ class Generation:
         self.on_end: Callable[[Usage], None] | None = None
         self.running: set[Generation] | None = None
         self.max_parallel = max_parallel
-        self._way = way
+        self._lookup = lookup
         self._route: Route | None = None  # from its beginning on
         self._lost: EngineError | None = None
         self._keep_ids = request.params.return_token_ids
@@ -296,12 +296,12 @@ class Generation:
         """Read an engine to the end of the answer. Runs as a task of its own, the only one that touches the engine."""
         admitted: AdmittedGeneration | None = None
         try:
-            if self._way.enter is not None:
-                admitted = await self._way.enter()
+            if self._lookup.enter is not None:
+                admitted = await self._lookup.enter()
                 self.waited_s = admitted.waited_s
                 if self.waited_s:
                     self._metrics.waits.observe(self.waited_s)
-            route = await self._way.find()
+            route = await self._lookup.find()
             while (error := await self._follow(route)) is not None:
                 self._cancel_request = None
                 self._leave_route(error)
@@ -403,7 +403,7 @@ class Generation:
             self._stop_reading()
 
     def _chunks(self, route: Route) -> AsyncGenerator[EngineChunk, None]:
-        engine = route.engine if self._way.fit is None else self._way.fit(route)
+        engine = route.engine if self._lookup.fit is None else self._lookup.fit(route)
         request = self.request if self._call is None else self._call.carried(self.request)
         relayed = getattr(engine, "generate_relayed", None)  # as ``can_relay`` asks
         if relayed is None:

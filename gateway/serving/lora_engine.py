@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.generation.engine import (
     AdapterNotHeldError,
-    AdapterRefusedError,
+    AdapterRejectedError,
     Describing,
     Engine,
     EngineChunk,
@@ -89,7 +89,7 @@ class LoraEngine:
                 async for chunk in chunks:
                     began = self._state.held = True
                     yield chunk
-        except AdapterRefusedError as error:
+        except AdapterRejectedError as error:
             raise self._named(error) from None
         except AdapterNotHeldError as error:
             if began or self._state.adapter.weights is None:
@@ -103,13 +103,13 @@ class LoraEngine:
                 async for chunk in chunks:
                     self._state.held = True
                     yield chunk
-        except (AdapterRefusedError, AdapterNotHeldError) as error:
+        except (AdapterRejectedError, AdapterNotHeldError) as error:
             raise self._named(error) from None
 
-    def _named(self, error: EngineError) -> AdapterRefusedError:
+    def _named(self, error: EngineError) -> AdapterRejectedError:
         fault = "does not have" if isinstance(error, AdapterNotHeldError) else "cannot use"
         adapter = f"the LoRA adapter of the model {self._state.model!r} (task {self._state.adapter.task_id})"
-        return AdapterRefusedError(ErrorKind.INTERNAL, f"This deployment's engine {fault} {adapter}.", error.detail)
+        return AdapterRejectedError(ErrorKind.INTERNAL, f"This deployment's engine {fault} {adapter}.", error.detail)
 
     def _with(self, request: GenerationRequest) -> GenerationRequest:
         state = self._state

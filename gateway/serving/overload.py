@@ -34,12 +34,12 @@ class Overload:
 
     Attributes:
         state: by the last sample.
-        refused: requests that were rejected since the last sample.
+        rejected: requests that were rejected since the last sample.
     """
 
     def __init__(self) -> None:
         self.state: MemoryState = "normal"
-        self.refused = 0
+        self.rejected = 0
         self._settings = MemorySettings()
         self._waiting: set[asyncio.Future[None]] = set()
         self._given_back = 0.0
@@ -105,8 +105,8 @@ class Overload:
                 }
                 _log.log(level, "memory: %s", _SAYS[state], extra=said)
                 self._enter(state)
-            metrics.note_memory(state, reading, self.refused)
-            self.refused = 0
+            metrics.note_memory(state, reading, self.rejected)
+            self.rejected = 0
             if state != "normal" and time.monotonic() - self._given_back > _GIVE_BACK_S:
                 await asyncio.to_thread(give_back)  # or what is free would count as held, and the state would stay
                 self._given_back = time.monotonic()
@@ -128,7 +128,7 @@ class Overload:
             self._waiting.clear()
 
     def _refusal(self) -> EngineError:
-        self.refused += 1
+        self.rejected += 1
         return EngineError(ErrorKind.UNAVAILABLE, "The gateway is short of memory; try again in a moment.")
 
 

@@ -330,7 +330,7 @@ class LengthBound:
             PromptTooLongError: it cannot fit.
         """
         if count > self._most:
-            self._refuse(f"it has {count} tokens", count)
+            self._reject(f"it has {count} tokens", count)
 
     def check_text(self, text: str) -> None:
         """Reject a text with far more tokens than allowed: over an eighth more, counted in pieces.
@@ -355,7 +355,7 @@ class LengthBound:
         if self._left is not None and self._left.is_set():
             raise ClientLeftError
         if count > self.most:
-            self._refuse(f"it has more than {self.most} tokens", count)
+            self._reject(f"it has more than {self.most} tokens", count)
 
     def begin(self, size: int) -> None:
         """Count ``size`` characters that are to be tokenized here.
@@ -382,9 +382,9 @@ class LengthBound:
         if size > _MOST_UNCOUNTED:
             each = min(each, _MOST_CHARACTERS)
         if size > self._most * each:
-            self._refuse(f"{size} characters cannot fit into them", max(size // each, self._most + 1))
+            self._reject(f"{size} characters cannot fit into them", max(size // each, self._most + 1))
 
-    def _refuse(self, why: str, tokens: int) -> NoReturn:
+    def _reject(self, why: str, tokens: int) -> NoReturn:
         says = f"At most {self._most} tokens of a prompt are counted, but {why}; shorten it."
         if self._of_context:
             says = context_exceeded(f"prompt is too long: {why}; shorten it.", self._most)

@@ -114,7 +114,7 @@ class ServedModel:
         self.metrics = metrics.for_model(settings.name)
         told = self._engine_limit if settings.triton.metrics_url is not None else None
         self.admission = Admission(settings.name, settings.admission, shares or SharedLines(), told)
-        self.admission.refused = self._count_refusal
+        self.admission.rejected = self._count_refusal
         self._key = key
         self._timeouts = timeouts
         self._relay = relay
@@ -406,7 +406,7 @@ class ServedModel:
         return self._limit_of_engines(endpoints or [triton.url or ""], self._features.model)
 
     def _count_refusal(self, reason: str) -> None:
-        self.metrics.refused[reason].inc()
+        self.metrics.rejected[reason].inc()
 
     async def _predicted(self, params: SamplingParams, parts: ModelParts) -> tuple[int, ...]:
         """The token ids of a prediction; of a long one off the event loop, and in its turn."""

@@ -226,6 +226,11 @@ _PROCESS: Final[Mapping[str, Event]] = {
 
 _SETTINGS: Final[Mapping[str, Event]] = {
     "settings_reloaded": Event(("info",), "new settings are in force; the line names the models that differ"),
+    "setting_renamed": Event(
+        ("warning",),
+        "a setting has a former value, which is read as the new one",
+        "Write the new value into the settings file or the environment.",
+    ),
     "settings_refused": Event(
         ("error",),
         "new settings cannot be used; the former ones stay. A line for each mistake",

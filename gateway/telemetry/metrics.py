@@ -120,7 +120,7 @@ class ModelMetrics:
     elsewhere: Counter
     failures: Mapping[str, Counter]
     waits: Histogram
-    refused: Mapping[str, Counter]
+    rejected: Mapping[str, Counter]
     recalled_tokens: ChildCounter
     tokenized_tokens: ChildCounter
 
@@ -146,7 +146,7 @@ class Metrics:
         elsewhere: requests that failed before any token and were sent to another endpoint, by model.
         failures: generations that an engine ended with an error, by model and kind.
         waits: of a generation for its turn among others of its model, where it had to, by model.
-        refused: requests that were answered 429 instead of waiting longer, by model and reason.
+        rejected: requests that were answered 429 instead of waiting longer, by model and reason.
         tokenized_tokens: ids of prompts, by model and by where they came from: the ``cache`` of earlier prompts or the
             ``tokenizer``.
         token_cache: bytes of that cache that hold something; all processes share it.
@@ -204,7 +204,7 @@ class Metrics:
         self.waits = Histogram(
             "gateway_queue_seconds", "Wait for a turn.", model, buckets=_TTFT_BUCKETS, registry=registry
         )
-        self.refused = Counter(
+        self.rejected = Counter(
             "gateway_queue_refusals", "Requests that the queue did not take or keep.", ["model", "reason"],
             registry=registry,
         )  # fmt: skip
@@ -245,7 +245,7 @@ class Metrics:
             "gateway_overload_state", "1 while memory is beyond a limit.", ["state"], registry=registry,
             multiprocess_mode="livemax",
         )  # fmt: skip
-        self.overload_refused = Counter(
+        self.overload_rejected = Counter(
             "gateway_overload_refused_requests", "Requests refused for want of memory.", registry=registry
         )
         self._ignored = Counter(
@@ -279,7 +279,7 @@ class Metrics:
             elsewhere=self.elsewhere.labels(model),
             failures={kind.value: self.failures.labels(model, kind.value) for kind in ErrorKind},
             waits=self.waits.labels(model),
-            refused={reason: self.refused.labels(model, reason) for reason in ("full", "late")},
+            rejected={reason: self.rejected.labels(model, reason) for reason in ("full", "late")},
             recalled_tokens=ChildCounter(self.tokenized_tokens.labels(model, "cache")),
             tokenized_tokens=ChildCounter(self.tokenized_tokens.labels(model, "tokenizer")),
         )
@@ -298,19 +298,19 @@ class Metrics:
             self._names.add(parameter)
         return parameter
 
-    def note_memory(self, state: MemoryState, reading: MemoryReading, refused: int) -> None:
+    def note_memory(self, state: MemoryState, reading: MemoryReading, rejected: int) -> None:
         """Note a sample of the memory.
 
         Args:
             state: that follows from it.
             reading: of this process.
-            refused: requests that were rejected for want of memory since the sample before.
+            rejected: requests that were rejected for want of memory since the sample before.
         """
         self.memory.set(reading.own)
         self._memory_limit.set(reading.limit)
         for name in ("soft", "hard"):
             self.overload.labels(name).set(state == name)
-        self.overload_refused.inc(refused)
+        self.overload_rejected.inc(rejected)
 
     def count_reload(self, *, ok: bool) -> None:
         """Count a reload of the settings; ``ok``: they are in force."""

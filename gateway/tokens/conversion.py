@@ -87,15 +87,15 @@ def convert(folder: Path) -> tuple[tokenizers.Tokenizer, Mapping[str, str]]:
         raise TokenizerError(f"{folder} needs a {TOKENIZER_FILE}: its conversion failed ({error.reason}).") from None
     finally:
         helper.close()
-    if "refused" in found:
-        raise TokenizerError(f"{folder} needs a {TOKENIZER_FILE}: {found['refused']}.")
+    if "rejected" in found:
+        raise TokenizerError(f"{folder} needs a {TOKENIZER_FILE}: {found['rejected']}.")
     return tokenizers.Tokenizer.from_str(found["tokenizer"]), found["special_tokens"]
 
 
 # In the process of its own
 
 
-class _RefusedError(Exception):
+class _RejectedError(Exception):
     """A folder that is not converted; the message is the reason, as half a sentence."""
 
 
@@ -103,16 +103,16 @@ def answer(question: bytes | bytearray) -> bytes:
     """Convert the folder whose path is the question.
 
     Returns:
-        JSON: the ``tokenizer`` and its ``special_tokens``, or why it is ``refused``.
+        JSON: the ``tokenizer`` and its ``special_tokens``, or why it is ``rejected``.
     """
     os.environ.update(_ENVIRONMENT)
     try:
         found = _converted(Path(os.fsdecode(bytes(question))))
-    except _RefusedError as error:
-        found = {"refused": str(error)}
+    except _RejectedError as error:
+        found = {"rejected": str(error)}
     except Exception as error:  # noqa: BLE001 - of any of these packages; the parent tells it
         said = str(error).strip().partition("\n")[0].rstrip(".")
-        found = {"refused": f"transformers cannot convert its tokenizer ({type(error).__name__}: {said})"}
+        found = {"rejected": f"transformers cannot convert its tokenizer ({type(error).__name__}: {said})"}
     return json.dumps(found).encode()
 
 
@@ -158,7 +158,7 @@ def _original(path: Path, model_type: str | None, special: set[str]) -> _Origina
         return _by_tiktoken(spec["config"]["pattern"], ranks, first, special)
     if _TIKTOKEN_LINE.match(path.read_bytes()):
         if model_type not in _LLAMA3_TYPES:
-            raise _RefusedError(
+            raise _RejectedError(
                 f"its {path.name} is a tiktoken file, and how to split text for it is known of Llama 3 only"
             )
         from tiktoken.load import load_tiktoken_bpe  # noqa: PLC0415 - in the process of its own only
@@ -203,6 +203,6 @@ def _compare(backend: tokenizers.Tokenizer, original: _Original) -> None:
     for text, found in zip(texts, encoded, strict=True):
         ids = original.encode(text)
         if found.ids != ids:
-            raise _RefusedError(f"transformers and {original.library} encode {text[:200]!r} differently")
+            raise _RejectedError(f"transformers and {original.library} encode {text[:200]!r} differently")
         if original.unknown not in ids and backend.decode(ids, skip_special_tokens=False) != original.decode(ids):
-            raise _RefusedError(f"transformers and {original.library} decode the ids of {text[:200]!r} differently")
+            raise _RejectedError(f"transformers and {original.library} decode the ids of {text[:200]!r} differently")

@@ -41,7 +41,7 @@ class EngineOptions:
     max_draft_tokens: int | None = None
     version: tuple[int, ...] | None = None
     llmapi_text: Literal["auto", "cumulative", "delta"] = "auto"
-    text_streaming: TextStreaming = "refuse"
+    text_streaming: TextStreaming = "reject"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Abilities:
     guide_backend: GuideBackend | None = None
     max_draft_tokens: int | None = 0
     draft_model: DraftModel | None = None
-    text_streaming: TextStreaming = "refuse"
+    text_streaming: TextStreaming = "reject"
 
 
 def read_abilities(
@@ -181,9 +181,9 @@ def _max_draft_tokens(called: ModelView, options: EngineOptions) -> int | None:
 
 def _draft_model(called: ModelView, draft: ModelView, options: EngineOptions, *, taken: bool) -> DraftModel:
     # Whether a TensorRT engine gathers logits, its configuration does not say.
-    refuses = "engine" in draft.parameters and draft.parameters.get("gather_logits", "false").lower() == "false"
+    rejects = "engine" in draft.parameters and draft.parameters.get("gather_logits", "false").lower() == "false"
     return DraftModel(
-        name=draft.name, taken=taken, logits=not refuses, most=options.max_draft_tokens, streams=is_own_bls(called)
+        name=draft.name, taken=taken, logits=not rejects, most=options.max_draft_tokens, streams=is_own_bls(called)
     )
 
 

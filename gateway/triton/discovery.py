@@ -25,7 +25,7 @@ from gateway.triton.engine_factory import (
 from gateway.triton.engine_watch import Probe
 from gateway.triton.error_mapping import LLMAPI_WITH_ADAPTERS, NO_GUIDED_DECODING
 from gateway.triton.guides import smallest_guide
-from gateway.triton.missing_models import refuse_missing
+from gateway.triton.missing_models import reject_missing
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, assemble, called_models
 from gateway.triton.servable import DiscoveryError, EnginePath, broken_by_adapters, check
@@ -75,7 +75,7 @@ async def discover(
     own = replace(connection, timeout=PROBE_TIMEOUT_S)
     asked = make(own, models, "probe", options)
     if models.llmapi:
-        await refuse_broken(asked)
+        await reject_broken(asked)
     if models.vllm:
         models = replace(
             models, guide_field=await find_guide_field(lambda found: make(own, found, "probe", options), models)
@@ -184,7 +184,7 @@ async def read_models(client: TritonClient, model: str) -> Models:
 
 async def _read_model(client: TritonClient, model: str, caller: ModelView | None = None) -> ModelView:
     if not await client.model_ready(model):
-        await refuse_missing(client, model, caller)
+        await reject_missing(client, model, caller)
     return ModelView.of(await client.model_config(model))
 
 
@@ -201,7 +201,7 @@ async def probe(engine: Engine) -> str | None:
     return None if error is None or error.kind is ErrorKind.QUEUE_FULL else error.message.rstrip(".")
 
 
-async def refuse_broken(engine: Engine) -> None:
+async def reject_broken(engine: Engine) -> None:
     """Generate one token with the LLM API's model, of which some settings make every request fail.
 
     Raises:

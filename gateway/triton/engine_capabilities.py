@@ -35,7 +35,7 @@ _STREAMS: dict[StreamForm, Capability] = {
     "pieces": Capability("native", "By decoupled responses."),
     "whole": Capability("emulated", "As one event with the whole text, at its end."),
     "damaged": Capability("native", f"By decoupled responses, with losses: {_DAMAGE} (`text_streaming: lossy`)."),
-    "refused": Capability(
+    "rejected": Capability(
         "impossible",
         f"{_DAMAGE}; send `stream: false`, or have the operator set `path: tokens`, `accumulate_tokens: true` in the"
         " BLS model, or `text_streaming: whole`.",
@@ -67,7 +67,7 @@ def capabilities(
         **table.guides(),
         **table.additions(),
         **table.drafts(),
-        **table.refused(),
+        **table.rejected(),
     }
 
 
@@ -153,8 +153,8 @@ class _Table:
     def beams(self) -> dict[str, Capability]:
         most = self._abilities.beams
         if most <= 1:
-            refused = _impossible("The engine's max_beam_width is 1; sample with `n` instead.")
-            return dict.fromkeys(("use_beam_search", "length_penalty", "early_stopping"), refused)
+            rejected = _impossible("The engine's max_beam_width is 1; sample with `n` instead.")
+            return dict.fromkeys(("use_beam_search", "length_penalty", "early_stopping"), rejected)
         note = "the best beam is the answer, which cannot be streamed"
         return {
             "use_beam_search": self._by("beam_width", note, most),
@@ -284,7 +284,7 @@ class _Table:
             by_logits = _impossible(f"The draft model {draft.name!r} does not gather its logits.")
         return {"num_draft_tokens": guesses, "use_draft_logits": by_logits}
 
-    def refused(self) -> dict[str, Capability]:
+    def rejected(self) -> dict[str, Capability]:
         return {
             "suffix": _impossible("The engine continues text and cannot fill a gap; put the context into the prompt."),
         }

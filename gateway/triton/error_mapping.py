@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gateway.generation.engine import (
     AdapterNotHeldError,
-    AdapterRefusedError,
+    AdapterRejectedError,
     EngineError,
     EngineFinish,
     ErrorKind,
@@ -88,17 +88,17 @@ _NOT_LOADED = "The model is not loaded in Triton at the moment."
 _NO_LOGITS = "This deployment's engine does not keep the logits that these log-probabilities need."
 _NO_ADAPTER = "This deployment's engine does not have that adapter."
 _BAD_FIT = "The engine cannot use the adapter that the gateway sent with the request."
-_REFUSED_PARAMETERS = "The vLLM of this deployment did not take the sampling parameters of the request."
+_REJECTED_PARAMETERS = "The vLLM of this deployment did not take the sampling parameters of the request."
 _IN_PROGRESS = "The engine refused the request: it already has one of that id."
 _REJECTED = "Triton rejected the gateway's request: the model's tensors are not what was discovered."
 
 # What serving treats by its class: pattern, class, kind, message, parameter at fault, code.
 _BY_CLASS: tuple[tuple[re.Pattern[str], type[EngineError], ErrorKind, str, str | None, str | None], ...] = (
     (_NOT_HELD, AdapterNotHeldError, ErrorKind.INVALID_REQUEST, _NO_ADAPTER, "model", UNSUPPORTED),
-    (_BAD_ADAPTER, AdapterRefusedError, ErrorKind.INTERNAL, _BAD_FIT, None, None),
-    (_NOT_LOADABLE, AdapterRefusedError, ErrorKind.INTERNAL, _BAD_FIT, None, None),
+    (_BAD_ADAPTER, AdapterRejectedError, ErrorKind.INTERNAL, _BAD_FIT, None, None),
+    (_NOT_LOADABLE, AdapterRejectedError, ErrorKind.INTERNAL, _BAD_FIT, None, None),
     (_FLAG_AS_ADAPTER, EngineError, ErrorKind.INTERNAL, LLMAPI_WITH_ADAPTERS, None, None),
-    (_NOT_TAKEN, EngineError, ErrorKind.INTERNAL, _REFUSED_PARAMETERS, None, None),
+    (_NOT_TAKEN, EngineError, ErrorKind.INTERNAL, _REJECTED_PARAMETERS, None, None),
     (_GUIDE, EngineError, ErrorKind.INVALID_REQUEST, _BAD_GUIDE, "guide", "invalid_value"),
 )
 

@@ -20,7 +20,7 @@ class NotLoadedError(EngineError):
     """A model of Triton's repository is not loaded, or perhaps not of it."""
 
 
-async def refuse_missing(client: TritonClient, model: str, caller: ModelView | None = None) -> NoReturn:
+async def reject_missing(client: TritonClient, model: str, caller: ModelView | None = None) -> NoReturn:
     """Say of a model that is not ready what was found in its place.
 
     Args:

@@ -288,7 +288,7 @@ def _losses(models: Models, path: TextPath, options: EngineOptions) -> Iterator[
         yield from _relative(models.entry, models, options)
         return
     damage = f"{name!r} decodes each response by itself, which breaks characters of several tokens and drops spaces"
-    if path.streams == "refused":
+    if path.streams == "rejected":
         yield f"streamed answers are refused: {damage}; {_CURES}"
     elif path.streams == "damaged":
         yield f"streamed answers are damaged (text_streaming: lossy): {damage}"

@@ -105,7 +105,7 @@ def _streams(text_streaming: TextStreaming, *, decoupled: bool, exact: bool) -> 
         return "whole"
     if exact:
         return "pieces"
-    forms: dict[str, StreamForm] = {"refuse": "refused", "whole": "whole", "lossy": "damaged"}
+    forms: dict[str, StreamForm] = {"reject": "rejected", "whole": "whole", "lossy": "damaged"}
     return forms[text_streaming]
 
 

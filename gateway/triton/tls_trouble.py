@@ -17,7 +17,7 @@ _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 _OTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 _SPEAKS_OTHERWISE = ("WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF")
 _ASKS_FOR_ONE = ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE")
-_REFUSES = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_EXPIRED", "CERTIFICATE_UNKNOWN", "DECRYPT_ERROR")
+_REJECTS = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_EXPIRED", "CERTIFICATE_UNKNOWN", "DECRYPT_ERROR")
 
 
 async def tls_trouble(url: str, access: TritonAccess) -> str | None:
@@ -96,6 +96,6 @@ def _refusal(error: ssl.SSLError, url: str, tls: FileBackedValue[Credentials]) -
     reason = error.reason or ""
     if reason.startswith(_SPEAKS_OTHERWISE):
         return f"Triton at {url} does not speak TLS: take triton.tls away, or start it with --grpc-use-ssl"
-    if reason in _ASKS_FOR_ONE or reason.endswith(_REFUSES):
+    if reason in _ASKS_FOR_ONE or reason.endswith(_REJECTS):
         return _no_certificate(tls, url)
     return f"No TLS with Triton at {url}: {reason.replace('_', ' ').lower() or error}"

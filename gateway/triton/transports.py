@@ -62,9 +62,9 @@ class AutoTransport:
         self._client = TritonClient(channel)
         self._grpcio = GrpcioTransport(channel)
         self._h2 = H2Transport(url, access=access)
-        self._h2.refuse = self._refuse
+        self._h2.reject = self._reject
         self._chosen: GrpcioTransport | H2Transport = self._h2
-        self._refused = False  # what the server did in answers, a probe does not show
+        self._rejected = False  # what the server did in answers, a probe does not show
 
     @property
     def name(self) -> str:
@@ -82,9 +82,9 @@ class AutoTransport:
         try:
             await self._client.server_live()
         except EngineError:
-            self._refused = False  # another server may come
+            self._rejected = False  # another server may come
             raise
-        if self._refused:
+        if self._rejected:
             return
         reason = await self._h2.probe(DEADLINE_S)
         if reason is not None:
@@ -104,8 +104,8 @@ class AutoTransport:
         """Close h2's connection; see ``Transport``."""
         await self._h2.close()
 
-    def _refuse(self, reason: str) -> None:
-        self._refused = True
+    def _reject(self, reason: str) -> None:
+        self._rejected = True
         self._fall_back(reason)
 
     def _fall_back(self, reason: str) -> None:

@@ -74,7 +74,7 @@ class HttpLimits:
         return min(self.head_s, self.body_s, self.silence_s)
 
 
-Refuse = Callable[[int, str, Scope], Response]
+Reject = Callable[[int, str, Scope], Response]
 """Makes the answer to a request that no application sees, of a status, a sentence and a scope.
 
 The scope has ``path`` and ``headers`` as far as they have come: an empty path where it is not known.
@@ -82,23 +82,23 @@ The scope has ``path`` and ``headers`` as far as they have come: an empty path w
 
 
 def http_protocol(
-    refuse: Refuse, bounds: HttpLimits | None = None, departure: ShutdownState | None = None
+    reject: Reject, bounds: HttpLimits | None = None, shutdown_state: ShutdownState | None = None
 ) -> type[HttpToolsProtocol]:
     """Make a protocol for `uvicorn.Config`.
 
     Args:
-        refuse: answers requests that no application sees.
+        reject: answers requests that no application sees.
         bounds: on connections and requests; None takes the usual ones.
-        departure: once it has begun, connections end with their answers.
+        shutdown_state: once it has begun, connections end with their answers.
 
     Returns:
         uvicorn's protocol with those answers and bounds, and with a ``ClientConnection`` for its applications.
     """
 
     class HttpProtocol(_BoundedProtocol):
-        _error = staticmethod(refuse)
+        _error = staticmethod(reject)
         _bounds = bounds or HttpLimits()
-        _departure = departure or ShutdownState()
+        _shutdown_state = shutdown_state or ShutdownState()
         _overflow = _Overflow()
 
     return HttpProtocol
@@ -128,9 +128,9 @@ _DROPPED = _Dropped()
 
 
 class _BoundedProtocol(HttpToolsProtocol):
-    _error: Refuse
+    _error: Reject
     _bounds: HttpLimits
-    _departure: ShutdownState
+    _shutdown_state: ShutdownState
     _overflow: _Overflow
 
     _head = 0  # bytes that have come since the request began, at least those of its head
@@ -155,7 +155,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._connection.write_chunk = ChunkedWriter(self.flow, transport).write
         self._connection.close_soon = self._close_soon
         if len(self.connections) - len(self._overflow.told) > self._bounds.connections:
-            self._refuse_connection()
+            self._reject_connection()
         else:
             self._begun = self.loop.time()
             self._watch_time()
@@ -239,7 +239,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         self.headers = _DROPPED
         if self.cycle is not None and self.cycle.scope is self.scope:
             self._open += 1
-            self.cycle.keep_alive = self.cycle.keep_alive and not self._closes and not self._departure.begun
+            self.cycle.keep_alive = self.cycle.keep_alive and not self._closes and not self._shutdown_state.begun
 
     def on_body(self, body: bytes) -> None:
         self._tail = 0
@@ -268,7 +268,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         del msg
-        self._refuse(self._status, self._message)
+        self._reject(self._status, self._message)
 
     def _check_head(self) -> None:
         """Reject a request by its headers, where its host or its end is ambiguous.
@@ -301,7 +301,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._status, self._message = status, message
         raise ValueError(message)  # the parser's owner calls send_400_response
 
-    def _refuse(self, status: int, message: str) -> None:
+    def _reject(self, status: int, message: str) -> None:
         """Reject the request that is being read, and end the connection after the answers to earlier requests."""
         if self._refusal is not None:
             return
@@ -349,7 +349,7 @@ class _BoundedProtocol(HttpToolsProtocol):
             self._timer.cancel()
         self._timer = self.loop.call_later(_LINGER_S if self._refusal else 0, self.transport.close)
 
-    def _refuse_connection(self) -> None:
+    def _reject_connection(self) -> None:
         """Tell a client that there are too many, once it has sent something: before that some do not read."""
         now = self.loop.time()
         if now - self._overflow.warned > _WARN_S:
@@ -376,9 +376,9 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def _check_size(self) -> None:
         if self._in_head and self._head > _HEAD_ABORT:
-            self._refuse(431, _LARGE_HEAD)
+            self._reject(431, _LARGE_HEAD)
         elif not self._in_head and self._tail > HEAD_LIMIT:
-            self._refuse(431, _LARGE_TAIL)
+            self._reject(431, _LARGE_TAIL)
         elif self._timer is None:
             self._watch_time()
 
@@ -397,7 +397,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         if now < due:
             self._watch_time(due - now)
         elif self._head:
-            self._refuse(408, reason)
+            self._reject(408, reason)
         else:  # nothing has come
             self.transport.close()
 

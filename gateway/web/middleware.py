@@ -32,19 +32,19 @@ class AllowedHostsMiddleware:
     that the request gives tells. Addresses tell nothing wrong: no name server can make one point elsewhere.
     """
 
-    def __init__(self, app: ASGIApp, *, names: Sequence[str], refuse: Callable[[str], ASGIApp]) -> None:
+    def __init__(self, app: ASGIApp, *, names: Sequence[str], reject: Callable[[str], ASGIApp]) -> None:
         """Guard ``app``.
 
         Args:
             app: the application inside.
             names: allowed ones; ``*.name`` stands for all below one.
-            refuse: makes the answer to another name from one sentence.
+            reject: makes the answer to another name from one sentence.
         """
         self._app = app
         lower = [name.lower() for name in names]
         self._names = frozenset(lower)
         self._endings = tuple(name[1:] for name in lower if name.startswith("*."))
-        self._refuse = refuse
+        self._reject = reject
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one connection."""
@@ -52,7 +52,7 @@ class AllowedHostsMiddleware:
             name = _without_port((scope.get(HEADERS) or headers_of(scope)).get(b"host", b"").decode("latin-1"))
             known = not name or name in self._names or name.endswith(self._endings)
             if not known and not _is_address(name):
-                answer = self._refuse(
+                answer = self._reject(
                     f"This gateway does not answer to the host name {name[:100]!r}. Its operator may add it to the "
                     "setting server.allowed_hosts (GATEWAY_ALLOWED_HOSTS)."
                 )
@@ -109,7 +109,7 @@ class AuthMiddleware:
         app: ASGIApp,
         *,
         identity: Identity,
-        refuse: Callable[[str], ASGIApp],
+        reject: Callable[[str], ASGIApp],
         open_paths: frozenset[str] = OPEN_PATHS,
         half_open_paths: frozenset[str] = frozenset(),
     ) -> None:
@@ -118,13 +118,13 @@ class AuthMiddleware:
         Args:
             app: the application inside.
             identity: knows whose keys and tokens there are.
-            refuse: makes the answer to a request without a valid key from one sentence.
+            reject: makes the answer to a request without a valid key from one sentence.
             open_paths: that need none.
             half_open_paths: that need no key, and show more with a key.
         """
         self._app = app
         self._identity = identity
-        self._refuse = refuse
+        self._reject = reject
         self._open_paths = open_paths
         self._half_open_paths = half_open_paths
 
@@ -147,7 +147,7 @@ class AuthMiddleware:
         record = record_of(scope)
         if isinstance(found, AuthFailure):
             record.key = found.name or None
-            return self._refuse(found.message)(scope, receive, send)
+            return self._reject(found.message)(scope, receive, send)
         record.key = found.caller.name or None
         scope.setdefault("state", {})["owner"] = found.owner
         enter(found.caller)
@@ -182,18 +182,18 @@ class RateLimitMiddleware:
         app: ASGIApp,
         *,
         permit: Callable[[Caller], Permit | None],
-        refuse: Callable[[LimitedError], ASGIApp],
+        reject: Callable[[LimitedError], ASGIApp],
     ) -> None:
         """Wrap ``app``.
 
         Args:
             app: the application inside.
             permit: makes the permit of a caller's request; None where none is needed.
-            refuse: makes the answer to a request that a limit does not allow.
+            reject: makes the answer to a request that a limit does not allow.
         """
         self._app = app
         self._permit = permit
-        self._refuse = refuse
+        self._reject = reject
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one connection."""
@@ -207,7 +207,7 @@ class RateLimitMiddleware:
             await permit.admit()
         except LimitedError as error:
             record_of(scope).error = "rate_limit_exceeded"
-            await self._refuse(error)(scope, receive, send)
+            await self._reject(error)(scope, receive, send)
             return
         grant(permit)
         ended = False
@@ -248,18 +248,18 @@ class _TooLargeError(Exception):
 class BodyLimitMiddleware:
     """Rejects bodies over the limit, by Content-Length before reading or once too many bytes have come."""
 
-    def __init__(self, app: ASGIApp, *, limit: int, refuse: Callable[[str], ASGIApp]) -> None:
+    def __init__(self, app: ASGIApp, *, limit: int, reject: Callable[[str], ASGIApp]) -> None:
         """Guard ``app``.
 
         Args:
             app: the application inside.
             limit: largest body in bytes.
-            refuse: makes the 413 answer from one sentence.
+            reject: makes the 413 answer from one sentence.
         """
         self._app = app
         self._limit = limit
         size = f"{limit / 2**20:g} MiB" if limit >= 2**20 else f"{limit} bytes"
-        self._answer = refuse(f"The request body is larger than {size}, the most that is accepted.")
+        self._answer = reject(f"The request body is larger than {size}, the most that is accepted.")
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one connection."""

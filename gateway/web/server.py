@@ -104,7 +104,7 @@ class Server(uvicorn.Server):
     Args:
         config: of uvicorn.
         stages: what happens when.
-        departure: begins as the end begins.
+        shutdown_state: begins as the end begins.
         tls: by which clients connect; None: without.
         internal: a second port.
     """
@@ -113,7 +113,7 @@ class Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         stages: ServerStages,
-        departure: ShutdownState,
+        shutdown_state: ShutdownState,
         tls: ServerTls | None = None,
         internal: InternalPort | None = None,
     ) -> None:
@@ -121,9 +121,9 @@ class Server(uvicorn.Server):
         self._tls = tls
         self._acceptor: TlsAcceptor | None = None
         self._stages = stages
-        self._departure = departure
+        self._shutdown_state = shutdown_state
         self._internal = internal
-        self._refuse_at = 0.0
+        self._reject_at = 0.0
         self._aborted = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -150,22 +150,22 @@ class Server(uvicorn.Server):
         elif self.should_exit:
             self._aborted = True
             loop.call_soon_threadsafe(self._stages.abort)
-        elif self._departure.begun or sig == signal.SIGINT or not self._stages.lame_duck_s:
+        elif self._shutdown_state.begun or sig == signal.SIGINT or not self._stages.lame_duck_s:
             self.should_exit = True
         else:
-            self._refuse_at = loop.time() + self._stages.lame_duck_s
-            self._departure.begin()
+            self._reject_at = loop.time() + self._stages.lame_duck_s
+            self._shutdown_state.begin()
             loop.call_soon_threadsafe(self._tell_connections)
 
     async def on_tick(self, counter: int) -> bool:
         """Look whether the time has come to reject connections."""
-        if self._departure.begun and asyncio.get_running_loop().time() >= self._refuse_at:
+        if self._shutdown_state.begun and asyncio.get_running_loop().time() >= self._reject_at:
             self.should_exit = True
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let running answers end, abort the rest after ``shutdown_s``, and close all connections."""
-        self._departure.begin()
+        self._shutdown_state.begin()
         self._tell_connections()
         if self._acceptor is not None:
             self._acceptor.close()

@@ -128,11 +128,11 @@ class PendingReply:
         request = CheckRequest("POST", "/v1/chat/completions", json.dumps({**self._body, "stream": True, **asked}))
         with self._server.http.opened(request) as opened:
             if opened.status != _OK:
-                refused = opened.read()
-                if usage and refused.status in _BAD_REQUEST and _USAGE in refused.text:
+                rejected = opened.read()
+                if usage and rejected.status in _BAD_REQUEST and _USAGE in rejected.text:
                     self._server.tells_usage = False  # asked for again without
                     return
-                raise ChatError(_refusal(refused), refused.status)
+                raise ChatError(_refusal(rejected), rejected.status)
             if opened.content_type != "text/event-stream":
                 answer = opened.read()
                 if answer.trouble:
@@ -162,7 +162,7 @@ def _refusal(answer: HttpAnswer) -> str:
         message, names = words_of(json.loads(answer.body))
     except (ValueError, RecursionError):
         message, names = answer.text.strip()[:200], ""
-    verb = "failed" if answer.status >= _FAILED_FROM else "refused"
+    verb = "failed" if answer.status >= _FAILED_FROM else "rejected"
     told = f"The server {verb} ({', '.join(filter(None, (str(answer.status), names)))})"
     said = _sentence(f"{told}: {message}" if message else told)
     wait = answer.headers.get("retry-after", "")

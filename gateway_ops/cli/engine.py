@@ -69,7 +69,7 @@ def plan(
             _show(one)
     if not plans:
         raise fail(f"{file}: no deployment has an engine of TensorRT-LLM.")
-    if any(one.refused or one.fits is False for one in plans):
+    if any(one.rejected or one.fits is False for one in plans):
         raise typer.Exit(1)
 
 
@@ -95,7 +95,7 @@ def build(
         shown = _planned(file, every, only or [], None, [], work)
         for one in shown:
             _print_commands(one)
-        raise typer.Exit(1 if any(one.refused for one in shown) else 0)
+        raise typer.Exit(1 if any(one.rejected for one in shown) else 0)
     machine = look_around()
     gpu = machine.gpus[0] if machine.gpus else None
     plans = _planned(file, every, only or [], gpu, [], work)
@@ -232,7 +232,7 @@ def _print_commands(one: EnginePlan) -> None:
             typer.echo(line)
     if not one.commands:
         typer.echo("# nothing to build: the engine loads the model as it is")
-    for reason in one.refused:
+    for reason in one.rejected:
         typer.echo(f"error: {reason}", err=True)
 
 

@@ -80,8 +80,8 @@ def _totals(total: dict[str, Any]) -> Iterator[str]:
         yield f"memory {total['memory_bytes'] / _MIB:,.0f}{limit} MiB"
     if total["overload"]:
         yield f"memory beyond the {total['overload']} limit"
-    refused = _counted(total["refused"]) + _counted(total["limited"], " by a key's limit on ")
-    yield f"refused {', '.join(refused)}" if refused else "none refused"
+    rejected = _counted(total["refused"]) + _counted(total["limited"], " by a key's limit on ")
+    yield f"refused {', '.join(rejected)}" if rejected else "none refused"
 
 
 def _row(model: dict[str, Any]) -> Iterator[Text]:
@@ -118,9 +118,9 @@ def _troubles(model: dict[str, Any]) -> Iterator[str]:
     for each in model["endpoints"]:
         if each["reason"] and each["state"] != "ready":
             yield one_line(f"{each['endpoint']} is {each['state']}: {each['reason']}")
-    refused = [*_counted(model["refused"]), *_counted(model["queue_refused"], " x queue ")]
-    if refused:
-        yield f"refused {', '.join(refused)}"
+    rejected = [*_counted(model["refused"]), *_counted(model["queue_refused"], " x queue ")]
+    if rejected:
+        yield f"refused {', '.join(rejected)}"
     if model["engine_failures"]:
         yield f"the engine failed {', '.join(_counted(model['engine_failures']))}"
 

@@ -17,7 +17,7 @@ from gateway.comparison.answer_forms import (
     Failure,
     Outcome,
     RequestFailedError,
-    refused,
+    rejected,
 )
 from gateway_ops.bench.exchange import failures_by_kind, lines_of
 from gateway_ops.compare.targets import Target, read_body
@@ -72,7 +72,7 @@ async def _exchange(target: Target, request: ComparedRequest, timeout_s: float) 
         f"{target.address.base}{request.path}", data=data, timeout=timeout, allow_redirects=False
     ) as said:
         if said.status != HTTPStatus.OK:
-            return refused(said.status, await read_body(said.content))
+            return rejected(said.status, await read_body(said.content))
         reader = AnswerEventReader(request.path)
         first: float | None = None
         if said.content_type == "text/event-stream":

@@ -25,7 +25,7 @@ _MOST_WORDS = 2_000_000
 _JSON: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 
-def _refused(server: ServerUnderCheck, request: CheckRequest, status: int, param: str | None = None) -> HttpAnswer:
+def _rejected(server: ServerUnderCheck, request: CheckRequest, status: int, param: str | None = None) -> HttpAnswer:
     """An error response of the API's form with a status and the parameter's name.
 
     Raises:
@@ -49,8 +49,8 @@ def _refused(server: ServerUnderCheck, request: CheckRequest, status: int, param
 @ERROR.check("error-form", "An error is an object `error` with `message`, `type`, `param` and `code`, as JSON.", ERRORS)
 def _form(server: ServerUnderCheck) -> None:
     asked = (server.chat([]), server.chat(temperature=7), server.chat(model=_NO_MODEL))
-    refused = [answer for answer in map(server.ask, asked) if answer.status >= 400]
-    for answer in refused:
+    rejected = [answer for answer in map(server.ask, asked) if answer.status >= 400]
+    for answer in rejected:
         error = error_of(answer)
         lacking = {"message", "type", "param", "code"} - (error.model_fields_set if error else set())
         if error is None or lacking or not error.message or not error.type:
@@ -58,13 +58,13 @@ def _form(server: ServerUnderCheck) -> None:
         kind = answer.headers.get("content-type", "")
         if kind.partition(";")[0].strip().lower() != "application/json":
             raise UntrueError(f"its content type is {shown(kind)}", answer)
-    if not refused:
+    if not rejected:
         raise UnclearError("nothing was refused")
 
 
 @ERROR.check("error-no-model", "A model that is not served is 404, with the code `model_not_found`.", ERRORS)
 def _no_model(server: ServerUnderCheck) -> None:
-    answer = _refused(server, server.chat(model=_NO_MODEL), 404)
+    answer = _rejected(server, server.chat(model=_NO_MODEL), 404)
     error = error_of(answer)
     if error is None or error.code != "model_not_found":
         raise UntrueError(f"the code is {shown(error and error.code)}", answer)
@@ -72,17 +72,17 @@ def _no_model(server: ServerUnderCheck) -> None:
 
 @ERROR.check("error-bad-json", "A body that is no JSON is 400.", ERRORS)
 def _bad_json(server: ServerUnderCheck) -> None:
-    _refused(server, CheckRequest("POST", CHAT, '{"model": '), 400)
+    _rejected(server, CheckRequest("POST", CHAT, '{"model": '), 400)
 
 
 @ERROR.check("error-no-object", "A body that is JSON but no object is 400.", ERRORS)
 def _no_object(server: ServerUnderCheck) -> None:
-    _refused(server, CheckRequest("POST", CHAT, "[1, 2]"), 400)
+    _rejected(server, CheckRequest("POST", CHAT, "[1, 2]"), 400)
 
 
 @ERROR.check("error-no-path", "A path that the API does not have is 404, with an error object.", ERRORS)
 def _no_path(server: ServerUnderCheck) -> None:
-    _refused(server, CheckRequest("GET", "/v1/no-such-path"), 404)
+    _rejected(server, CheckRequest("GET", "/v1/no-such-path"), 404)
 
 
 @ERROR.check("error-wrong-key", "A wrong key is 401, with an error object.", AUTHENTICATION)
@@ -90,7 +90,7 @@ def _wrong_key(server: ServerUnderCheck) -> None:
     if not server.http.has_key:
         raise UnclearError("the server was asked without a key")
     request = server.chat(limit=1)
-    _refused(server, CheckRequest(request.method, request.path, request.body, auth="wrong"), 401)
+    _rejected(server, CheckRequest(request.method, request.path, request.body, auth="wrong"), 401)
 
 
 @ERROR.check(
@@ -115,7 +115,7 @@ def _context(server: ServerUnderCheck) -> None:
             raise UnclearError(f"{words} words fit, and the server does not tell its context")
         told = f"{words} words were answered, with {counted[1] if counted else 'no'} `prompt_tokens`"
         raise UntrueError(told, answer)
-    error = error_of(_refused(server, answer.request, 400))
+    error = error_of(_rejected(server, answer.request, 400))
     if error is None or error.code != "context_length_exceeded":
         raise UntrueError(f"the code is {shown(error and error.code)}: {shown(answer.text)}", answer)
 
@@ -159,11 +159,11 @@ _FAULTS: tuple[tuple[str, str, Mapping[str, Any], str], ...] = (
 
 
 def _fault(fields: Mapping[str, Any], param: str) -> Body:
-    def refused(server: ServerUnderCheck) -> None:
+    def rejected(server: ServerUnderCheck) -> None:
         request = server.chat(limit=1)
-        _refused(server, request.changed(**fields), 400, param)
+        _rejected(server, request.changed(**fields), 400, param)
 
-    return refused
+    return rejected
 
 
 for _name, _with, _fields, _param in _FAULTS:
@@ -212,7 +212,7 @@ def _one(server: ServerUnderCheck) -> None:
     "models-none", "`GET /v1/models/{id}` of a model that is not served is 404, with an error object.", MODELS_PAGE
 )
 def _none(server: ServerUnderCheck) -> None:
-    _refused(server, CheckRequest("GET", f"{MODELS}/{_NO_MODEL}"), 404)
+    _rejected(server, CheckRequest("GET", f"{MODELS}/{_NO_MODEL}"), 404)
 
 
 @ERROR.check("error-no-trace", "No error shows the server's own code.", ERRORS)

@@ -123,7 +123,7 @@ def _choices_of_stream(server: ServerUnderCheck) -> None:
 @STREAMS.check(
     "stream-refusal", "A streamed request that is at fault is answered with a status, not with a stream.", CREATE
 )
-def _refused_with_status(server: ServerUnderCheck) -> None:
+def _rejected_with_status(server: ServerUnderCheck) -> None:
     answer = server.ask(server.chat(temperature=7).changed(stream=True))
     if answer.status in {400, 422}:
         return

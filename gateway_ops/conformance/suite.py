@@ -167,7 +167,7 @@ def _settle(server: ServerUnderCheck) -> None:
             raise UnsuitableServerError(f"the server does not answer a plain chat request: {answer.trouble}")
         if answer.status == 200:
             break
-        _without_what_is_refused(server, answer)
+        _without_what_is_rejected(server, answer)
     try:
         seen = WholeReply(answer)
         server.steady = "temperature" in server.greedy and WholeReply(server.ask(request)).text == seen.text
@@ -175,7 +175,7 @@ def _settle(server: ServerUnderCheck) -> None:
         raise UnsuitableServerError(f"the answer to a plain chat request is none of the API: {error}") from None
 
 
-def _without_what_is_refused(server: ServerUnderCheck, answer: HttpAnswer) -> None:
+def _without_what_is_rejected(server: ServerUnderCheck, answer: HttpAnswer) -> None:
     if answer.status in {401, 403}:
         raise UnsuitableServerError(
             f"it answered {answer.status}: give a key of the server with --api-key or GATEWAY_API_KEY"

@@ -29,7 +29,7 @@ from gateway_ops.engines.manifest import (
 )
 from gateway_ops.engines.weights import unusable_model
 from gateway_ops.repository.build_steps import prepares_checkpoint
-from gateway_ops.repository.tool_flags import refused_words
+from gateway_ops.repository.tool_flags import rejected_words
 
 Tell = Callable[[str], None]
 _WORK = ".work"
@@ -68,7 +68,7 @@ def build(
     """
     _suitable(deployment, machine)
     for command in commands:
-        _not_refused(deployment, command)
+        _not_rejected(deployment, command)
     _model_is_whole(deployment, commands)
     if not commands:
         return
@@ -125,10 +125,10 @@ def _model_is_whole(deployment: DeploymentSettings, commands: Sequence[Command])
         raise BuildError(f"{reason} Put the whole model there, or correct model.source and model.folder.")
 
 
-def _not_refused(deployment: DeploymentSettings, command: Command) -> None:
-    refused = refused_words(command.step.tool, deployment.trtllm, command.step.options) if command.words else []
-    if refused:
-        raise BuildError(f"{command.step.title}: {'; '.join(refused)}.")
+def _not_rejected(deployment: DeploymentSettings, command: Command) -> None:
+    rejected = rejected_words(command.step.tool, deployment.trtllm, command.step.options) if command.words else []
+    if rejected:
+        raise BuildError(f"{command.step.title}: {'; '.join(rejected)}.")
 
 
 def _base(commands: Sequence[Command]) -> Path:

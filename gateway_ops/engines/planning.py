@@ -20,7 +20,7 @@ from gateway_ops.engines.source_format import UnknownFormatError, source_bits, s
 from gateway_ops.engines.weights import UnreadableWeightsError, Weights, stored_weights
 from gateway_ops.repository.build_steps import is_remote
 from gateway_ops.repository.model_shape import quantization_of, text_config_of
-from gateway_ops.repository.tool_flags import refused_words
+from gateway_ops.repository.tool_flags import rejected_words
 
 _ENGINES = ("tensorrt", "llmapi")
 
@@ -32,7 +32,7 @@ class EnginePlan:
     Attributes:
         deployment: the deployment.
         commands: in their order.
-        refused: words of commands that the version's tools do not take.
+        rejected: words of commands that the version's tools do not take.
         estimate: the memory of each GPU; None where ``unknown`` says why.
         unknown: why nothing can be estimated.
         download: bytes of the source's weights, where they are known.
@@ -46,7 +46,7 @@ class EnginePlan:
 
     deployment: DeploymentSettings
     commands: list[Command]
-    refused: list[str]
+    rejected: list[str]
     estimate: Estimate | None = None
     unknown: str | None = None
     download: int | None = None
@@ -101,14 +101,14 @@ def plan(
         if deployment.engine not in _ENGINES:
             continue
         made = commands(deployment, work)
-        refused = [
+        rejected = [
             reason
             for one in made
             if one.words
-            for reason in refused_words(one.step.tool, deployment.trtllm, one.step.options)
+            for reason in rejected_words(one.step.tool, deployment.trtllm, one.step.options)
         ]
         taken = _taken(deployments, measured, index, gpu)
-        plans.append(_judged(deployment, made, refused, measured[index], gpu, taken))
+        plans.append(_judged(deployment, made, rejected, measured[index], gpu, taken))
         plans[-1].others.extend(deployments[other].name for other in beside(deployments, index))
         plans[-1].seconds.update(_past(made))
     return plans
@@ -176,7 +176,7 @@ def _taken(
 def _judged(
     deployment: DeploymentSettings,
     made: list[Command],
-    refused: list[str],
+    rejected: list[str],
     measured: _Measured,
     gpu: Gpu | None,
     taken: int,
@@ -185,7 +185,7 @@ def _judged(
     download = None
     if weights is not None:
         download = weights.stored_bytes or 2 * weights.total
-    known = EnginePlan(deployment, made, refused, found, measured.unknown, download, gpu)
+    known = EnginePlan(deployment, made, rejected, found, measured.unknown, download, gpu)
     if gpu is None:
         return known
     known = replace(known, warning=unsupported(deployment, gpu, measured.source))
@@ -232,7 +232,7 @@ def as_json(one: EnginePlan) -> dict[str, Any]:
             }
             for command in one.commands
         ],
-        "refused": one.refused,
+        "refused": one.rejected,
         "memory_per_gpu": memory,
         "unknown": one.unknown,
         "disk": {

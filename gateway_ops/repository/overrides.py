@@ -52,8 +52,8 @@ def apply_overrides(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[s
 def _path(key: str) -> list[str]:
     variable = BY_SPELLING.get(key)
     if variable is not None:
-        if variable.refused:
-            raise OverrideError(f"{key!r} has no place here: {variable.refused}. Leave it out.")
+        if variable.rejected:
+            raise OverrideError(f"{key!r} has no place here: {variable.rejected}. Leave it out.")
         return variable.key.split(".")
     paths = all_keys(DeploymentSettings)
     if key not in paths:

@@ -23,7 +23,7 @@ class Variable:
         key: the key of a deployment that sets it; empty when it is not served.
         default: TensorRT-LLM's, ``required`` where it must be set.
         parameter: the engine model's parameter that it fills; empty when it fills something else.
-        refused: why it is not served; empty when it is.
+        rejected: why it is not served; empty when it is.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Variable:
     key: str = ""
     default: str = ""
     parameter: str = ""
-    refused: str = ""
+    rejected: str = ""
 
     @property
     def mandatory(self) -> bool:
@@ -109,11 +109,11 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("accumulate_tokens", _BLS, "bls.accumulate_tokens", "false"),
     Variable("tensorrt_llm_model_name", _BLS, "engine_model", "tensorrt_llm"),
     Variable("tensorrt_llm_draft_model_name", _BLS, "speculative.draft", "none"),
-    Variable("multimodal_encoders_name", _BLS, refused=_MULTIMODAL),
-    Variable("multimodal_model_path", ("preprocessing",), refused=_MULTIMODAL),
-    Variable("hf_model_path", ("preprocessing",), refused=_MULTIMODAL),
-    Variable("max_num_images", ("preprocessing",), refused=_MULTIMODAL),
-    Variable("tokenizer_type", _TEXT_STEPS, refused="gone since 0.9: tokenizer.json says what the tokenizer is"),
+    Variable("multimodal_encoders_name", _BLS, rejected=_MULTIMODAL),
+    Variable("multimodal_model_path", ("preprocessing",), rejected=_MULTIMODAL),
+    Variable("hf_model_path", ("preprocessing",), rejected=_MULTIMODAL),
+    Variable("max_num_images", ("preprocessing",), rejected=_MULTIMODAL),
+    Variable("tokenizer_type", _TEXT_STEPS, rejected="gone since 0.9: tokenizer.json says what the tokenizer is"),
 )
 """Every variable, in the order of the templates."""
 

@@ -341,7 +341,7 @@ def table_of(tool: str, version: str) -> FlagTable | None:
     return None
 
 
-def refused_words(tool: str, version: str, options: tuple[str, ...]) -> list[str]:
+def rejected_words(tool: str, version: str, options: tuple[str, ...]) -> list[str]:
     """The words of a command that the tool of that version would not take, each with the reason."""
     table = table_of(tool, version)
     if table is None:

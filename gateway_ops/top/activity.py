@@ -11,7 +11,7 @@ from gateway_ops.top.scrapes import Interval
 _FIRST_TOKEN = "gateway_time_to_first_token_seconds"  # noqa: S105 - a metric
 SLOW_S = 2.5  # to the first token; a bound of the histogram's buckets
 _NEXT_TOKEN = "gateway_inter_token_seconds"  # noqa: S105 - a metric
-_REFUSED = 400
+_REJECTED = 400
 _ENGINE = {
     "requests": ("nv_trt_llm_request_metrics", "request_type"),
     "kv_cache_blocks": ("nv_trt_llm_kv_cache_block_metrics", "kv_cache_block_type"),
@@ -161,7 +161,7 @@ def _missing(interval: Interval, listed: Listed | None, told: Listed) -> Iterato
 def _statuses(interval: Interval, **labels: str) -> dict[str, int]:
     """Answers that are errors, by status."""
     grown = _counts(interval.grown("gateway_requests_total", "status", **labels))
-    return {status: count for status, count in grown.items() if status.isdigit() and int(status) >= _REFUSED}
+    return {status: count for status, count in grown.items() if status.isdigit() and int(status) >= _REJECTED}
 
 
 def _counts(grown: Mapping[str, float]) -> dict[str, int]:

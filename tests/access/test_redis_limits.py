@@ -77,9 +77,9 @@ async def test_tokens_are_reserved_and_settled_by_any_gateway(server: RedisServe
     assert 2000 <= level.left < 2050
     assert reserved == Reservation(shared=4000)
     await two.admit(alice, "b")
-    with pytest.raises(LimitedError) as refused:
+    with pytest.raises(LimitedError) as rejected:
         await two.reserve(alice, "b", 4000)
-    assert refused.value.retry_s == pytest.approx(20, abs=1)
+    assert rejected.value.retry_s == pytest.approx(20, abs=1)
     one.settle(alice, "a", reserved, 5000)  # more than it had reserved
     await one.close()
     standing = await two.admit(alice, "c")

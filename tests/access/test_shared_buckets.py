@@ -51,11 +51,11 @@ def test_no_window_has_more_than_a_minutes_number_and_its_rate(limit: int, steps
     for pause, tries in steps:
         clock.now += pause
         for _ in range(tries):
-            refused = refusal(lambda: buckets.admit(who(), limits))
-            if refused is None:
+            rejected = refusal(lambda: buckets.admit(who(), limits))
+            if rejected is None:
                 taken.append(clock.now)
             else:
-                assert refused.retry_s
+                assert rejected.retry_s
     for first, begin in enumerate(taken):
         for last in range(first, len(taken)):
             assert last - first + 1 <= limit + (taken[last] - begin) * limit / 60 + 1e-6
@@ -68,9 +68,9 @@ def test_who_waits_as_long_as_told_is_let_in(limit: int, steps: Sequence[tuple[f
     for pause, tries in steps:
         clock.now += pause
         for _ in range(tries):
-            refused = refusal(lambda: buckets.admit(who(), limits))
-            if refused is not None:
-                clock.now += int(refused.headers()["retry-after-ms"]) / 1000
+            rejected = refusal(lambda: buckets.admit(who(), limits))
+            if rejected is not None:
+                clock.now += int(rejected.headers()["retry-after-ms"]) / 1000
                 buckets.admit(who(), limits)
 
 
@@ -104,9 +104,9 @@ def test_a_debt_is_paid_by_time() -> None:
     buckets.admit(who(), limits)
     buckets.reserve(who(), limits, 10)
     buckets.settle(who(), limits, 10 - 100)
-    with pytest.raises(LimitedError) as refused:
+    with pytest.raises(LimitedError) as rejected:
         buckets.reserve(who(), limits, 1)
-    assert refused.value.retry_s == pytest.approx(41)
+    assert rejected.value.retry_s == pytest.approx(41)
     clock.now += 41
     buckets.reserve(who(), limits, 1)
 

@@ -250,7 +250,7 @@ def test_each_part_is_shown_in_its_place(shared: Shared, row: str) -> None:
 async def test_a_template_without_late_system_turns_has_them_in_the_users(
     tmp_path: Path, late: list[str], shown: str
 ) -> None:
-    refuses = TEMPLATE.replace(
+    rejects = TEMPLATE.replace(
         "{% for message in messages %}",
         "{% for message in messages %}{% if message.role == 'system' and not loop.first %}"
         "{{ raise_exception('Only the first message may be of the system.') }}{% endif %}",
@@ -258,7 +258,7 @@ async def test_a_template_without_late_system_turns_has_them_in_the_users(
     )
     roles = {"u": "user", "a": "assistant", "s": "system"}
     messages = [{"role": roles[each[0]], "content": each[2:]} for each in late]
-    async with gateway(write_tokenizer(tmp_path, refuses)) as running:
+    async with gateway(write_tokenizer(tmp_path, rejects)) as running:
         assert (
             await prompt_of(running, messages=messages, system="s", max_tokens=5) == turn("system", "s") + shown + OPEN
         )
@@ -317,7 +317,7 @@ async def test_limits_and_sampling_reach_the_engine(folder: Path) -> None:
         assert (list(params.stop), request.seed) == (["X"], 3)
 
 
-@pytest.mark.parametrize("policy", ["clamp", "refuse"])
+@pytest.mark.parametrize("policy", ["clamp", "reject"])
 @pytest.mark.parametrize("wanted", [128000, 2**70])
 async def test_more_tokens_than_there_is_room_for_are_clamped(folder: Path, policy: str, wanted: int) -> None:
     async with gateway(folder, max_tokens_policy=policy) as running:
@@ -385,7 +385,7 @@ async def test_choices_are_guided_as_chat_s_are(
             assert ('"maxItems":1' in guide.text.replace(" ", "")) == (most == 1 or choice["type"] == "tool")
 
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
+REJECTED: list[tuple[dict[str, Any], str]] = [
     ({"tools": [SEARCH], "tool_choice": {"type": "any"}}, "web_search_20250305"),
     ({"tools": [SEARCH, BASH], "tool_choice": {"type": "tool", "name": "web_search"}}, "web_search_20250305"),
     ({"tools": [BASH], "tool_choice": {"type": "tool", "name": "Read"}}, "tool_choice.name"),
@@ -420,7 +420,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "named"), REFUSED)
+@pytest.mark.parametrize(("body", "named"), REJECTED)
 def test_what_is_wrong_is_named_by_its_path(shared: Shared, body: dict[str, Any], named: str) -> None:
     engine, asked = shared
     before = len(asked.engine.requests)

@@ -378,8 +378,8 @@ async def test_what_is_missing_shows_in_readiness_when_triton_comes_later(folder
         answer = await running.client.get("/health/ready")
         assert answer.status_code == 503
         assert "GATEWAY_MAX_SEQ_LEN" in answer.json()["models"][MODEL]["reason"]
-        refused = await running.chat()
-        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "model_not_supported")
+        rejected = await running.chat()
+        assert (rejected.status_code, rejected.json()["error"]["code"]) == (400, "model_not_supported")
         running.engine.features = KNOWS
         running.backend.arrive(running.engine)
         assert (await running.client.get("/health/ready")).status_code == 200

@@ -59,7 +59,7 @@ async def test_a_doubtful_family_is_a_finding(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("key", "refused"), [("key", 503), ("another", 401)])
 async def test_what_it_refuses_is_read_and_closed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, key: str, refused: int
+    folder: Path, monkeypatch: pytest.MonkeyPatch, key: str, rejected: int
 ) -> None:
     """Health answers 503 where a model is not ready; what is left open warns when it is freed."""
     closed = []
@@ -72,4 +72,4 @@ async def test_what_it_refuses_is_read_and_closed(
     monkeypatch.setattr(urllib.error.HTTPError, "close", closing)
     async with gateway(folder, served=True, engine_up=False, server={"api_keys": ["key"]}) as running:
         await describe_gateway(str(running.client.base_url), key)
-    assert closed == [refused]
+    assert closed == [rejected]

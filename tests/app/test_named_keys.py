@@ -62,14 +62,14 @@ async def test_keys_open_by_either_header_and_others_do_not(folder: Path) -> Non
         for headers in (bearer(ALICE), {"x-api-key": ALICE}, bearer(flat)):
             assert (await one.client.get("/v1/models", headers=headers)).status_code == 200
         for key, message in ((ALICE + "x", "Incorrect API key provided."), (BOB, "The API key has expired.")):
-            refused = await one.client.get("/v1/models", headers=bearer(key))
-            assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
-            assert refused.json()["error"] == {
+            rejected = await one.client.get("/v1/models", headers=bearer(key))
+            assert (rejected.status_code, rejected.headers["www-authenticate"]) == (401, "Bearer")
+            assert rejected.json()["error"] == {
                 "message": message, "type": "invalid_request_error", "param": None, "code": "invalid_api_key"
             }  # fmt: skip
-            refused = await one.client.post("/v1/messages", json=MESSAGES, headers={"x-api-key": key})
-            assert refused.status_code == 401
-            assert refused.json()["error"] == {"type": "authentication_error", "message": message}
+            rejected = await one.client.post("/v1/messages", json=MESSAGES, headers={"x-api-key": key})
+            assert rejected.status_code == 401
+            assert rejected.json()["error"] == {"type": "authentication_error", "message": message}
         assert (await one.client.get("/v1/models")).status_code == 401
         # A hash that was stolen from the file opens nothing.
         assert (await one.client.get("/v1/models", headers=bearer(digest(ALICE)))).status_code == 401
@@ -137,15 +137,15 @@ async def test_requests_a_minute(folder: Path) -> None:
         # What is refused for another reason is a request, too; a list of models is none that a limit counts.
         assert (await chat(one, ALICE, temperature=9)).headers["x-ratelimit-remaining-requests"] == "0"
         assert (await one.client.get("/v1/models", headers=bearer(ALICE))).status_code == 200
-        refused = await chat(one, ALICE)
-        assert refused.status_code == 429
-        error = refused.json()["error"]
+        rejected = await chat(one, ALICE)
+        assert rejected.status_code == 429
+        error = rejected.json()["error"]
         assert (error["type"], error["code"]) == ("requests", "rate_limit_exceeded")
         assert "3 requests a minute of 'alice'" in error["message"]
-        wait = int(refused.headers["retry-after-ms"])
+        wait = int(rejected.headers["retry-after-ms"])
         assert 19_000 < wait <= 20_000
-        assert refused.headers["retry-after"] == "20"
-        assert refused.headers["x-ratelimit-remaining-requests"] == "0"
+        assert rejected.headers["retry-after"] == "20"
+        assert rejected.headers["x-ratelimit-remaining-requests"] == "0"
         assert (await one.client.post("/v1/conversations", json={}, headers=bearer(ALICE))).status_code == 429
         other = await one.client.post("/v1/messages", json=MESSAGES, headers={"x-api-key": ALICE})
         assert other.status_code == 429
@@ -178,10 +178,10 @@ async def test_tokens_are_reserved_and_settled(folder: Path) -> None:
         assert _left(first) == 200 - PROMPT_TOKENS - 100  # reserved
         second = await chat(one, ALICE, max_tokens=9, stream=True)
         assert abs(_left(second) - (200 - used - PROMPT_TOKENS - 9)) <= 1  # the first one has used less
-        refused = await chat(one, ALICE, max_tokens=150)
-        assert refused.status_code == 429
-        assert refused.json()["error"]["type"] == "tokens"
-        assert 0 < int(refused.headers["retry-after-ms"]) < 60_000
+        rejected = await chat(one, ALICE, max_tokens=150)
+        assert rejected.status_code == 429
+        assert rejected.json()["error"]["type"] == "tokens"
+        assert 0 < int(rejected.headers["retry-after-ms"]) < 60_000
         for path, body in (
             ("chat/completions", {"messages": USER, "max_tokens": 200}),
             ("completions", {"prompt": ["a", "b"], "max_tokens": 200}),
@@ -294,13 +294,13 @@ async def test_max_tokens_of_a_key(folder: Path) -> None:
             ("completions", {"prompt": "a", "max_tokens": 5}, "max_tokens"),
             ("responses", {"input": "a", "max_output_tokens": 16}, "max_output_tokens"),
         ):
-            refused = await one.client.post(f"/v1/{path}", json={"model": MODEL, **body}, headers=bearer(ALICE))
-            assert (refused.status_code, refused.json()["error"]["param"]) == (400, param), refused.text
-        refused = await one.client.post("/v1/messages", json=MESSAGES, headers=bearer(ALICE))
-        assert refused.status_code == 400
-        assert "max_tokens" in refused.json()["error"]["message"]
-        assert "at most 4 tokens" in refused.json()["error"]["message"]
-    defaults = {"defaults": {"max_tokens": 8}, "max_tokens_policy": "refuse"}
+            rejected = await one.client.post(f"/v1/{path}", json={"model": MODEL, **body}, headers=bearer(ALICE))
+            assert (rejected.status_code, rejected.json()["error"]["param"]) == (400, param), rejected.text
+        rejected = await one.client.post("/v1/messages", json=MESSAGES, headers=bearer(ALICE))
+        assert rejected.status_code == 400
+        assert "max_tokens" in rejected.json()["error"]["message"]
+        assert "at most 4 tokens" in rejected.json()["error"]["message"]
+    defaults = {"defaults": {"max_tokens": 8}, "max_tokens_policy": "reject"}
     async with running(folder, limited, script=says(folder, "Hello there"), **defaults) as one:
         assert (await chat(one, ALICE)).json()["choices"][0]["message"][
             "content"

@@ -94,8 +94,8 @@ async def test_a_flood_is_refused_and_what_runs_is_finished(folder: Path, tmp_pa
             each.setblocking(False)
             await loop.sock_sendall(each, HEAD + b" " * (7 * MIB))
         await until(running, client, "soft", 1)
-        refused = await client.post("/v1/chat/completions", json=LARGE)
-        assert_refused(refused)
+        rejected = await client.post("/v1/chat/completions", json=LARGE)
+        assert_rejected(rejected)
         before = len(triton.requests)
         small = asyncio.create_task(client.post("/v1/chat/completions", json={"model": "m", "messages": HI}))
         await triton.until(lambda: len(triton.requests) > before)  # it is served, as the stream is
@@ -103,7 +103,7 @@ async def test_a_flood_is_refused_and_what_runs_is_finished(folder: Path, tmp_pa
         for each in flood:
             await loop.sock_sendall(each, b" " * (8 * MIB))
         await until(running, client, "hard", 1)
-        assert_refused(await client.post("/v1/chat/completions", json={"model": "m", "messages": HI}))
+        assert_rejected(await client.post("/v1/chat/completions", json={"model": "m", "messages": HI}))
         message = await client.post("/v1/messages", json={"model": "m", "messages": HI, "max_tokens": 9})
         assert (message.status_code, message.json()["error"]["type"]) == (529, "overloaded_error")
         assert (await client.get("/health/ready")).status_code == 200
@@ -125,7 +125,7 @@ async def test_a_flood_is_refused_and_what_runs_is_finished(folder: Path, tmp_pa
     assert said in (["soft", "hard", "soft", "normal"], ["soft", "hard", "normal"])
 
 
-def assert_refused(answer: httpx.Response) -> None:
+def assert_rejected(answer: httpx.Response) -> None:
     error = answer.json()["error"]
     assert (answer.status_code, error["type"], error["code"]) == (503, "server_error", "service_unavailable")
     assert answer.headers["retry-after"] == "1"

@@ -30,8 +30,8 @@ async def test_head_of_what_is_not_there(folder: Path) -> None:
     async with gateway(folder, served=True, engine_up=False) as running:
         assert (await running.client.head("/v1/models/other")).status_code == 404
         assert (await running.client.head("/health/ready")).status_code == 503
-        refused = await running.client.head("/v1/chat/completions")
-        assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+        rejected = await running.client.head("/v1/chat/completions")
+        assert (rejected.status_code, rejected.headers["allow"]) == (405, "POST")
         assert set((await running.client.post("/v1/models")).headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 

@@ -58,10 +58,10 @@ class Running:
         (value,) = [each.rpartition(" ")[2] for each in text.splitlines() if each.startswith(f"{line} ")]
         return float(value)
 
-    async def reloaded(self, applied: int = 0, refused: int = 0) -> None:
+    async def reloaded(self, applied: int = 0, rejected: int = 0) -> None:
         """Wait for so many reloads since the start."""
         await until(lambda: self._count("applied"), applied)
-        await until(lambda: self._count("refused"), refused)
+        await until(lambda: self._count("refused"), rejected)
 
     async def _count(self, outcome: str) -> float:
         return await self.metric(f'gateway_settings_reloads_total{{outcome="{outcome}"}}')
@@ -153,12 +153,12 @@ async def test_a_broken_file_leaves_everything_in_force(
 ) -> None:
     async with running(tmp_path, model("a", folder)) as gateway:
         gateway.file.write_text(text)
-        await gateway.reloaded(refused=1)
+        await gateway.reloaded(rejected=1)
         assert "reload refused, the former settings stay in force" in caplog.text
         assert (await gateway.chat("a")).status_code == 200
         assert await gateway.metric("gateway_settings_last_reload_successful") == 0
         gateway.write(model("a", folder), model("b", folder))
-        await gateway.reloaded(applied=1, refused=1)
+        await gateway.reloaded(applied=1, rejected=1)
         assert await gateway.metric("gateway_settings_last_reload_successful") == 1
         assert await gateway.names() == ["a", "b"]
         assert await closed(gateway, "a") == ([False, True] if "nowhere" in text else [False])

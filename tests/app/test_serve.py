@@ -44,10 +44,10 @@ def test_it_serves_says_why_it_is_not_ready_and_ends_cleanly(process: GatewayPro
         answer = process.wait("/health/ready", 503)
         assert answer.json()["models"]["m"]["reason"]
         body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
-        refused = httpx.post(f"{process.url}/v1/chat/completions", json=body)
-        assert refused.status_code == 503
-        assert int(refused.headers["retry-after"]) >= 1
-        assert "server" not in refused.headers
+        rejected = httpx.post(f"{process.url}/v1/chat/completions", json=body)
+        assert rejected.status_code == 503
+        assert int(rejected.headers["retry-after"]) >= 1
+        assert "server" not in rejected.headers
     finally:
         status = process.stop()
     assert status == 0
@@ -95,9 +95,9 @@ def test_connections_are_bounded(folder: Path, tmp_path: Path) -> None:
         inside = [stack.enter_context(httpx.Client(base_url=process.url)) for _ in range(3)]
         for client in inside:
             assert client.get("/health/live").status_code == 200
-        refused = httpx.get(f"{process.url}/health/live")
-        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-        error = refused.json()["error"]
+        rejected = httpx.get(f"{process.url}/health/live")
+        assert (rejected.status_code, rejected.headers["retry-after"]) == (503, "1")
+        error = rejected.json()["error"]
         assert (error["type"], error["param"], error["code"]) == ("server_error", None, "service_unavailable")
         assert inside[0].get("/health/live").status_code == 200
         inside[1].close()

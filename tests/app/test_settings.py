@@ -17,7 +17,8 @@ from gateway.config import (
     load_settings,
 )
 from gateway.config.settings_source import VARIABLES
-from gateway.config.settings_validation import all_keys
+from gateway.config.settings_validation import RENAMED_VALUES, all_keys, validate
+from gateway.config.yaml_file import read_document
 
 ONE = {"GATEWAY_MODEL": "m", "GATEWAY_TRITON_URL": "triton:8001"}
 ROOT = Path(__file__).parents[2]
@@ -188,6 +189,24 @@ def test_a_shipped_template_has_a_name_and_gives_way_to_a_file_of_that_name(tmp_
     own.parent.mkdir()
     own.write_text("mine")
     assert template("chat_templates/hermes.jinja") == own
+
+
+def test_former_values_are_read_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """In a file, in the environment, and where ``gateway check`` reads the model by itself."""
+    policies = "max_tokens_policy: refuse, text_streaming: refuse, structured_output_without_guidance: refuse"
+    file = write(tmp_path, f"models: [{{name: m, triton: {{url: t:8001}}, {policies}}}]\n")
+    environment = {**ONE, "GATEWAY_STRUCTURED_OUTPUT_WITHOUT_GUIDANCE": "refuse"}
+    (model,) = load_settings(file, {}).models
+    assert (model.max_tokens_policy, model.text_streaming) == ("reject", "reject")
+    assert model.structured_output_without_guidance == "reject"
+    assert load_settings(environment=environment).models[0].structured_output_without_guidance == "reject"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"models[0].{key}: write reject instead of refuse"
+        for key in (*RENAMED_VALUES, "structured_output_without_guidance")
+    ]
+    document = read_document(file)
+    validate(document)
+    assert document.data["models"][0]["text_streaming"] == "reject"
 
 
 def test_the_file_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -299,14 +299,14 @@ def test_what_cannot_be_exported_is_named(folder: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("traces", "refused"), [(False, False), (True, True)])
-def test_a_variable_for_other_programs_does_not_end_a_start(folder: Path, traces: bool, refused: bool) -> None:
+def test_a_variable_for_other_programs_does_not_end_a_start(folder: Path, traces: bool, rejected: bool) -> None:
     environment = {
         "GATEWAY_MODEL": "m",
         "GATEWAY_TRITON_URL": "x:1",
         "GATEWAY_TRACES": str(traces),
         "OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317",
     }
-    with pytest.raises(ConfigError, match="http://") if refused else contextlib.nullcontext():
+    with pytest.raises(ConfigError, match="http://") if rejected else contextlib.nullcontext():
         load_settings(environment=environment)
 
 

@@ -68,10 +68,10 @@ async def test_priorities_decide_whose_turn_is_next(
 async def test_where_nothing_waits_a_priority_is_refused_and_tiers_are_one(folder: Path) -> None:
     ids = ByteIds(folder).of("Hi")
     async with gateway(folder, lambda _: [EngineChunk(ids=ids, final=True)]) as running:
-        refused = await running.client.post(
+        rejected = await running.client.post(
             "/v1/chat/completions", json={"model": MODEL, "messages": USER, "priority": 1}
         )
-        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "priority")
+        assert (rejected.status_code, rejected.json()["error"]["param"]) == (400, "priority")
         answer = await running.client.post(
             "/v1/chat/completions", json={"model": MODEL, "messages": USER, "priority": 0, "service_tier": "flex"}
         )
@@ -83,10 +83,10 @@ async def test_a_request_that_does_not_fit_the_queue_is_told_when_to_come_again(
     script: Any = lambda _: [gate, EngineChunk(ids=ids, final=True)]  # noqa: E731
     async with gateway(folder, script, admission={**ONE, "max_waiting": 1}) as running:
         tasks = await queue(running, {"runs": {}, "waits": {}})
-        refused = await running.client.post("/v1/chat/completions", json={"model": MODEL, "messages": USER})
-        assert refused.status_code == 429
-        assert int(refused.headers["retry-after"]) >= 1
-        assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+        rejected = await running.client.post("/v1/chat/completions", json={"model": MODEL, "messages": USER})
+        assert rejected.status_code == 429
+        assert int(rejected.headers["retry-after"]) >= 1
+        assert rejected.json()["error"]["code"] == "rate_limit_exceeded"
         metrics = (await running.client.get("/metrics")).text
         assert f'gateway_generations_waiting{{model="{MODEL}"}} 1.0' in metrics
         assert f'gateway_generations_limit{{model="{MODEL}"}} 1.0' in metrics

@@ -63,10 +63,10 @@ def test_streams_and_rates_against_the_stack(triton: Any, tiny_model_dir: Path, 
         assert 15 < found["requests"]["sent"] == found["requests"]["completed"] < 80
         assert found["model"] == "tiny"
 
-        refused = bench(gateway.url, "--model", "tiny", "--api-key", "wrong", "--requests", "2", "--warm-up", "0")
-        assert refused.returncode == 1
-        assert "2 x 401 invalid_api_key" in refused.stdout
-        assert "Traceback" not in refused.stderr
+        rejected = bench(gateway.url, "--model", "tiny", "--api-key", "wrong", "--requests", "2", "--warm-up", "0")
+        assert rejected.returncode == 1
+        assert "2 x 401 invalid_api_key" in rejected.stdout
+        assert "Traceback" not in rejected.stderr
 
 
 async def loaded(url: str, plan: LoadPlan) -> LoadTally:

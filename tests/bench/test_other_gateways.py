@@ -72,11 +72,11 @@ def test_a_ratio_is_taken_where_both_carried_answers_of_one_length() -> None:
 def test_a_failed_run_leaves_a_gateway_out_of_the_rest_of_that_load(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def refuses(child: object, load: Load, body: object) -> None:
+    def rejects(child: object, load: Load, body: object) -> None:
         asked.append(load.tokens)
         raise BenchmarkError("64x20ms: not every answer was whole: bad=64\nmore")
 
-    monkeypatch.setattr(comparison, "run", refuses)
+    monkeypatch.setattr(comparison, "run", rejects)
     monkeypatch.setattr(comparison, "body", lambda _: None)
     slow = Peer("LiteLLM", "1.0", None, lambda _: None, "", "", slow=True)  # type: ignore[arg-type]
     rows = comparison._interleaved([slow], Load("64x20ms", 64, 20_000, 150), 3, lambda _: None)

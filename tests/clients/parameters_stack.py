@@ -38,7 +38,7 @@ def write_config(folder: Path, triton: TritonServer, tokenizer: Path) -> Path:
         "template": "template.jinja",
         "allow_request_template": True,
         "max_stops": 8,
-        "max_tokens_policy": "refuse",
+        "max_tokens_policy": "reject",
         "policies": {"impossible": "warn", "unknown": "strict"},
     }
     models = [
@@ -94,7 +94,7 @@ class Asker:
         """The ids of the prompt."""
         return list(self.chat(content, return_token_ids=True, **{"max_tokens": 1, **fields})["prompt_token_ids"])
 
-    def refused(self, content: str = "Tell me more", **fields: Any) -> dict[str, Any]:
+    def rejected(self, content: str = "Tell me more", **fields: Any) -> dict[str, Any]:
         """The error of a request that must be refused."""
         answer = self.post(content, **fields)
         assert answer.status_code == 400, answer.text

@@ -246,15 +246,15 @@ def event(content: Any = None, finish: str | None = None, **more: Any) -> str:
     return "data: " + json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}) + "\n\n"
 
 
-def answering(*parts: str, head: str = "", refuse: str = "") -> Callable[[socket.socket], None]:
+def answering(*parts: str, head: str = "", reject: str = "") -> Callable[[socket.socket], None]:
     """A server that answers every request with a stream, unless it has a word that it refuses."""
 
     def serve(peer: socket.socket) -> None:
         asked = b""
         while b"\r\n\r\n" not in asked or not asked.endswith(b"}"):
             asked += peer.recv(65536)
-        if refuse and refuse.encode() in asked:
-            body = json.dumps({"detail": f"{refuse} is not permitted"})
+        if reject and reject.encode() in asked:
+            body = json.dumps({"detail": f"{reject} is not permitted"})
             peer.sendall(f"HTTP/1.1 422 No\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
             return
         peer.sendall((head or "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n").encode())
@@ -328,7 +328,7 @@ def test_a_cut_chunk_is_a_broken_answer() -> None:
 
 def test_servers_that_have_less_of_the_api_do_too() -> None:
     """No usage, no [DONE], no stream_options, no stream at all."""
-    with raw_server(answering(event("Fine."), event(finish="stop"), refuse="stream_options")) as url:
+    with raw_server(answering(event("Fine."), event(finish="stop"), reject="stream_options")) as url:
         found = json.loads(chat(url, "-m", "x", "--model", "m", "--json").stdout)
         assert (found["text"], found["usage"], found["tokens_per_s"]) == ("Fine.", None, None)
         with talk(url, "--model", "m") as terminal:

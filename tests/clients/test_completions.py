@@ -167,8 +167,8 @@ def test_log_likelihoods_through_the_ensemble(by_path: dict[str, GatewayProcess]
             assert other["token_logprobs"][1:] == pytest.approx(direct["token_logprobs"][1:], abs=MARGIN)
     # Ids that are not what their text is split into cannot travel as text.
     letters = [post(by_path["tokens"], "/tokenize", prompt=letter)["tokens"][0] for letter in "he"]
-    refused = httpx.post(f"{by_path['ensemble'].url}/v1/completions", json={"model": MODEL, "prompt": letters})
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "prompt")
+    rejected = httpx.post(f"{by_path['ensemble'].url}/v1/completions", json={"model": MODEL, "prompt": letters})
+    assert (rejected.status_code, rejected.json()["error"]["param"]) == (400, "prompt")
 
 
 def test_one_token_has_its_row_even_when_it_ends_the_text(by_path: dict[str, GatewayProcess]) -> None:

@@ -155,9 +155,9 @@ def test_items_of_stored_responses(clients: tuple[OpenAI, OpenAI], scripted_trit
     assert clients[1].responses.create(model=AGENT, input=items).output_text == "You are Ada."
     assert THOUGHT in prompt(scripted_triton)
     assert SAID in prompt(scripted_triton)
-    with pytest.raises(BadRequestError) as refused:
+    with pytest.raises(BadRequestError) as rejected:
         clients[1].with_options(api_key="bob").responses.create(model=AGENT, input=items)
-    assert refused.value.code == "item_not_found"
+    assert rejected.value.code == "item_not_found"
 
 
 def test_compaction(

@@ -111,10 +111,10 @@ def test_triton_away_and_back(repository: Path, tiny_model_dir: Path, tmp_path: 
         assert end == b"\r\n0\r\n\r\n"  # the last chunk: an answer of HTTP is whole, one of OpenAI is not
         assert b"[DONE]" not in answer
         gateway.wait("/health/ready", 503)
-        refused = gateway.post(LONG)
-        assert refused.status_code == 503
-        assert int(refused.headers["retry-after"]) >= 1
-        assert set(refused.json()["error"]) == {"message", "type", "param", "code"}
+        rejected = gateway.post(LONG)
+        assert rejected.status_code == 503
+        assert int(rejected.headers["retry-after"]) >= 1
+        assert set(rejected.json()["error"]) == {"message", "type", "param", "code"}
         assert httpx.get(f"{gateway.url}/health/live").status_code == 200
         first.start()
         gateway.wait("/health/ready", 200)
@@ -143,12 +143,12 @@ async def test_answers_that_outlast_the_shutdown_end_with_an_error(
                 lines.append(line)
                 if len(lines) == 5:
                     stopping = asyncio.create_task(asyncio.to_thread(gateway.stop))
-        refused = await whole
+        rejected = await whole
         assert await stopping == 0
     last = [line for line in lines if line][-1]
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "service_unavailable"
-    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "service_unavailable")
-    assert refused.headers["retry-after"]
+    assert (rejected.status_code, rejected.json()["error"]["code"]) == (503, "service_unavailable")
+    assert rejected.headers["retry-after"]
     assert "Traceback" not in "\n".join(gateway.log_lines())
 
 
@@ -161,12 +161,12 @@ async def test_a_prompt_of_megabytes_is_refused_and_stalls_nobody(
 ) -> None:
     async with httpx.AsyncClient(timeout=30) as client:
         huge = LONG | {"messages": [{"role": "user", "content": "word " * words}]}
-        refused = asyncio.create_task(client.post(f"{gateway.url}/v1/chat/completions", json=huge))
+        rejected = asyncio.create_task(client.post(f"{gateway.url}/v1/chat/completions", json=huge))
         served = 0
-        while not refused.done():
+        while not rejected.done():
             await client.get(f"{gateway.url}/health/live")
             served += 1
-        answer = await refused
+        answer = await rejected
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
     assert served > 3  # one or two if it held up the event loop, whatever the machine
 

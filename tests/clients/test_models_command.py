@@ -72,7 +72,7 @@ def test_other_servers_say_less() -> None:
         assert second == "other\\x1b[2J\t4,096"
         first, _ = json.loads(models(server.url, "--api-key", KEY, "--json").stdout)["models"]
         assert (first["id"], first["ready"]) == (MODEL, None)
-        refused = models(server.url, "--api-key", "wrong")
-        assert (refused.returncode, refused.stdout) == (1, "")
-        assert "Give a key of the server with --api-key" in refused.stderr
+        rejected = models(server.url, "--api-key", "wrong")
+        assert (rejected.returncode, rejected.stdout) == (1, "")
+        assert "Give a key of the server with --api-key" in rejected.stderr
     assert "cannot be reached" in models(f"http://127.0.0.1:{free_port()}").stderr

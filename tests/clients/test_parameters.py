@@ -98,7 +98,7 @@ def test_an_openai_client_that_validates_strictly(gateway: GatewayProcess) -> No
 @covers("model", "messages", "stream", "stream_options", "stream_options.include_usage")
 def test_a_stream_and_its_usage(asker: Asker) -> None:
     assert asker.post(model="none").status_code == 404
-    assert asker.refused(messages=[])["param"] == "messages"
+    assert asker.rejected(messages=[])["param"] == "messages"
     body = asker.chat()
     events = [json.loads(event) for event in asker.stream(stream_options={"include_usage": True})]
     texts = [event["choices"][0]["delta"].get("content", "") for event in events[:-1]]
@@ -137,7 +137,7 @@ def test_temperature_and_seed(asker: Asker, greedy: list[int]) -> None:
     hot = [asker.ids(temperature=2, seed=seed) for seed in (1, 2, 1, -1)]
     assert hot[0] == hot[2]
     assert len({tuple(ids) for ids in (*hot, greedy)}) == 4
-    assert asker.refused(temperature=2.1)["param"] == "temperature"
+    assert asker.rejected(temperature=2.1)["param"] == "temperature"
 
 
 @covers("top_p", "top_k", "min_p")
@@ -148,7 +148,7 @@ def test_what_leaves_one_candidate_is_greedy(asker: Asker, greedy: list[int]) ->
         assert asker.ids(temperature=1.5, seed=3, **field) == greedy, field
     for neutral in ({"top_p": 1}, {"top_k": 0}, {"top_k": -1}, {"min_p": 0}):
         assert asker.ids(temperature=1.5, seed=3, **neutral) == free, neutral
-    assert asker.refused(temperature=1, top_k=1025)["param"] == "top_k"
+    assert asker.rejected(temperature=1, top_k=1025)["param"] == "top_k"
 
 
 @covers("presence_penalty", "frequency_penalty")
@@ -181,7 +181,7 @@ def test_repetition_penalty_takes_the_other_of_two(asker: Asker) -> None:
     once = asker.ids(logit_bias=bias, repetition_penalty=10, max_tokens=2)
     assert sorted(once) == [250, 251]
     assert asker.ids(repetition_penalty=1) == asker.ids()
-    assert asker.refused(repetition_penalty=11)["param"] == "repetition_penalty"
+    assert asker.rejected(repetition_penalty=11)["param"] == "repetition_penalty"
 
 
 @covers("logit_bias")
@@ -192,10 +192,10 @@ def test_logit_bias_is_never_and_always(asker: Asker, greedy: list[int]) -> None
     for fields in ({}, {"temperature": 2, "seed": 1}, {"presence_penalty": 2}):
         assert asker.ids(logit_bias={"77": 100}, **fields) == [77] * 8
     assert asker.ids(logit_bias={}) == greedy
-    assert asker.refused(logit_bias={"100000": 1})["param"] == "logit_bias.100000"
-    assert asker.refused(logit_bias={"77": 101})["param"] == "logit_bias.77"
-    refused = asker.refused(logit_bias={"77": 100}, model=TEXT)
-    assert (refused["param"], refused["code"]) == ("logit_bias", "unsupported_parameter")
+    assert asker.rejected(logit_bias={"100000": 1})["param"] == "logit_bias.100000"
+    assert asker.rejected(logit_bias={"77": 101})["param"] == "logit_bias.77"
+    rejected = asker.rejected(logit_bias={"77": 100}, model=TEXT)
+    assert (rejected["param"], rejected["code"]) == ("logit_bias", "unsupported_parameter")
 
 
 @covers("bad_words")
@@ -217,15 +217,15 @@ def test_a_prediction_changes_no_answer(asker: Asker) -> None:
     twice = asker.chat(n=2, prediction={"type": "content", "content": "in parts"})["usage"]["completion_tokens_details"]
     assert twice["rejected_prediction_tokens"] == 2 * details["rejected_prediction_tokens"]
     assert asker.chat(prediction={"type": "content", "content": ""})["choices"] == plain["choices"]
-    assert asker.refused(model=TEXT, prediction={"type": "content", "content": "x"})["param"] == "prediction"
+    assert asker.rejected(model=TEXT, prediction={"type": "content", "content": "x"})["param"] == "prediction"
     for wrong in ({"type": "content"}, {"type": "content", "content": []}, {"type": "guess", "content": "x"}, "x"):
-        assert asker.refused(prediction=wrong)["param"].startswith("prediction")
-    assert asker.refused(prediction={"type": "content", "content": "x" * 100_000})["param"] == "prediction"
+        assert asker.rejected(prediction=wrong)["param"].startswith("prediction")
+    assert asker.rejected(prediction={"type": "content", "content": "x" * 100_000})["param"] == "prediction"
 
 
 @covers("prompt_table")
 def test_a_prompt_table_that_the_model_has_not_is_named(asker: Asker) -> None:
-    error = asker.refused(prompt_table="pirate")
+    error = asker.rejected(prompt_table="pirate")
     assert (error["param"], error["code"]) == ("prompt_table", "invalid_value")
     assert "has none" in error["message"]
     assert asker.text(prompt_table=None) == asker.text()
@@ -237,12 +237,12 @@ def test_a_prompt_table_that_the_model_has_not_is_named(asker: Asker) -> None:
 @covers("max_tokens", "max_completion_tokens")
 def test_limits(asker: Asker, greedy: list[int]) -> None:
     assert asker.ids(max_tokens=3) == asker.ids(max_tokens=None, max_completion_tokens=3) == greedy[:3]
-    assert asker.refused(max_tokens=3, max_completion_tokens=4)["param"] == "max_tokens"
+    assert asker.rejected(max_tokens=3, max_completion_tokens=4)["param"] == "max_tokens"
     clamped = asker.chat(max_tokens=MAX_SEQ_LEN, ignore_eos=True)
     assert clamped["usage"]["total_tokens"] == MAX_SEQ_LEN
     assert clamped["choices"][0]["finish_reason"] == "length"
-    refused = asker.refused(model=OPEN, max_tokens=None, max_completion_tokens=MAX_SEQ_LEN)
-    assert (refused["param"], refused["code"]) == ("max_completion_tokens", "context_length_exceeded")
+    rejected = asker.rejected(model=OPEN, max_tokens=None, max_completion_tokens=MAX_SEQ_LEN)
+    assert (rejected["param"], rejected["code"]) == ("max_completion_tokens", "context_length_exceeded")
 
 
 @covers("min_tokens", "ignore_eos", "skip_special_tokens")
@@ -256,7 +256,7 @@ def test_the_end_token_can_be_held_back_passed_and_shown(asker: Asker) -> None:
     assert (body["usage"]["completion_tokens"], body["choices"][0]["finish_reason"]) == (8, "length")
     assert body["choices"][0]["message"]["content"] == ""
     assert asker.text(logit_bias=ends, ignore_eos=True, skip_special_tokens=False) == "<|im_end|>" * 8
-    assert asker.refused(min_tokens=9)["param"] == "min_tokens"
+    assert asker.rejected(min_tokens=9)["param"] == "min_tokens"
 
 
 @covers("stop", "include_stop_str_in_output")
@@ -271,7 +271,7 @@ def test_stops(asker: Asker) -> None:
         kept = asker.text(model=model, max_tokens=24, stop=[stop], include_stop_str_in_output=True, **always)
         assert kept == whole[: end + len(stop)]
     five = ["0a", "1b", "2c", "3d", "4e"]
-    assert asker.refused(stop=five)["param"] == "stop"
+    assert asker.rejected(stop=five)["param"] == "stop"
     asker.chat(model=OPEN, stop=five)
 
 
@@ -282,7 +282,7 @@ def test_stop_token_ids(asker: Asker, greedy: list[int]) -> None:
         body = asker.chat(model=model, stop_token_ids=[whole[3]], return_token_ids=True)["choices"][0]
         end = whole.index(whole[3])
         assert (body["token_ids"], body["finish_reason"]) == (whole[: end + 1], "stop")
-    assert asker.refused(stop_token_ids=[100000])["param"] == "stop_token_ids[0]"
+    assert asker.rejected(stop_token_ids=[100000])["param"] == "stop_token_ids[0]"
     assert asker.ids(stop_token_ids=[]) == greedy
 
 
@@ -353,14 +353,14 @@ def test_the_best_of_several(asker: Asker) -> None:
     assert [choice["message"]["content"] for choice in best["choices"]] == texts
     assert all(choice["logprobs"] is None for choice in best["choices"])
     assert best["usage"]["completion_tokens"] == 24
-    assert asker.refused(n=3, best_of=2)["param"] == "best_of"
+    assert asker.rejected(n=3, best_of=2)["param"] == "best_of"
 
 
 @covers("use_beam_search", "length_penalty")
 def test_beams_are_refused_where_the_engine_has_none(asker: Asker) -> None:
-    refused = asker.refused(use_beam_search=True, best_of=2)
-    assert (refused["param"], refused["code"]) == ("use_beam_search", "unsupported_parameter")
-    assert asker.refused(length_penalty=2)["param"] == "length_penalty"
+    rejected = asker.rejected(use_beam_search=True, best_of=2)
+    assert (rejected["param"], rejected["code"]) == ("use_beam_search", "unsupported_parameter")
+    assert asker.rejected(length_penalty=2)["param"] == "length_penalty"
     assert asker.text(use_beam_search=False, length_penalty=1.0) == asker.text()
 
 
@@ -380,7 +380,7 @@ def test_log_probs(asker: Asker) -> None:
             assert len(entry["top_logprobs"]) == 20
             assert entry["top_logprobs"][0]["logprob"] == entry["logprob"]  # greedy
         assert asker.chat(model=model)["choices"][0]["logprobs"] is None
-    assert asker.refused(top_logprobs=2)["param"] == "top_logprobs"
+    assert asker.rejected(top_logprobs=2)["param"] == "top_logprobs"
 
 
 @covers("prompt_logprobs")
@@ -422,8 +422,8 @@ def test_the_last_message_is_continued(asker: Asker, tokenizer: Tokenizer) -> No
     closed = tokenizer.decode(asker.prompt_ids(add_generation_prompt=False), skip_special_tokens=False)
     assert closed.endswith("<|im_end|>\n")
     assert asker.prompt_ids(add_generation_prompt=True) == asker.prompt_ids()
-    assert asker.refused(add_generation_prompt=True, **fields)["param"] == "continue_final_message"
-    assert asker.refused(echo=True)["param"] == "echo"
+    assert asker.rejected(add_generation_prompt=True, **fields)["param"] == "continue_final_message"
+    assert asker.rejected(echo=True)["param"] == "echo"
 
 
 @covers("reasoning_effort", "documents", "chat_template_kwargs")
@@ -436,22 +436,22 @@ def test_what_the_template_reads(asker: Asker, tokenizer: Tokenizer) -> None:
     assert prompt(chat_template_kwargs={"tone": "calm"}).startswith("tone=calm;")
     hostile = prompt(chat_template_kwargs={"tone": "<|im_start|>"})
     assert hostile.startswith("tone=<|im_start|>;")
-    assert asker.refused(documents=[{"text": "one"}])["param"] == "documents"
+    assert asker.rejected(documents=[{"text": "one"}])["param"] == "documents"
     assert asker.post(reasoning_effort="high").headers["x-ignored-parameters"] == "reasoning_effort"
     assert asker.text(reasoning_effort="none", documents=[], chat_template_kwargs={}) == asker.text()
     answer = asker.post(chat_template_kwargs={"tone": "calm"})
     assert answer.headers["x-ignored-parameters"] == "chat_template_kwargs.tone"
     for name in ("messages", "tools", "bos_token", "add_generation_prompt"):
-        assert asker.refused(chat_template_kwargs={name: []})["param"] == f"chat_template_kwargs.{name}"
+        assert asker.rejected(chat_template_kwargs={name: []})["param"] == f"chat_template_kwargs.{name}"
 
 
 @covers("chat_template")
 def test_a_template_of_the_request_s_own(asker: Asker, tokenizer: Tokenizer) -> None:
     own = "{{ messages[0]['content'] }}!"
     assert asker.prompt_ids("Hi", model=OPEN, chat_template=own) == tokenizer.encode("Hi!")
-    assert asker.refused(chat_template=own)["param"] == "chat_template"
+    assert asker.rejected(chat_template=own)["param"] == "chat_template"
     for broken in ("{% if %}", "{{ ''.__class__.__mro__ }}", "{{ raise_exception('No.') }}"):
-        asker.refused(model=OPEN, chat_template=broken)
+        asker.rejected(model=OPEN, chat_template=broken)
 
 
 # What changes nothing, and what cannot be
@@ -530,13 +530,13 @@ def test_annotations_are_logged_and_change_nothing(asker: Asker, gateway: Gatewa
     assert noted["service_tier"] == "default"
     noted_of = [json.loads(line).get("annotations", {}) for line in gateway.log_lines()]
     assert {"ticket": "7"} in [said.get("metadata") for said in noted_of]
-    assert asker.refused(metadata={"a": 1})["param"] == "metadata.a"
+    assert asker.rejected(metadata={"a": 1})["param"] == "metadata.a"
 
 
 @covers(*NESTED, "structured_outputs.disable_fallback")
 def test_what_a_form_cannot_have_is_refused(asker: Asker) -> None:
     for name, fields in NESTED.items():
-        error = asker.refused(**fields)
+        error = asker.rejected(**fields)
         assert (error["param"], error["code"]) == (name, "unsupported_parameter"), name
     asker.chat(structured_outputs={"regex": "a", "disable_fallback": True})
 
@@ -555,7 +555,7 @@ def test_hints_are_served_without_and_named(asker: Asker) -> None:
 @covers(*UNSERVED)
 def test_what_cannot_be_is_refused_and_what_says_nothing_is_served(asker: Asker) -> None:
     for name, (value, _) in UNSERVED.items():
-        error = asker.refused(**{name: value})
+        error = asker.rejected(**{name: value})
         assert (error["param"], error["code"]) == (name, "unsupported_parameter"), name
     neutral = {name: value for name, (_, value) in UNSERVED.items()}
     answer = asker.post(**neutral)
@@ -612,7 +612,7 @@ def test_calls_that_are_demanded(asker: Asker) -> None:
     assert [call["function"]["name"] for call in choice["message"]["tool_calls"]] in (["f"], ["g"])
     choice = asker.chat(functions=functions, function_call={"name": "g"}, max_tokens=300)["choices"][0]
     assert choice["message"]["function_call"]["name"] == "g"
-    assert asker.refused(tool_choice="required")["param"] == "tool_choice"
+    assert asker.rejected(tool_choice="required")["param"] == "tool_choice"
     asker.chat(tool_choice="auto", function_call="none")
 
 
@@ -636,7 +636,7 @@ def test_a_salt_for_the_cache(asker: Asker) -> None:
     first, again, other = (cached(cache_salt=salt) for salt in ("one", "one", "two"))
     assert (first, other) == (0, 0)
     assert again > 0
-    assert asker.refused(cache_salt="")["param"] == "cache_salt"
+    assert asker.rejected(cache_salt="")["param"] == "cache_salt"
 
 
 @covers("return_tokens_as_token_ids", "truncate_prompt_tokens", "truncation_side", "no_stop_trim")

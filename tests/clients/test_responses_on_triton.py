@@ -214,6 +214,6 @@ def test_text_of_a_model(client: OpenAI) -> None:
     after = client.responses.create(**body, previous_response_id=whole.id)
     assert after.usage is not None
     assert after.usage.input_tokens > whole.usage.total_tokens
-    with pytest.raises(BadRequestError) as refused:
+    with pytest.raises(BadRequestError) as rejected:
         client.responses.create(**body, previous_response_id="resp_1")
-    assert refused.value.code == "previous_response_not_found"
+    assert rejected.value.code == "previous_response_not_found"

@@ -153,9 +153,9 @@ def test_what_is_kept_is_there_for_all(sdks: list[OpenAI], scripted_triton: Scri
     other.responses.delete(made.id)
     with pytest.raises(NotFoundError):
         one.responses.retrieve(made.id)
-    with pytest.raises(BadRequestError) as refused:
+    with pytest.raises(BadRequestError) as rejected:
         one.responses.create(model=AGENT, input="d", previous_response_id=made.id)
-    assert refused.value.code == "previous_response_not_found"
+    assert rejected.value.code == "previous_response_not_found"
 
 
 def test_polling(sdks: list[OpenAI], scripted_triton: ScriptedServer) -> None:

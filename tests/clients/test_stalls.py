@@ -80,9 +80,9 @@ def test_a_dead_engine_takes_no_requests_until_it_goes_on(
         assert "one token in vain" in told["reason"]
         assert gateway.wait("/health/live?engine=1", 503).json() == {"status": "engine dead"}
         assert gateway.wait("/health/live", 200)
-        refused = ask(gateway)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "service_unavailable")
-        assert int(refused.headers["retry-after"]) >= 1
+        rejected = ask(gateway)
+        assert (rejected.status_code, rejected.json()["error"]["code"]) == (503, "service_unavailable")
+        assert int(rejected.headers["retry-after"]) >= 1
         assert gateway.metric("gateway_model_ready") == 0
         assert gateway.metric("gateway_model_state", 'state="stalled"') == 1
         assert described(gateway)["ready"] is False

@@ -12,8 +12,8 @@ from typing import Literal
 
 from tests.dialects.dialects import Dialect
 
-Outcome = Literal["served", "refused", "one event", "estimated"]
-"""``refused``: 400 that names the parameter; ``one event``: a stream has all of its text in one event; ``estimated``:
+Outcome = Literal["served", "rejected", "one event", "estimated"]
+"""``rejected``: 400 that names the parameter; ``one event``: a stream has all of its text in one event; ``estimated``:
 counted by tokenizing again, and the answer says so."""
 
 
@@ -114,60 +114,60 @@ _OF_IDS = ("stop_token_ids", "skip_special_tokens", "return_token_ids", "complet
 _OF_LOGPROBS = ("logprobs", "completions:logprobs", "return_tokens_as_token_ids", "best_of", "completions:best_of")
 
 DEVIATIONS: tuple[Deviation, ...] = (
-    Deviation(("min_p",), TENSORRT_LLM, "refused", "No model of TensorRT-LLM in Triton has an input for it."),
-    Deviation(("cache_salt",), EVERY, "refused", "No model in Triton has an input for it."),
-    Deviation(("top_logprobs",), TENSORRT_LLM, "refused", "Alternatives need logits, which no engine here gathers."),
-    Deviation(("top_logprobs",), VLLM_BEFORE_24_12, "refused", "The backend returns no log-probs."),
+    Deviation(("min_p",), TENSORRT_LLM, "rejected", "No model of TensorRT-LLM in Triton has an input for it."),
+    Deviation(("cache_salt",), EVERY, "rejected", "No model in Triton has an input for it."),
+    Deviation(("top_logprobs",), TENSORRT_LLM, "rejected", "Alternatives need logits, which no engine here gathers."),
+    Deviation(("top_logprobs",), VLLM_BEFORE_24_12, "rejected", "The backend returns no log-probs."),
     Deviation(
         ("prompt_logprobs",),
         EVERY,
-        "refused",
+        "rejected",
         "They need logits, which no engine here gathers; vLLM's are not returned.",
     ),
     Deviation(
         ("use_beam_search", "length_penalty"),
         EVERY,
-        "refused",
+        "rejected",
         "The engines are built with max_beam_width 1; vLLM has no beams among its sampling parameters.",
     ),
-    Deviation(("logit_bias",), VLLM, "refused", "The backend reads its ids as texts, which vLLM refuses."),
-    Deviation(("priority",), EVERY, "refused", "No request waits for its turn here: `admission` sets no bound."),
+    Deviation(("logit_bias",), VLLM, "rejected", "The backend reads its ids as texts, which vLLM refuses."),
+    Deviation(("priority",), EVERY, "rejected", "No request waits for its turn here: `admission` sets no bound."),
     Deviation(
-        ("num_draft_tokens", "prediction"), EVERY, "refused", "There is no draft model here, nor an engine for drafts."
+        ("num_draft_tokens", "prediction"), EVERY, "rejected", "There is no draft model here, nor an engine for drafts."
     ),
-    Deviation(("prompt_table",), EVERY, "refused", "The served models have no prompt tables."),
+    Deviation(("prompt_table",), EVERY, "rejected", "The served models have no prompt tables."),
     Deviation(
-        ("thinking_token_budget",), TEXT, "refused", "A thought is ended by token ids, which text does not tell."
+        ("thinking_token_budget",), TEXT, "rejected", "A thought is ended by token ids, which text does not tell."
     ),
-    Deviation(("thinking_token_budget",), EVERY, "refused", "The served models do not reason."),
-    Deviation(_GUIDES, UNGUIDED, "refused", "The engine, or its dialect, has no guided decoding."),
-    Deviation(_OF_IDS, TEXT_ALONE, "refused", "Text does not tell the tokens that it is made of."),
-    Deviation(_OF_LOGPROBS, TEXT_ALONE, "refused", "Text does not tell which part of it is of which token."),
-    Deviation(_STREAM, DAMAGED, "refused", "The bytes of characters and spaces that are lost in pieces are gone."),
+    Deviation(("thinking_token_budget",), EVERY, "rejected", "The served models do not reason."),
+    Deviation(_GUIDES, UNGUIDED, "rejected", "The engine, or its dialect, has no guided decoding."),
+    Deviation(_OF_IDS, TEXT_ALONE, "rejected", "Text does not tell the tokens that it is made of."),
+    Deviation(_OF_LOGPROBS, TEXT_ALONE, "rejected", "Text does not tell which part of it is of which token."),
+    Deviation(_STREAM, DAMAGED, "rejected", "The bytes of characters and spaces that are lost in pieces are gone."),
     Deviation(("stream",), WHOLE, "one event", "The model answers a request once."),
-    Deviation(("temperature",), BLS_OF_0_12, "refused", "The model declares the input, and does not pass it on."),
+    Deviation(("temperature",), BLS_OF_0_12, "rejected", "The model declares the input, and does not pass it on."),
     Deviation(
         ("repetition_penalty", "bad_words", "min_tokens", "ignore_eos"),
         LLMAPI,
-        "refused",
+        "rejected",
         "The model has no input for it.",
     ),
     Deviation(
         ("seed", "presence_penalty", "frequency_penalty"),
         LLMAPI_BEFORE_1_3,
-        "refused",
+        "rejected",
         "The engine's sampler drops it in silence.",
     ),
     Deviation(
         ("truncate_prompt_tokens", "completions:add_special_tokens"),
         LLMAPI_WITH_BOS,
-        "refused",
+        "rejected",
         "The model puts BOS before every text.",
     ),
     Deviation(
         ("truncate_prompt_tokens", "completions:add_special_tokens"),
         VLLM,
-        "refused",
+        "rejected",
         "vLLM puts BOS before every text.",
     ),
     Deviation(("usage",), LLMAPI, "estimated", "The model does not count tokens."),

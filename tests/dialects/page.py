@@ -91,7 +91,7 @@ _KINDS = {
 }
 _VARIANTS = {"guided": "guided decoder", "unary": "not decoupled"}
 _COUNTS = {"usage": "most", "usage after stop": "cut by `stop`"}
-_STREAMS = {"served": "as it grows", "one event": "in one event", "refused": "not: 400"}
+_STREAMS = {"served": "as it grows", "one event": "in one event", "rejected": "not: 400"}
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Row:
         name: in words.
         stream: how a stream comes.
         counts: the answers whose counts are estimated.
-        outcomes: ``exact``, ``emulated`` or ``refused`` by sample.
+        outcomes: ``exact``, ``emulated`` or ``rejected`` by sample.
     """
 
     name: str
@@ -137,7 +137,7 @@ def features(dialect: Dialect, folder: Path) -> EngineFeatures:
     models = assemble(views[entry], {each: views[each] for each in called_models(views[entry])})
     options = EngineOptions(
         version=tuple(map(int, dialect.version.split("."))),
-        text_streaming=dialect.settings.get("text_streaming", "refuse"),
+        text_streaming=dialect.settings.get("text_streaming", "reject"),
     )
     return describe(models, dialect.settings.get("path", "auto"), options)
 
@@ -149,7 +149,7 @@ def outcomes(dialect: Dialect, found: EngineFeatures) -> dict[str, str]:
         row = find(name)
         if row.kind == "engine" and not name.startswith("stream"):
             how = "exact" if served(row, found.capabilities).how == "native" else "emulated"
-            words[name] = "refused" if expected(dialect, name) == "refused" else how
+            words[name] = "rejected" if expected(dialect, name) == "rejected" else how
     return words
 
 
@@ -205,7 +205,7 @@ def _line(row: Row, versions: list[str], groups: dict[str, tuple[str, ...]]) -> 
     of = dict(row.outcomes)
     cells = {
         word: " ".join(letter for letter, names in groups.items() if of[names[0]] == word)
-        for word in ("exact", "emulated", "refused")
+        for word in ("exact", "emulated", "rejected")
     }
     return f"| {' | '.join((row.name, _range(versions), row.stream, row.counts, *cells.values()))} |"
 

@@ -50,8 +50,8 @@ def outcome(bench: Bench, dialect: Dialect, name: str, plain: Seen) -> str:
     error = answer.json()["error"]
     given = {each.partition(".")[0] for each in (name.removeprefix("completions:"), *sample.fields)}
     is_named = (error["param"] or "").partition(".")[0] in given
-    refused = (answer.status_code, error["type"]) == (400, "invalid_request_error")
-    return "refused" if refused and is_named else f"{answer.status_code}: {error}"
+    rejected = (answer.status_code, error["type"]) == (400, "invalid_request_error")
+    return "rejected" if rejected and is_named else f"{answer.status_code}: {error}"
 
 
 UNSERVED = [row for row in PARAMETERS if row.kind == "impossible" and "." not in row.name]

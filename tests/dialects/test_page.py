@@ -35,4 +35,4 @@ def test_what_a_map_calls_impossible_is_expected_to_be_refused(dialect: Dialect,
         name for name, row in rows.items() if row.asks_engine and served(row, found.capabilities).how == "impossible"
     }
     assert impossible
-    assert {name for name in impossible if expected(dialect, name) != "refused"} == set()
+    assert {name for name in impossible if expected(dialect, name) != "rejected"} == set()

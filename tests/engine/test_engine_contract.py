@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cpu_double.reference_engine import ReferenceEngine
-from wire.request import RefusedError, Request, Sampling
+from wire.request import RejectedError, Request, Sampling
 from wire.response import Response
 
 MakeEngine = Callable[..., ReferenceEngine]
@@ -225,7 +225,7 @@ def test_the_output_length_is_clamped_in_silence(generate: Generate, make_engine
 
 def test_an_over_long_prompt_is_refused_in_the_engines_words(make_engine: MakeEngine) -> None:
     engine = make_engine(max_seq_len=100)
-    with pytest.raises(RefusedError, match=r"Prompt length \(100\) exceeds maximum input length \(99\)"):
+    with pytest.raises(RejectedError, match=r"Prompt length \(100\) exceeds maximum input length \(99\)"):
         engine.submit(Request("", [30] * 100, 1))
     engine.submit(Request("", [30] * 99, 1))
 
@@ -291,5 +291,5 @@ def test_top_log_probs_are_sorted_and_hold_the_greedy_token(generate: Generate, 
     ],
 )
 def test_invalid_requests_are_refused_by_name(make_engine: MakeEngine, request_: Request, named: str) -> None:
-    with pytest.raises(RefusedError, match=named):
+    with pytest.raises(RejectedError, match=named):
         make_engine().submit(request_)

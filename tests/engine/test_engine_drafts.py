@@ -16,7 +16,7 @@ from cpu_double.sampler import Guess, Sampler
 from tests.rings import examples
 from wire.inputs import parse
 from wire.outputs import to_tensors
-from wire.request import Draft, RefusedError, Request, Sampling
+from wire.request import Draft, RejectedError, Request, Sampling
 from wire.response import Response
 
 MakeEngine = Callable[..., ReferenceEngine]
@@ -138,7 +138,7 @@ def test_sampled_answers_are_the_same_with_any_draft(make_engine: MakeEngine, da
 
 
 def test_a_draft_beyond_the_vocabulary_is_refused(generate: Generate) -> None:
-    with pytest.raises(RefusedError, match="draft_input_ids must be within the vocabulary"):
+    with pytest.raises(RejectedError, match="draft_input_ids must be within the vocabulary"):
         generate(Request("", PROMPT, 5, draft=Draft((267,))))
 
 
@@ -175,12 +175,12 @@ def test_a_draft_that_cannot_be_is_named(wrong: dict[str, np.ndarray], message: 
         "input_lengths": np.array([[1]], np.int32),
         "request_output_len": np.array([[9]], np.int32),
     }
-    with pytest.raises(RefusedError, match=message):
+    with pytest.raises(RejectedError, match=message):
         parse(inputs | wrong, request_id="r", exclude_input=True, takes=frozenset({"draft"}))
 
 
 def test_logits_of_another_shape_are_refused(generate: Generate) -> None:
-    with pytest.raises(RefusedError, match=r"draft_logits must have shape \[1, 2, 267\]"):
+    with pytest.raises(RejectedError, match=r"draft_logits must have shape \[1, 2, 267\]"):
         generate(Request("", PROMPT, 5, draft=Draft((5, 6), np.zeros((1, 267), np.float32))))
 
 

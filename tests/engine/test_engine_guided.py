@@ -19,7 +19,7 @@ from cpu_double.guides import load_guided_decoder
 from cpu_double.llama import Llama
 from cpu_double.reference_engine import Limits, ReferenceEngine
 from tests.scripted_engine.replay import write_scripted_model
-from wire.request import Guide, RefusedError, Request, Sampling
+from wire.request import Guide, RejectedError, Request, Sampling
 from wire.response import Response
 
 Generate = Callable[..., list[Response]]
@@ -302,7 +302,7 @@ def test_a_mistake_in_a_guide_is_that_request_s_error_and_no_other_s(
 
 
 def test_without_a_guided_decoder_guides_are_refused(make_engine: Callable[[], ReferenceEngine]) -> None:
-    with pytest.raises(RefusedError, match="has a guide for guided decoding, but GuidedDecoder is not set up"):
+    with pytest.raises(RejectedError, match="has a guide for guided decoding, but GuidedDecoder is not set up"):
         make_engine().submit(ask("json"))
 
 

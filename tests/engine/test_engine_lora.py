@@ -14,7 +14,7 @@ from cpu_double.llama import Chunk, Llama
 from cpu_double.lora import load_adapter
 from cpu_double.reference_engine import Limits, ReferenceEngine
 from wire.inputs import parse
-from wire.request import LoraTask, RefusedError, Request
+from wire.request import LoraTask, RejectedError, Request
 from wire.response import Response
 
 Generate = Callable[..., list[Response]]
@@ -93,12 +93,12 @@ def test_weights_are_sent_once_and_again_after_eviction(tiny: Llama, tiny_folder
         return generate(Request("", PROMPT, 8, lora=task), engine)[0].ids
 
     missing = "LoRA task 1 not found in cache. Please send LoRA weights with request"
-    with pytest.raises(RefusedError, match=missing):
+    with pytest.raises(RejectedError, match=missing):
         ask(LoraTask(1))
     answer = ask(first)
     assert ask(LoraTask(1)) == answer
     assert ask(second) != answer
-    with pytest.raises(RefusedError, match=missing):
+    with pytest.raises(RejectedError, match=missing):
         ask(LoraTask(1))
     assert ask(first) == answer
     assert ask(LoraTask(1)) == answer
@@ -124,7 +124,7 @@ def test_the_least_recently_used_adapter_leaves_first(tiny: Llama, tiny_folder: 
     for task in (tasks[0], tasks[1], LoraTask(0), tasks[2]):
         generate(Request("", PROMPT, 1, lora=task), engine)
     generate(Request("", PROMPT, 1, lora=LoraTask(0)), engine)
-    with pytest.raises(RefusedError, match="LoRA task 1 not found"):
+    with pytest.raises(RejectedError, match="LoRA task 1 not found"):
         engine.submit(Request("", PROMPT, 1, lora=LoraTask(1)))
 
 
@@ -162,12 +162,12 @@ def test_an_adapter_that_does_not_fit_is_refused(
     tiny: Llama, generate: Generate, rows: list[list[int]], words: str
 ) -> None:
     task = LoraTask(1, np.zeros((1, 400), np.float16), np.array(rows, np.int32))
-    with pytest.raises(RefusedError, match=words):
+    with pytest.raises(RejectedError, match=words):
         generate(Request("", PROMPT, 1, lora=task))
 
 
 def test_an_adapter_larger_than_the_cache_is_refused(tiny: Llama, tiny_folder: Path) -> None:
-    with pytest.raises(RefusedError, match=r"PEFT Cache is full. Could not store taskId=5"):
+    with pytest.raises(RejectedError, match=r"PEFT Cache is full. Could not store taskId=5"):
         ReferenceEngine(tiny, Limits(2048, lora_cache_bytes=10)).submit(
             Request("", PROMPT, 1, lora=_task(tiny_folder, 5, 1))
         )
@@ -191,7 +191,7 @@ def test_incomplete_tensors_are_refused(given: tuple[str, ...], words: str) -> N
         "input_lengths": np.array([[3]], np.int32),
         "request_output_len": np.array([[9]], np.int32),
     }
-    with pytest.raises(RefusedError, match=words):
+    with pytest.raises(RejectedError, match=words):
         parse(
             inputs | {name: tensors[name] for name in given},
             request_id="r",

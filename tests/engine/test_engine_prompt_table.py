@@ -17,7 +17,7 @@ from cpu_double.kv_cache import BLOCK
 from cpu_double.llama import Chunk, Llama
 from cpu_double.reference_engine import Limits, ReferenceEngine
 from wire.inputs import parse
-from wire.request import PromptTable, RefusedError, Request, Sampling
+from wire.request import PromptTable, RejectedError, Request, Sampling
 from wire.response import Response
 
 Generate = Callable[..., list[Response]]
@@ -109,7 +109,7 @@ def test_cached_blocks_are_not_shared_between_tables(
     assert ask(PromptTable(rows, (1,) * len(prompt)))[1] == 0
     prompt.append(9)
     assert ask(PromptTable(rows, (*extra, 0)))[1] == 2 * BLOCK
-    with pytest.raises(RefusedError, match="extra ids must be provided"):
+    with pytest.raises(RejectedError, match="extra ids must be provided"):
         ask(PromptTable(rows))
 
 
@@ -123,17 +123,17 @@ def test_cached_blocks_are_not_shared_between_tables(
 def test_what_does_not_fit_is_refused(
     generate: Generate, rows: NDArray[np.float32], prompt: list[int], more: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(RefusedError, match=words):
+    with pytest.raises(RejectedError, match=words):
         generate(Request("", prompt, 1, prompt_table=PromptTable(rows, **more)))
 
 
 def test_a_table_of_another_width_is_refused(generate: Generate, rows: NDArray[np.float32]) -> None:
-    with pytest.raises(RefusedError, match=r"prompt_embedding_table must have shape \[1, rows, 64\]"):
+    with pytest.raises(RejectedError, match=r"prompt_embedding_table must have shape \[1, rows, 64\]"):
         generate(Request("", [267], 1, prompt_table=PromptTable(rows[:, :60])))
 
 
 def test_log_probs_of_virtual_ids_are_refused(generate: Generate, rows: NDArray[np.float32]) -> None:
-    with pytest.raises(RefusedError, match="num_prompt_log_probs"):
+    with pytest.raises(RejectedError, match="num_prompt_log_probs"):
         generate(Request("", [5, 267], 1, prompt_log_probs=0, prompt_table=PromptTable(rows)))
 
 
@@ -180,5 +180,5 @@ def test_the_tensors_are_read() -> None:
     ],
 )
 def test_incomplete_tensors_are_refused(given: dict[str, NDArray[Any]], words: str) -> None:
-    with pytest.raises(RefusedError, match=words):
+    with pytest.raises(RejectedError, match=words):
         _parse(**given)

@@ -13,7 +13,7 @@ from tools.coverage.llmapi import LLMAPI
 from tools.coverage.tensors import INPUTS
 from wire.additions import BEAMS, LORA, RETENTION, TOP_P_DECAY
 from wire.inputs import parse
-from wire.request import RefusedError
+from wire.request import RejectedError
 
 KINDS = {"STRING": object, "LOGITS": np.float32, "FP16": np.float16, "FP32": np.float32, "UINT8": np.uint8}
 
@@ -30,12 +30,12 @@ def ones(spec: TensorSpec) -> NDArray[Any]:
     return np.ones([1, *(1 if size < 0 else size for size in spec.dims)], dtype=kind)
 
 
-REFUSED = [spec for spec in TENSORRT_LLM.inputs if not spec.extension and INPUTS[spec.name][2] == "refused"]
+REJECTED = [spec for spec in TENSORRT_LLM.inputs if not spec.extension and INPUTS[spec.name][2] == "rejected"]
 
 
-@pytest.mark.parametrize("spec", REFUSED, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", REJECTED, ids=lambda spec: spec.name)
 def test_what_is_listed_as_refused_is_refused(spec: TensorSpec) -> None:
-    with pytest.raises(RefusedError, match=spec.name.partition("_")[0]):
+    with pytest.raises(RejectedError, match=spec.name.partition("_")[0]):
         parse(PLAIN | {spec.name: ones(spec)}, request_id="r", exclude_input=False)
 
 
@@ -50,5 +50,5 @@ MISSING = [spec for spec in TENSORRT_LLM.inputs if not spec.extension and LLMAPI
 def test_what_the_llm_api_engine_lacks_is_refused(spec: TensorSpec) -> None:
     takes = frozenset((BEAMS, LORA, RETENTION, TOP_P_DECAY))
     value = ones(spec) + ones(spec) if spec.name == "num_return_sequences" else ones(spec)
-    with pytest.raises(RefusedError, match=spec.name.partition("_")[0]):
+    with pytest.raises(RejectedError, match=spec.name.partition("_")[0]):
         parse(PLAIN | {spec.name: value}, request_id="r", exclude_input=False, takes=takes)

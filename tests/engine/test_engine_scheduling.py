@@ -15,7 +15,7 @@ from cpu_double.llama import Chunk, Llama
 from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.rings import examples
-from wire.request import RefusedError, Request
+from wire.request import RejectedError, Request
 from wire.response import Response
 
 MakeEngine = Callable[..., ReferenceEngine]
@@ -121,9 +121,9 @@ def test_what_does_not_fit_waits_and_what_exceeds_the_queue_is_refused(make_engi
     engine = make_engine(max_batch_size=2, max_queue_size=3)
     for number in range(5):
         engine.submit(Request(f"{number}", PROMPT, 4))
-    with pytest.raises(RefusedError, match="Maximum queue size of 3 has been reached") as refused:
+    with pytest.raises(RejectedError, match="Maximum queue size of 3 has been reached") as rejected:
         engine.submit(Request("one too many", PROMPT, 4))
-    assert refused.value.queue_full
+    assert rejected.value.queue_full
     engine.step()
     stats = engine.stats()
     assert (stats.active, stats.waiting, stats.scheduled, stats.max_active) == (2, 3, 2, 2)
@@ -186,7 +186,7 @@ def test_a_duplicate_id_in_flight_is_refused_and_free_again_afterwards(
 ) -> None:
     engine = make_engine()
     engine.submit(Request("a", PROMPT, 3))
-    with pytest.raises(RefusedError, match="a is already in progress"):
+    with pytest.raises(RejectedError, match="a is already in progress"):
         engine.submit(Request("a", PROMPT, 3))
     _drain(engine)
     assert generate(Request("a", PROMPT, 3), engine)[-1].finish == "length"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from wire.additions import BEAMS, RETENTION, TOP_P_DECAY
 from wire.inputs import parse
 from wire.outputs import to_tensors
-from wire.request import Beams, Guide, RefusedError, Request, RetainedRange, Retention
+from wire.request import Beams, Guide, RejectedError, Request, RetainedRange, Retention
 from wire.response import Perf, PromptScores, Response
 from wire.word_lists import unpack_words
 
@@ -89,7 +89,7 @@ def test_the_request_decides_about_the_prompt_and_else_the_model() -> None:
 def test_a_missing_tensor_is_named(missing: str) -> None:
     inputs = _inputs()
     del inputs[missing]
-    with pytest.raises(RefusedError, match=f"A value is required for {missing}"):
+    with pytest.raises(RejectedError, match=f"A value is required for {missing}"):
         _parse(inputs)
 
 
@@ -132,7 +132,7 @@ def test_what_only_some_engines_take_is_read() -> None:
 )
 def test_what_only_some_engines_take_is_checked(inputs: dict[str, Any], words: str) -> None:
     takes = frozenset((BEAMS, RETENTION, TOP_P_DECAY))
-    with pytest.raises(RefusedError, match=words):
+    with pytest.raises(RejectedError, match=words):
         parse(_inputs(**inputs), request_id="r", exclude_input=False, takes=takes)
 
 
@@ -170,7 +170,7 @@ def test_what_only_some_engines_take_is_checked(inputs: dict[str, Any], words: s
     ],
 )
 def test_what_the_engine_cannot_do_is_refused_by_name(name: str, value: Any, words: str) -> None:
-    with pytest.raises(RefusedError, match=words):
+    with pytest.raises(RejectedError, match=words):
         _parse(_inputs(**{name: value}))
 
 
@@ -200,7 +200,7 @@ def test_guides() -> None:
         ({kind: _string(b"telepathy"), text: _string(b"a")}, "must be one of json, json_schema"),
         ({kind: _string(b"regex"), text: _string(b"\xff")}, "guided_decoding_guide must be UTF-8"),
     ):
-        with pytest.raises(RefusedError, match=words):
+        with pytest.raises(RejectedError, match=words):
             guide(**wrong)
 
 

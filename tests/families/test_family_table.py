@@ -53,9 +53,9 @@ def test_an_entry_is_a_family() -> None:
 )
 def test_a_wrong_entry_is_refused_by_name(right: str, wrong: str, said: str) -> None:
     assert right in ENTRY
-    with pytest.raises(ValueError, match="The family 'acme' is wrong: ") as refused:
+    with pytest.raises(ValueError, match="The family 'acme' is wrong: ") as rejected:
         read_table(ENTRY.replace(right, wrong))
-    assert said in str(refused.value)
+    assert said in str(rejected.value)
 
 
 def test_no_name_stands_twice_in_the_table() -> None:

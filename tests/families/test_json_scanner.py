@@ -53,10 +53,10 @@ def scanned(chunks: list[str]) -> tuple[bool, int]:
 
 
 def strictly(text: str) -> Any:
-    def refuse(word: str) -> None:
+    def reject(word: str) -> None:
         raise ValueError(word)
 
-    return json.loads(text, parse_constant=refuse)
+    return json.loads(text, parse_constant=reject)
 
 
 def is_json(text: str) -> bool:

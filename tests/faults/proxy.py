@@ -22,7 +22,7 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._open = asyncio.Event()
         self._open.set()
-        self._refuses = False
+        self._rejects = False
 
     async def __aenter__(self) -> Proxy:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -36,7 +36,7 @@ class Proxy:
 
     def cut(self) -> None:
         """Reset all connections, and each that comes, until it is healed."""
-        self._refuses = True
+        self._rejects = True
         for writer in self._writers:
             writer.transport.abort()
 
@@ -46,13 +46,13 @@ class Proxy:
 
     def heal(self) -> None:
         """Forward again."""
-        self._refuses = False
+        self._rejects = False
         self._open.set()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         try:
-            if self._refuses:
+            if self._rejects:
                 return
             await self._open.wait()
             there, to_it = await asyncio.open_connection("127.0.0.1", self._port)

@@ -124,8 +124,8 @@ async def test_ten_times_overload_costs_no_capacity(tmp_path: Path, seconds: flo
             late = waited - running.gateway.metric("gateway_queue_seconds_bucket", 'le="5.0"', page)
         assert goodput > 0.85 * SLOTS / TOKEN_S  # a tenth less, and what one late answer is in so short a time
         assert not late  # with some room for a machine that is busy
-        refused = [outcome for outcome in ended if not outcome.whole]
-        for outcome in refused:
+        rejected = [outcome for outcome in ended if not outcome.whole]
+        for outcome in rejected:
             assert outcome.status == 429
             assert outcome.error is not None
             assert outcome.error["code"] == "rate_limit_exceeded"

@@ -110,8 +110,8 @@ def test_the_reference_engine_takes_its_length_from_the_repository(served: tuple
         (answer,) = client.stream("b_tensorrt_llm", **asked, exclude_input_in_output=True)
         assert len(answer.ids) == LONGEST - len(prompt)
         too_long = {"input_ids": prompt * 2, "input_lengths": 2 * len(prompt), "request_output_len": 50}
-        (refused,) = client.stream("b_tensorrt_llm", **too_long)
-        assert "exceeds maximum input length" in refused.error
+        (rejected,) = client.stream("b_tensorrt_llm", **too_long)
+        assert "exceeds maximum input length" in rejected.error
     finally:
         client.close()
 

@@ -70,8 +70,8 @@ async def test_it_gets_no_new_work_and_what_runs_is_answered(
         os.kill(leaving.triton.pid, signal.SIGTERM)
         await until(lambda: not backend.status.ready)
         assert not running.done()
-        with pytest.raises(EngineError) as refused:
+        with pytest.raises(EngineError) as rejected:
             await generate(engine, "Hi")
-        assert refused.value.kind is ErrorKind.UNAVAILABLE
+        assert rejected.value.kind is ErrorKind.UNAVAILABLE
         released.touch()
         assert tokenizer.decode(await asyncio.wait_for(running, 30)) == "one two three"

@@ -94,7 +94,7 @@ def test_what_is_planted_is_found_and_nothing_else(
 ) -> None:
     plain = [each for each in sample if "stop" not in each.body]
     ended = next(each for each in plain if len(turns[each.place]["ids"]) < each.body["max_tokens"])
-    other, shorter, scored, refused, *rest = (
+    other, shorter, scored, rejected, *rest = (
         each for each in plain if len(turns[each.place]["ids"]) >= each.body["max_tokens"]
     )
     streamed = next(each for each in rest if each.body.get("stream"))
@@ -106,9 +106,9 @@ def test_what_is_planted_is_found_and_nothing_else(
     planted[ended.place]["ids"].append(A)
     stock_triton.play(*planted.values(), chunk=[1, 3, 2])
     more = [
-        ComparedRequest(COUNT + 1, "", "/v1/chat/completions", {**body_of(refused), "min_p": 0.1}),
+        ComparedRequest(COUNT + 1, "", "/v1/chat/completions", {**body_of(rejected), "min_p": 0.1}),
         ComparedRequest(COUNT + 2, "", "/v1/chat/completions", {**body_of(scored), "logprobs": True}),
-        ComparedRequest(COUNT + 3, "", "/v1/chat/completions", {**body_of(refused), "max_tokens": -1}),
+        ComparedRequest(COUNT + 3, "", "/v1/chat/completions", {**body_of(rejected), "max_tokens": -1}),
     ]
     found, status, shown = compared(gateway, tmp_path, [*sample, *more])
     assert differences(found) == {

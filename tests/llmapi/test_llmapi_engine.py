@@ -12,7 +12,7 @@ import pytest
 
 from engines.llmapi.llm_engine import LlmEngine
 from engines.llmapi.options import Options
-from wire.request import RefusedError, Request
+from wire.request import RejectedError, Request
 from wire.response import Response
 
 Said = tuple[Request, Any]
@@ -133,10 +133,10 @@ def test_a_client_that_is_gone_is_noticed(engine: LlmEngine, llm: Scripted, said
 def test_bounds(engine: LlmEngine, llm: Scripted) -> None:
     llm.results = [Result([]), Result([])]
     engine.submit(request("a"))
-    with pytest.raises(RefusedError, match="already in progress"):
+    with pytest.raises(RejectedError, match="already in progress"):
         engine.submit(request("a"))
     engine.submit(request("b"))
-    with pytest.raises(RefusedError, match="Maximum queue size of 1") as full:
+    with pytest.raises(RejectedError, match="Maximum queue size of 1") as full:
         engine.submit(request("c"))
     assert full.value.queue_full
 

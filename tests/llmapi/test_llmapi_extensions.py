@@ -15,7 +15,7 @@ from test_llmapi_server import MODEL, PROMPT, ids, inputs
 
 from engines.llmapi.extensions import Extensions
 from engines.llmapi.peft_adapters import read_adapters
-from wire.request import Guide, LoraTask, RefusedError, Request
+from wire.request import Guide, LoraTask, RejectedError, Request
 
 TAG = {"structures": [{"begin": "a", "schema": {}, "end": "b"}], "triggers": ["a"]}
 
@@ -106,7 +106,7 @@ def test_adapters_are_asked_for_by_their_folder(wide: Server, adapters: Path) ->
 
 def test_an_adapter_that_is_not_there_cannot_be_sent(adapters: Path) -> None:
     task = LoraTask(4, np.zeros((1, 3), np.float16), np.zeros((1, 3), np.int32))
-    with pytest.raises(RefusedError, match="lora_weights"):
+    with pytest.raises(RejectedError, match="lora_weights"):
         read_adapters(adapters).request_arguments(task)
 
 
@@ -139,7 +139,7 @@ def test_guides_fit_the_recorded_signature(version: str, guide: Guide) -> None:
 
 def test_structural_tags_need_xgrammar() -> None:
     extensions = Extensions(guided=dict, guided_backend="llguidance")
-    with pytest.raises(RefusedError, match="structural_tag"):
+    with pytest.raises(RejectedError, match="structural_tag"):
         extensions.sampling_arguments(Request("", [1], 1, guide=GUIDES[-1]))
 
 

@@ -13,7 +13,7 @@ from engines.llmapi.extensions import Extensions
 from engines.llmapi.llm_arguments import choose_sampler, llm_arguments, visible_gpus
 from engines.llmapi.options import Options, read_options
 from engines.llmapi.sampling_params import sampling_arguments, sampling_strategy, set_bad_words
-from wire.request import Beams, RefusedError, Request, Sampling
+from wire.request import Beams, RejectedError, Request, Sampling
 
 
 @pytest.fixture
@@ -204,20 +204,20 @@ def test_stop_words_of_one_token_stop_the_engine_and_stay() -> None:
 def test_a_sampler_that_would_drop_it_refuses_it(sampling: Sampling, name: str) -> None:
     request = Request("r", [1], 3, sampling=sampling)
     arguments_of(request)
-    with pytest.raises(RefusedError, match=name):
+    with pytest.raises(RejectedError, match=name):
         arguments_of(request, applies_penalties=False)
 
 
 def test_what_the_llm_api_is_not_asked_for_is_refused() -> None:
-    with pytest.raises(RefusedError, match="num_prompt_log_probs"):
+    with pytest.raises(RejectedError, match="num_prompt_log_probs"):
         arguments_of(Request("r", [1], 3, prompt_log_probs=0))
-    with pytest.raises(RefusedError, match="min_p"):
+    with pytest.raises(RejectedError, match="min_p"):
         arguments_of(Request("r", [1], 3, sampling=Sampling(min_p=0.5)))
 
 
 def test_long_bad_words_are_refused_where_they_would_be_dropped() -> None:
     sampling = Sampling(bad_words=((3, 4), (5,)))
-    with pytest.raises(RefusedError, match="bad_words_list"):
+    with pytest.raises(RejectedError, match="bad_words_list"):
         arguments_of(Request("r", [1], 3, sampling=sampling))
 
     class Params:
@@ -230,7 +230,7 @@ def test_long_bad_words_are_refused_where_they_would_be_dropped() -> None:
     params = Params()
     set_bad_words(params, sampling)
     assert params._get_bad_words() == [[3, 4], [5]]
-    with pytest.raises(RefusedError, match="takes no bad word of more than one token"):
+    with pytest.raises(RejectedError, match="takes no bad word of more than one token"):
         set_bad_words(type("Deaf", (Params,), {"_get_bad_words": lambda _: []})(), sampling)
 
 
@@ -245,7 +245,7 @@ def test_long_bad_words_are_refused_where_they_would_be_dropped() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_the_engine_does_not_have_is_refused(request_: Request, name: str) -> None:
-    with pytest.raises(RefusedError, match=name):
+    with pytest.raises(RejectedError, match=name):
         arguments_of(request_)
 
 
@@ -270,7 +270,7 @@ def test_what_does_not_go_with_beams_is_refused() -> None:
         "stop_words_list": {"stop_words": ((5, 6),)},
         "runtime_top_p_decay": {"sampling": Sampling(top_p=0.5, top_p_decay=0.5)},
     }.items():
-        with pytest.raises(RefusedError, match=name):
+        with pytest.raises(RejectedError, match=name):
             asked(**more)
 
 

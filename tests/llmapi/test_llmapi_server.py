@@ -145,8 +145,8 @@ def test_torch_sampler_gives_alternatives_and_refuses_penalties(serve: Serve, re
         ):
             np.testing.assert_array_equal(mine.tensors["top_log_probs_ids"], other.tensors["top_log_probs_ids"])
             np.testing.assert_allclose(mine.tensors["top_log_probs"], other.tensors["top_log_probs"], atol=1e-5)
-        (refused,) = server.client.stream(MODEL, **inputs(presence_penalty=0.5))
-        assert "presence_penalty is not supported by the engine's sampler" in refused.error
+        (rejected,) = server.client.stream(MODEL, **inputs(presence_penalty=0.5))
+        assert "presence_penalty is not supported by the engine's sampler" in rejected.error
         check_full_queue(server)
 
 

@@ -21,7 +21,7 @@ from engines.llmapi.sampling_params import sampling_arguments
 from gateway.config.deployment_settings import DeploymentSettings
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.engine_parameters import llm_arguments as rendered_arguments
-from wire.request import Beams, RefusedError, Request, Retention, Sampling
+from wire.request import Beams, RejectedError, Request, Retention, Sampling
 
 every_version = pytest.mark.parametrize("version", recorded.TABLE)
 
@@ -71,7 +71,7 @@ def test_generate_arguments_fit(version: str, request_: Request) -> None:
 @every_version
 def test_a_salt_goes_where_the_version_takes_it(version: str) -> None:
     request = Request("a", [1], 5, cache_salt="secret")
-    with pytest.raises(RefusedError, match="cache_salt"):
+    with pytest.raises(RejectedError, match="cache_salt"):
         Extensions().generate_arguments(request)
     more = Extensions(cache_salt=True).generate_arguments(request)
     assert more == {"cache_salt": "secret"}

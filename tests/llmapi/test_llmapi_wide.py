@@ -75,8 +75,8 @@ def test_a_nucleus_may_shrink_and_be_reset(server: Server, reference: Server) ->
     assert held != free
     again = ids(both(server, reference, **sampled, **decay, runtime_top_p_reset_ids=held[1])[0])
     assert (again[:2], again != held) == (held[:2], True), "after that token the nucleus is whole again"
-    (refused,) = server.client.stream(MODEL, **inputs(runtime_top_p_decay=0.5, runtime_top_k=5))
-    assert "runtime_top_p_decay goes with runtime_top_p, and without runtime_top_k" in refused.error
+    (rejected,) = server.client.stream(MODEL, **inputs(runtime_top_p_decay=0.5, runtime_top_k=5))
+    assert "runtime_top_p_decay goes with runtime_top_p, and without runtime_top_k" in rejected.error
 
 
 def test_how_long_blocks_are_kept_is_passed_on(server: Server) -> None:
@@ -98,8 +98,8 @@ def test_how_long_blocks_are_kept_is_passed_on(server: Server) -> None:
         ("retention_token_range_starts", [0], "must be as many"),
         ("retention_decode_duration_ms", -5, "must not be negative"),
     ):
-        (refused,) = server.client.stream(MODEL, **inputs(**more | {name: value}))
-        assert message in refused.error
+        (rejected,) = server.client.stream(MODEL, **inputs(**more | {name: value}))
+        assert message in rejected.error
 
 
 def test_a_binding_that_wants_a_directory_gets_one() -> None:

@@ -37,7 +37,7 @@ def parsed(body: bytes) -> ChatCompletionRequest:
     return parse_chat_request(parse_body(body).fields)
 
 
-def refused(body: bytes | dict[str, Any]) -> OpenAIError:
+def rejected(body: bytes | dict[str, Any]) -> OpenAIError:
     with pytest.raises(BadRequestError) as caught:
         parsed(body if isinstance(body, bytes) else json.dumps(body).encode())
     answer = from_refusal(caught.value)
@@ -72,7 +72,7 @@ def refused(body: bytes | dict[str, Any]) -> OpenAIError:
     ids=lambda value: value[:40] if isinstance(value, str) else repr(value[:40]),
 )
 def test_a_body_that_is_not_sound_json(body: bytes, says: str) -> None:
-    assert says in refused(body).message
+    assert says in rejected(body).message
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_body_that_is_not_sound_json(body: bytes, says: str) -> None:
     ],
 )
 def test_text_that_is_no_text(body: bytes, param: str) -> None:
-    assert refused(body).param == param
+    assert rejected(body).param == param
 
 
 def test_a_surrogate_pair_is_a_character() -> None:
@@ -304,7 +304,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
     ids=lambda value: str(value)[:60],
 )
 def test_what_is_wrong_is_named(change: dict[str, Any], param: str | None, code: str | None) -> None:
-    error = refused(GOOD | change)
+    error = rejected(GOOD | change)
     assert error.param
     if param is not None:
         assert error.param == param
@@ -569,4 +569,4 @@ def test_any_json_is_a_request_or_a_400(fields: dict[str, Any], conversation: An
 @settings(max_examples=examples(200))
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_request_or_a_400(body: bytes) -> None:
-    refused(body)
+    rejected(body)

@@ -244,9 +244,9 @@ async def test_log_probs_beyond_the_engine_are_refused_by_name(folder: Path) -> 
     async with gateway(folder, features=few) as running:
         assert (await running.chat(logprobs=True)).json()["error"]["param"] == "logprobs"
     async with gateway(folder) as running:
-        refused = (await running.chat(logprobs=True, top_logprobs=6)).json()["error"]
-        assert (refused["param"], refused["code"]) == ("top_logprobs", "unsupported_parameter")
-        assert "5" in refused["message"]
+        rejected = (await running.chat(logprobs=True, top_logprobs=6)).json()["error"]
+        assert (rejected["param"], rejected["code"]) == ("top_logprobs", "unsupported_parameter")
+        assert "5" in rejected["message"]
 
 
 async def test_control_token_text_is_plain_text_by_tokens_and_refused_by_text(folder: Path) -> None:
@@ -257,10 +257,10 @@ async def test_control_token_text_is_plain_text_by_tokens_and_refused_by_text(fo
         assert request.prompt.ids.count(request.end_ids[0]) == 1  # the template's own
     by_text = EngineFeatures("ensemble", "as configured", "ensemble", True, False, logprobs=True)
     async with gateway(folder, features=by_text) as running:
-        refused = await running.chat(messages=attack)
-        assert refused.status_code == 400
-        assert refused.json()["error"]["param"] == "messages[0].content"
-        assert "escape_special_tokens" in refused.json()["error"]["message"]
+        rejected = await running.chat(messages=attack)
+        assert rejected.status_code == 400
+        assert rejected.json()["error"]["param"] == "messages[0].content"
+        assert "escape_special_tokens" in rejected.json()["error"]["message"]
     async with gateway(folder, features=by_text, escape_special_tokens=False) as running:
         assert (await running.chat(messages=attack)).status_code == 200
 

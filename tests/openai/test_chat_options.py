@@ -122,7 +122,7 @@ async def test_more_tokens_than_the_context_has(folder: Path) -> None:
     async with gateway(folder) as running:
         assert (await running.chat(max_tokens=10**6)).status_code == 200
         assert running.engine.requests[0].max_tokens < MAX_SEQ_LEN
-    async with gateway(folder, max_tokens_policy="refuse") as running:
+    async with gateway(folder, max_tokens_policy="reject") as running:
         error = (await running.chat(max_tokens=10**6)).json()["error"]
         assert (error["param"], error["code"]) == ("max_tokens", "context_length_exceeded")
         assert (await running.chat()).status_code == 200

@@ -330,8 +330,8 @@ async def test_strict_arguments_that_do_not_fit_are_an_error(shows: Path, stream
 async def test_a_template_without_tools(folder: Path) -> None:
     text = guided_text(("time", {"city": "Rome"}))
     async with gateway(folder, says(folder, text), features=GUIDED, max_seq_len=4096) as running:
-        refused = (await running.chat(tools=TOOLS)).json()["error"]
-        assert (refused["param"], refused["code"]) == ("tools", "unsupported_parameter")
+        rejected = (await running.chat(tools=TOOLS)).json()["error"]
+        assert (rejected["param"], rejected["code"]) == ("tools", "unsupported_parameter")
         choice = (await whole(running, tools=TOOLS, tool_choice="required")).choices[0]
         assert [call.function.name for call in choice.message.tool_calls or []] == ["time"]
         plain = (await whole(running, tools=TOOLS, tool_choice="none")).choices[0]
@@ -340,8 +340,8 @@ async def test_a_template_without_tools(folder: Path) -> None:
 
 async def test_a_demand_without_guidance(shows: Path) -> None:
     async with gateway(shows, says(shows, TWO), features=UNGUIDED, max_seq_len=4096) as running:
-        refused = (await running.chat(tools=TOOLS, tool_choice="required")).json()["error"]
-        assert (refused["param"], refused["code"]) == ("tool_choice", "unsupported_parameter")
+        rejected = (await running.chat(tools=TOOLS, tool_choice="required")).json()["error"]
+        assert (rejected["param"], rejected["code"]) == ("tool_choice", "unsupported_parameter")
         assert running.engine.requests == []
     validate = {"structured_output_without_guidance": "validate", "max_seq_len": 4096}
     async with gateway(shows, says(shows, TWO), features=UNGUIDED, **validate) as running:
@@ -439,8 +439,8 @@ async def test_an_engine_whose_text_lacks_the_markers(tmp_path: Path) -> None:
         return [EngineChunk(text=guided_text(("time", {"city": "Rome"}))), EngineChunk(text="<|im_end|>", final=True)]
 
     async with gateway(own, script, features=features, max_seq_len=4096) as running:
-        refused = (await running.chat(tools=TOOLS)).json()["error"]
-        assert (refused["param"], refused["code"]) == ("tools", "unsupported_parameter")
+        rejected = (await running.chat(tools=TOOLS)).json()["error"]
+        assert (rejected["param"], rejected["code"]) == ("tools", "unsupported_parameter")
         choice = (await whole(running, tools=TOOLS, tool_choice="required")).choices[0]
         assert [call.function.name for call in choice.message.tool_calls or []] == ["time"]
 

@@ -44,7 +44,7 @@ async def listed(running: Gateway, conversation: str, **query: Any) -> dict[str,
     return page
 
 
-def refused(answer: httpx.Response, status: int, param: str | None, code: str) -> None:
+def rejected(answer: httpx.Response, status: int, param: str | None, code: str) -> None:
     assert answer.status_code == status, answer.text
     error = answer.json()["error"]
     assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", param, code)
@@ -65,14 +65,14 @@ async def test_from_its_beginning_to_its_end(folder: Path) -> None:
         shown = (await running.client.get(f"{path}/items/{item}")).json()
         assert ITEM.validate_python(shown, strict=True) == page.data[2]
         assert (await running.client.delete(f"{path}/items/{item}")).json()["id"] == made
-        refused(await running.client.get(f"{path}/items/{item}"), 404, None, "item_not_found")
-        refused(await running.client.delete(f"{path}/items/{item}"), 404, None, "item_not_found")
+        rejected(await running.client.get(f"{path}/items/{item}"), 404, None, "item_not_found")
+        rejected(await running.client.delete(f"{path}/items/{item}"), 404, None, "item_not_found")
         assert len((await listed(running, made))["data"]) == 7
         gone = await running.client.delete(path)
         assert ConversationDeletedResource.model_validate(gone.json(), strict=True).deleted
         for method, below in [("GET", ""), ("DELETE", ""), ("GET", "/items"), ("DELETE", "/items/x")]:
-            refused(await running.client.request(method, path + below), 404, None, "conversation_not_found")
-        refused(await running.client.post(path, json={"metadata": {}}), 404, None, "conversation_not_found")
+            rejected(await running.client.request(method, path + below), 404, None, "conversation_not_found")
+        rejected(await running.client.post(path, json={"metadata": {}}), 404, None, "conversation_not_found")
 
 
 async def test_items_are_listed_as_openai_lists_them(folder: Path) -> None:
@@ -116,7 +116,7 @@ async def test_pages(folder: Path) -> None:
 async def test_wrong_pages(folder: Path, query: str, param: str) -> None:
     async with gateway(folder) as running:
         made = await new(running, items=[USER])
-        refused(await running.client.get(f"/v1/conversations/{made}/items?{query}"), 400, param, "invalid_value")
+        rejected(await running.client.get(f"/v1/conversations/{made}/items?{query}"), 400, param, "invalid_value")
 
 
 @pytest.mark.parametrize(
@@ -150,15 +150,15 @@ async def test_ids_that_are_none(folder: Path, name: str) -> None:
 )  # fmt: skip
 async def test_wrong_bodies(folder: Path, body: dict[str, Any], param: str, code: str) -> None:
     async with gateway(folder) as running:
-        refused(await running.client.post("/v1/conversations", json=body), 400, param, code)
+        rejected(await running.client.post("/v1/conversations", json=body), 400, param, code)
 
 
 async def test_fields_that_must_be_there(folder: Path) -> None:
     async with gateway(folder) as running:
         path = f"/v1/conversations/{await new(running)}"
-        refused(await running.client.post(path, json={}), 400, "metadata", "missing_required_parameter")
-        refused(await running.client.post(f"{path}/items", json={}), 400, "items", "missing_required_parameter")
-        refused(await running.client.post(f"{path}/items", json={"items": []}), 400, "items", "empty_array")
+        rejected(await running.client.post(path, json={}), 400, "metadata", "missing_required_parameter")
+        rejected(await running.client.post(f"{path}/items", json={}), 400, "items", "missing_required_parameter")
+        rejected(await running.client.post(f"{path}/items", json={"items": []}), 400, "items", "empty_array")
         made = await running.client.post("/v1/conversations", json={"metadata": None, "items": None, "colour": 1})
         assert (made.status_code, made.headers["x-ignored-parameters"]) == (200, "colour")
 
@@ -167,7 +167,7 @@ async def test_one_that_is_full_takes_no_more(folder: Path) -> None:
     async with gateway(folder) as running:
         made = await new(running, items=[{"role": "user", "content": "x" * (MOST_BYTES - 2000)}])
         more = {"items": [{"role": "user", "content": "y" * 2000}]}
-        refused(
+        rejected(
             await running.client.post(f"/v1/conversations/{made}/items", json=more),
             400,
             "items",
@@ -175,7 +175,7 @@ async def test_one_that_is_full_takes_no_more(folder: Path) -> None:
         )
         made = await new(running, items=[USER] * (MOST_ITEMS - 1))
         more = {"items": [USER, USER]}
-        refused(
+        rejected(
             await running.client.post(f"/v1/conversations/{made}/items", json=more),
             400,
             "items",
@@ -207,14 +207,14 @@ async def test_anothers_is_not_there(folder: Path) -> None:
         for method, below, body in [("GET", "", None), ("DELETE", "", None), ("POST", "", {"metadata": {}}),
                                     ("GET", "/items", None), ("POST", "/items", {"items": [USER]})]:  # fmt: skip
             answer = await running.client.request(method, path + below, json=body, headers=KEYS[1])
-            refused(answer, 404, None, "conversation_not_found")
+            rejected(answer, 404, None, "conversation_not_found")
         by_other_header = await running.client.get(path, headers={"x-api-key": "one"})
         assert by_other_header.status_code == 200
 
 
 async def test_without_a_store_it_says_so(folder: Path) -> None:
     async with gateway(folder, state={"store": "none"}) as running:
-        refused(await running.client.post("/v1/conversations", json={}), 404, None, "state_not_kept")
+        rejected(await running.client.post("/v1/conversations", json={}), 404, None, "state_not_kept")
 
 
 async def test_sealed_reasoning_is_shown_where_it_is_asked_for(folder: Path) -> None:

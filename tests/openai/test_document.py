@@ -50,8 +50,8 @@ async def test_every_operation_tells_of_every_answer(folder: Path) -> None:
         document = await document_of(running)
         for path, operations in document["paths"].items():
             allowed = {method.upper() for method in operations}
-            refused = await running.client.request("PUT", path, headers={"Authorization": "Bearer key"})
-            assert (refused.status_code, set(refused.headers["allow"].split(", "))) == (405, allowed), path
+            rejected = await running.client.request("PUT", path, headers={"Authorization": "Bearer key"})
+            assert (rejected.status_code, set(rejected.headers["allow"].split(", "))) == (405, allowed), path
             for method, operation in operations.items():
                 assert {"200", "400", "403", "408", "413", "431", "500", "503"} <= set(operation["responses"])
                 assert ("401" in operation["responses"]) == ("security" in operation)

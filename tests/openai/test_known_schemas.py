@@ -45,9 +45,9 @@ def test_a_schema_is_checked_once_for_each_caller(checked: list[Any]) -> None:
 
 def test_a_bad_one_is_refused_each_time_by_the_path_that_it_has_then() -> None:
     for path in ("tools[0].function.parameters", "tools[7].function.parameters"):
-        with pytest.raises(BadRequestError) as refused:
+        with pytest.raises(BadRequestError) as rejected:
             check_schema({**GOOD, "type": "city"}, path)
-        assert refused.value.param == f"{path}.type"
+        assert rejected.value.param == f"{path}.type"
 
 
 @pytest.mark.parametrize(("good", "bad"), [(math.nan, None), (1, True), (2, "2"), (3, [3])])

@@ -64,9 +64,9 @@ async def test_large_bodies_that_come_together_have_a_bound_in_all(
         await first_half_came.wait()
         while held.held < len(whole) - 1:  # noqa: ASYNC110 - until the server has read what was sent
             await asyncio.sleep(0)
-        refused = await running.client.post("/tokenize", content=whole, headers=headers)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "service_unavailable")
-        assert refused.headers["Retry-After"] == "1"
+        rejected = await running.client.post("/tokenize", content=whole, headers=headers)
+        assert (rejected.status_code, rejected.json()["error"]["code"]) == (503, "service_unavailable")
+        assert rejected.headers["Retry-After"] == "1"
         small = await running.client.post("/tokenize", json={"model": MODEL, "prompt": "Hi"})
         assert small.status_code == 200
         go_on.set()

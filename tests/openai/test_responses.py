@@ -106,7 +106,7 @@ async def test_defaults_of_the_operator_are_told(folder: Path) -> None:
         assert (answer.temperature, answer.top_p) == (0.25, 0.75)
 
 
-@pytest.mark.parametrize("policy", ["clamp", "refuse"])
+@pytest.mark.parametrize("policy", ["clamp", "reject"])
 async def test_a_limit_beyond_the_context_is_clamped(folder: Path, policy: str) -> None:
     async with gateway(folder, max_tokens_policy=policy) as running:
         answer = await whole(running, max_output_tokens=128000)

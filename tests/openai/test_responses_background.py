@@ -121,8 +121,8 @@ async def test_polling(here: Gateway, either: Gateway, engine: Engine) -> None:
     response_id = await begun(here)
     await here.engine.asked.wait()
     assert (await polled(either, response_id, "in_progress"))["output"] == []
-    refused = await post(either, previous_response_id=response_id)
-    assert error_of(refused) == (400, "previous_response_id", "previous_response_not_ended")
+    rejected = await post(either, previous_response_id=response_id)
+    assert error_of(rejected) == (400, "previous_response_id", "previous_response_not_ended")
     engine.goes_on.set()
     response = checked(await polled(either, response_id, "completed"))
     assert response.output_text == TEXT
@@ -194,9 +194,9 @@ async def test_what_has_ended_is_not_cancelled(here: Gateway, either: Gateway, e
     engine.goes_on.set()
     response_id = await begun(here)
     await polled(here, response_id, "completed")
-    refused = await either.client.post(f"/v1/responses/{response_id}/cancel")
-    assert error_of(refused) == (400, None, None)
-    assert "completed" in refused.json()["error"]["message"]
+    rejected = await either.client.post(f"/v1/responses/{response_id}/cancel")
+    assert error_of(rejected) == (400, None, None)
+    assert "completed" in rejected.json()["error"]["message"]
 
 
 async def test_deleting_ends_the_run(here: Gateway, either: Gateway) -> None:
@@ -234,8 +234,8 @@ async def test_an_engine_that_fails_before_it_answers(folder: Path, tmp_path: Pa
 
 async def test_bad_requests_are_refused_at_once(here: Gateway) -> None:
     assert error_of(await post(here, background=True, store=False)) == (400, "background", "invalid_value")
-    refused = await post(here, background=True, input="x" * 5000)
-    assert error_of(refused)[2] == "context_length_exceeded"
+    rejected = await post(here, background=True, input="x" * 5000)
+    assert error_of(rejected)[2] == "context_length_exceeded"
     assert (await post(here, background=True, model="nobody")).status_code == 404
 
 
@@ -243,9 +243,9 @@ async def test_there_is_a_bound(folder: Path, tmp_path: Path, engine: Engine) ->
     limits = {"max_background_responses": 1}
     async with gateway(folder, engine.script, limits=limits, state={"path": tmp_path / "state"}) as running:
         response_id = await begun(running)
-        refused = await post(running, background=True)
-        assert error_of(refused) == (429, None, "rate_limit_exceeded")
-        assert refused.headers["retry-after"] == "1"
+        rejected = await post(running, background=True)
+        assert error_of(rejected) == (429, None, "rate_limit_exceeded")
+        assert rejected.headers["retry-after"] == "1"
         engine.goes_on.set()
         await polled(running, response_id, "completed")
         assert (await post(running)).status_code == 200

@@ -24,7 +24,7 @@ from tests.openai.responses_harness import events_of, post, streamed, whole
 from tests.openai.tools_harness import SHOWS_ALL, UNGUIDED
 
 OLD, NEW = (base64.urlsafe_b64encode(bytes([number]) * 32).decode() for number in range(2))
-SEALED = "reasoning.encrypted_content"
+ENCRYPTED = "reasoning.encrypted_content"
 UNREAD = "input.reasoning.encrypted_content"
 THOUGHT = "Hm, é."
 THINKS = f"<think>\n{THOUGHT}\n</think>\n\nSo."
@@ -80,7 +80,7 @@ def shown(running: Gateway) -> str:
     return running.engine.requests[-1].prompt.text
 
 
-def refused(answer: httpx.Response, status: int, param: str | None, code: str) -> None:
+def rejected(answer: httpx.Response, status: int, param: str | None, code: str) -> None:
     assert answer.status_code == status, answer.text
     assert (answer.json()["error"]["param"], answer.json()["error"]["code"]) == (param, code)
 
@@ -143,7 +143,7 @@ async def test_a_conversation_that_vanishes_makes_the_response_fail(thinks: Path
                 assert last["type"] == "response.failed"
                 assert "not found" in last["response"]["error"]["message"]
             else:
-                refused(answer, 404, None, "conversation_not_found")
+                rejected(answer, 404, None, "conversation_not_found")
 
 
 @contextlib.contextmanager
@@ -207,7 +207,7 @@ async def test_items_that_are_sent_again_stand_once_in_the_prompt(running: Gatew
     listed = await running.client.get(f"/v1/responses/{second.json()['id']}/input_items?order=asc")
     assert [item["content"][0]["text"] for item in listed.json()["data"]] == ["One?", "Two?"]
     third = [{"role": "user", "content": "Three?"}, {**ask, "content": "Else?"}]
-    refused(await post(running, input=third, **more), 400, "input[1].id", "duplicate_item")
+    rejected(await post(running, input=third, **more), 400, "input[1].id", "duplicate_item")
 
 
 async def test_turns_at_the_same_time_are_all_kept(running: Gateway, says: Says) -> None:
@@ -232,23 +232,23 @@ async def test_a_turn_in_the_background(running: Gateway, says: Says) -> None:
 async def test_conversations_that_cannot_go_on(running: Gateway, thinks: Path) -> None:
     name = await conversation(running)
     before = (await whole(running)).id
-    refused(await post(running, conversation="conv_" + "0" * 32), 404, "conversation", "conversation_not_found")
-    refused(await post(running, conversation=before), 404, "conversation", "conversation_not_found")
-    refused(await post(running, conversation={}), 400, "conversation.id", "missing_required_parameter")
-    refused(await post(running, conversation=7), 400, "conversation", "invalid_type")
+    rejected(await post(running, conversation="conv_" + "0" * 32), 404, "conversation", "conversation_not_found")
+    rejected(await post(running, conversation=before), 404, "conversation", "conversation_not_found")
+    rejected(await post(running, conversation={}), 400, "conversation.id", "missing_required_parameter")
+    rejected(await post(running, conversation=7), 400, "conversation", "invalid_type")
     both = {"conversation": name, "previous_response_id": before}
-    refused(await post(running, **both), 400, None, "mutually_exclusive_parameters")
-    refused(await post(running, conversation=name, store=False), 400, "conversation", "invalid_value")
+    rejected(await post(running, **both), 400, None, "mutually_exclusive_parameters")
+    rejected(await post(running, conversation=name, store=False), 400, "conversation", "invalid_value")
     inside = (await whole(running, conversation=name)).id
     alone = await post(running, previous_response_id=inside)
-    refused(alone, 400, "previous_response_id", "previous_response_in_conversation")
+    rejected(alone, 400, "previous_response_id", "previous_response_in_conversation")
     assert name in alone.json()["error"]["message"]
     broken = await conversation(running, {"type": "function_call_output", "call_id": "x", "output": "y"})
-    refused(await post(running, conversation=broken), 400, "conversation.call_id", "invalid_value")
+    rejected(await post(running, conversation=broken), 400, "conversation.call_id", "invalid_value")
     full = await conversation(running, *[{"role": "user", "content": ""}] * 4096)
-    refused(await post(running, conversation=full), 400, "conversation", "conversation_too_large")
+    rejected(await post(running, conversation=full), 400, "conversation", "conversation_too_large")
     async with gateway(thinks, state={"store": "none"}) as bare:
-        refused(await post(bare, conversation=name), 400, "conversation", "unsupported_parameter")
+        rejected(await post(bare, conversation=name), 400, "conversation", "unsupported_parameter")
 
 
 async def test_anothers_conversation_does_not_go_on(thinks: Path, says: Says, tmp_path: Path) -> None:
@@ -258,14 +258,14 @@ async def test_anothers_conversation_does_not_go_on(thinks: Path, says: Says, tm
         name = await conversation(running)
         item = (await whole(running)).output[-1].id
         running.client.headers["x-api-key"] = "two"
-        refused(await post(running, conversation=name), 404, "conversation", "conversation_not_found")
+        rejected(await post(running, conversation=name), 404, "conversation", "conversation_not_found")
         referring = [{"type": "item_reference", "id": item}]
-        refused(await post(running, input=referring), 400, "input[0].id", "item_not_found")
+        rejected(await post(running, input=referring), 400, "input[0].id", "item_not_found")
 
 
 @WAYS
 async def test_sealed_reasoning_comes_back(running: Gateway, thinks: Path, way: Any) -> None:
-    answer: Response = await way(running, include=[SEALED], store=False)
+    answer: Response = await way(running, include=[ENCRYPTED], store=False)
     reasoning = answer.output[0].to_dict()
     assert str(reasoning["encrypted_content"]).startswith("sealed1.")
     assert reasoning["content"] == [{"type": "reasoning_text", "text": THOUGHT}]
@@ -283,7 +283,7 @@ async def test_sealed_reasoning_comes_back(running: Gateway, thinks: Path, way: 
 
 
 async def test_sealed_reasoning_that_nobody_can_open_is_named(running: Gateway, thinks: Path) -> None:
-    sealed = str((await whole(running, include=[SEALED])).output[0].to_dict()["encrypted_content"])
+    sealed = str((await whole(running, include=[ENCRYPTED])).output[0].to_dict()["encrypted_content"])
     user, said = {"role": "user", "content": "And?"}, {"role": "assistant", "content": "So."}
     foreign = ["", "x", "gAAAAABo" + "A" * 64, sealed[:-5], sealed[:40], "sealed1.", "sealed2." + sealed[8:],
                sealed + "é", sealed.replace("A", "B"), "sealed1." + "A" * 8_000_000, 7, [], {"a": sealed}]  # fmt: skip
@@ -302,10 +302,10 @@ async def test_sealed_reasoning_that_nobody_can_open_is_named(running: Gateway, 
 
 async def test_without_keys_nothing_is_sealed(thinks: Path, says: Says) -> None:
     async with gateway(thinks, says, features=UNGUIDED, max_seq_len=4096) as running:
-        answer = await post(running, include=[SEALED])
-        assert answer.headers["x-ignored-parameters"] == f"include.{SEALED}"
+        answer = await post(running, include=[ENCRYPTED])
+        assert answer.headers["x-ignored-parameters"] == f"include.{ENCRYPTED}"
         assert "encrypted_content" not in answer.json()["output"][0]
-        refused(await running.client.post("/v1/responses/compact", json={"model": MODEL, "input": "Hi"}),
+        rejected(await running.client.post("/v1/responses/compact", json={"model": MODEL, "input": "Hi"}),
                 400, None, "compaction_not_supported")  # fmt: skip
 
 
@@ -331,11 +331,11 @@ async def test_items_that_are_not_there(running: Gateway) -> None:
     await running.client.delete(f"/v1/responses/{gone.id}")
     unkept = await whole(running, store=False)
     for name in (gone.output[-1].id, unkept.output[-1].id, "msg_1", "msg_" + "0" * 36, "msg_" + "0" * 3000, "\ufffe"):
-        refused(
+        rejected(
             await post(running, input=[{"type": "item_reference", "id": name}]), 400, "input[0].id", "item_not_found"
         )
     many = [{"type": "item_reference", "id": f"msg_{number:032x}0000"} for number in range(1025)]
-    refused(await post(running, input=many), 400, "input", "item_references_too_many")
+    rejected(await post(running, input=many), 400, "input", "item_references_too_many")
     user = {"role": "user", "content": "Hi"}
     passed = await post(running, input=[{"type": "item_reference", "id": "rs_" + "0" * 36}, user])
     assert passed.headers["x-ignored-parameters"] == "input.item_reference"
@@ -391,18 +391,18 @@ async def test_what_cannot_be_compacted(running: Gateway, says: Says) -> None:
     async def compact(**body: Any) -> httpx.Response:
         return await running.client.post("/v1/responses/compact", json={"model": MODEL, **body})
 
-    refused(await compact(), 400, "input", "missing_required_parameter")
-    refused(await compact(input=[]), 400, "input", "missing_required_parameter")
-    refused(await compact(input=[{"role": "robot"}]), 400, "input[0].role", "invalid_value")
-    refused(await compact(previous_response_id="x"), 400, "previous_response_id", "previous_response_not_found")
-    refused(await compact(model="other", input="Hi"), 404, "model", "model_not_found")
+    rejected(await compact(), 400, "input", "missing_required_parameter")
+    rejected(await compact(input=[]), 400, "input", "missing_required_parameter")
+    rejected(await compact(input=[{"role": "robot"}]), 400, "input[0].role", "invalid_value")
+    rejected(await compact(previous_response_id="x"), 400, "previous_response_id", "previous_response_not_found")
+    rejected(await compact(model="other", input="Hi"), 404, "model", "model_not_found")
     others = {"stream": True, "background": True, "conversation": 7, "temperature": "x", "tools": 1, "store": True}
     named = await compact(input="Hi", **others)
     assert (named.status_code, set(named.headers["x-ignored-parameters"].split(", "))) == (200, set(others))
-    refused(await compact(input="Hi", instructions=7), 400, "instructions", "invalid_type")
+    rejected(await compact(input="Hi", instructions=7), 400, "instructions", "invalid_type")
     says.text = "endless " * 1000
-    refused(await compact(input="Hi"), 400, "input", "context_length_exceeded")
+    rejected(await compact(input="Hi"), 400, "input", "context_length_exceeded")
     says.text = " "
-    refused(await compact(input="Hi"), 500, None, "invalid_model_output")
+    rejected(await compact(input="Hi"), 500, None, "invalid_model_output")
     says.fails = True
     assert (await compact(input="Hi")).status_code == 500

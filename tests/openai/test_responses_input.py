@@ -291,9 +291,9 @@ async def test_a_turn_of_many_calls_is_refused_by_the_item_that_is_too_many(fold
     calls = [{"type": "function_call", "call_id": f"c{place}", "name": "f", "arguments": "{}"} for place in range(1025)]
     items = [each for call in calls for each in (thought, call)]
     async with gateway(folder) as running:
-        refused = await post(running, input=items)
-        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input[2049]")
-        assert "at most 1024 calls" in refused.json()["error"]["message"]
+        rejected = await post(running, input=items)
+        assert (rejected.status_code, rejected.json()["error"]["param"]) == (400, "input[2049]")
+        assert "at most 1024 calls" in rejected.json()["error"]["message"]
 
 
 def update(**settings: Any) -> dict[str, Any]:
@@ -328,6 +328,6 @@ async def test_what_an_update_cannot_set_is_named(all_shown: Path) -> None:
             ({"text": {}}, "input[1].text.format"),
             ({"reasoning": 1}, "input[1].reasoning"),
         ):
-            refused = await post(running, input=[USER, update(**given)])
-            assert refused.status_code == 400
-            assert refused.json()["error"]["param"].startswith(path)
+            rejected = await post(running, input=[USER, update(**given)])
+            assert rejected.status_code == 400
+            assert rejected.json()["error"]["param"].startswith(path)

@@ -54,8 +54,8 @@ async def test_what_is_not_to_be_kept_is_not(kept: Gateway) -> None:
     answer = await whole(kept, store=False)
     assert answer.to_dict()["store"] is False
     assert error_of(await shown(kept, answer.id)) == (404, None, "response_not_found")
-    refused = await post(kept, previous_response_id=answer.id)
-    assert error_of(refused) == (400, "previous_response_id", "previous_response_not_found")
+    rejected = await post(kept, previous_response_id=answer.id)
+    assert error_of(rejected) == (400, "previous_response_id", "previous_response_not_found")
 
 
 async def test_a_gateway_without_a_store_says_so(folder: Path) -> None:
@@ -66,10 +66,10 @@ async def test_a_gateway_without_a_store_says_so(folder: Path) -> None:
         answer = await post(running)
         assert (answer.json()["store"], answer.headers.get("x-ignored-parameters")) == (False, None)
         assert (await shown(running, answer.json()["id"])).status_code == 404
-        refused = await post(running, background=True)
-        assert error_of(refused) == (400, "background", "unsupported_parameter")
-        refused = await post(running, previous_response_id=answer.json()["id"])
-        assert error_of(refused) == (400, "previous_response_id", "previous_response_not_found")
+        rejected = await post(running, background=True)
+        assert error_of(rejected) == (400, "background", "unsupported_parameter")
+        rejected = await post(running, previous_response_id=answer.json()["id"])
+        assert error_of(rejected) == (400, "previous_response_id", "previous_response_not_found")
 
 
 async def test_a_chain_is_the_conversation_without_the_instructions(kept: Gateway) -> None:
@@ -105,8 +105,8 @@ async def test_input_items_are_listed_as_openai_lists_them(kept: Gateway) -> Non
     (item,) = (await listed(kept, (await whole(kept, previous_response_id=answer.id)).id))["data"]
     assert (item["role"], item["content"]) == ("user", [{"type": "input_text", "text": "Hi"}])
     for query in ({"limit": "0"}, {"limit": "x"}, {"order": "up"}, {"after": "msg_z\u2028"}):
-        refused = await kept.client.get(f"/v1/responses/{answer.id}/input_items", params=query)
-        assert error_of(refused)[:2] == (400, next(iter(query)))
+        rejected = await kept.client.get(f"/v1/responses/{answer.id}/input_items", params=query)
+        assert error_of(rejected)[:2] == (400, next(iter(query)))
 
 
 @pytest.mark.parametrize("of", ["responses/{}/input_items", "conversations/{}/items"])
@@ -114,8 +114,8 @@ async def test_before_is_refused_by_name(kept: Gateway, of: str) -> None:
     name = (await whole(kept)).id
     if of.startswith("conv"):
         name = (await kept.client.post("/v1/conversations", json={})).json()["id"]
-    refused = await kept.client.get("/v1/" + of.format(name), params={"before": "msg_1"})
-    assert error_of(refused) == (400, "before", "unsupported_parameter")
+    rejected = await kept.client.get("/v1/" + of.format(name), params={"before": "msg_1"})
+    assert error_of(rejected) == (400, "before", "unsupported_parameter")
 
 
 async def test_numbers_come_back_as_they_were_sent(kept: Gateway) -> None:
@@ -160,10 +160,10 @@ async def test_deleting_ends_the_chain(kept: Gateway) -> None:
     assert (await kept.client.delete(f"/v1/responses/{first.id}")).status_code == 404
     assert (await shown(kept, first.id)).status_code == 404
     assert (await shown(kept, second.id)).status_code == 200
-    refused = await post(kept, previous_response_id=second.id)
-    assert error_of(refused) == (400, "previous_response_id", "previous_response_not_found")
-    assert first.id in refused.json()["error"]["message"]
-    assert second.id in refused.json()["error"]["message"]
+    rejected = await post(kept, previous_response_id=second.id)
+    assert error_of(rejected) == (400, "previous_response_id", "previous_response_not_found")
+    assert first.id in rejected.json()["error"]["message"]
+    assert second.id in rejected.json()["error"]["message"]
 
 
 async def test_responses_are_their_owners(folder: Path, tmp_path: Path) -> None:
@@ -178,8 +178,8 @@ async def test_responses_are_their_owners(folder: Path, tmp_path: Path) -> None:
             assert (await running.client.get(f"{path}/input_items")).status_code == 404
             assert (await running.client.post(f"{path}/cancel")).status_code == 404
             assert (await running.client.delete(path)).status_code == 404
-            refused = await post(running, previous_response_id=answer.id)
-            assert error_of(refused) == (400, "previous_response_id", "previous_response_not_found")
+            rejected = await post(running, previous_response_id=answer.id)
+            assert error_of(rejected) == (400, "previous_response_id", "previous_response_not_found")
         running.client.headers["x-api-key"] = "mine"
         assert checked((await running.client.get(path)).json()) == answer
 
@@ -211,8 +211,8 @@ async def test_ids_of_nothing(kept: Gateway, hostile: str) -> None:
     for method, end in (("GET", ""), ("DELETE", ""), ("GET", "/input_items"), ("POST", "/cancel")):
         answer = await kept.client.request(method, f"/v1/responses/{hostile}{end}")
         assert answer.status_code == 404, answer.text
-    refused = await post(kept, previous_response_id=hostile)
-    assert error_of(refused) == (400, "previous_response_id", "previous_response_not_found")
+    rejected = await post(kept, previous_response_id=hostile)
+    assert error_of(rejected) == (400, "previous_response_id", "previous_response_not_found")
 
 
 async def test_queries_of_nothing(kept: Gateway) -> None:
@@ -224,8 +224,8 @@ async def test_queries_of_nothing(kept: Gateway) -> None:
     assert named.headers["x-ignored-parameters"] == "include.web_search_call.results"
     named = await shown(kept, answer.id, starting_after="0")
     assert named.headers["x-ignored-parameters"] == "starting_after"
-    refused = await kept.client.post(f"/v1/responses/{answer.id}/cancel")
-    assert error_of(refused) == (400, None, None)
+    rejected = await kept.client.post(f"/v1/responses/{answer.id}/cancel")
+    assert error_of(rejected) == (400, None, None)
 
 
 async def test_a_chain_has_bounds(kept: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,8 +234,8 @@ async def test_a_chain_has_bounds(kept: Gateway, monkeypatch: pytest.MonkeyPatch
         ids.append((await whole(kept, previous_response_id=ids[-1])).id)
     monkeypatch.setattr(previous, "MOST_TURNS", 3)
     assert (await post(kept, previous_response_id=ids[2])).status_code == 200
-    refused = await post(kept, previous_response_id=ids[3])
-    assert error_of(refused) == (400, "previous_response_id", "previous_responses_too_long")
+    rejected = await post(kept, previous_response_id=ids[3])
+    assert error_of(rejected) == (400, "previous_response_id", "previous_responses_too_long")
     monkeypatch.setattr(previous, "MOST_TURNS", 100)
     monkeypatch.setattr(previous, "MOST_BYTES", 1000)
     assert (await post(kept, previous_response_id=ids[0])).status_code == 200
@@ -265,8 +265,8 @@ async def test_broken_streams_are_kept_as_they_ended(folder: Path, tmp_path: Pat
         answer = last_of((await post(running, stream=True)).text)
         assert answer.status == "failed"
         assert checked((await shown(running, answer.id)).json()) == answer
-        refused = await post(running, previous_response_id=answer.id)
-        assert error_of(refused) == (400, "previous_response_id", "previous_response_failed")
+        rejected = await post(running, previous_response_id=answer.id)
+        assert error_of(rejected) == (400, "previous_response_id", "previous_response_failed")
 
 
 async def test_a_client_that_leaves_a_stream_cancels_the_response(folder: Path, tmp_path: Path) -> None:

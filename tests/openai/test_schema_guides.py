@@ -169,9 +169,9 @@ def test_references_by_name_lead_where_they_say(schema: Any) -> None:
 )
 def test_only_what_is_no_schema_is_called_invalid(schema: Any, code: str) -> None:
     for backend in BACKENDS:
-        with pytest.raises(BadRequestError) as refused:
+        with pytest.raises(BadRequestError) as rejected:
             sent(schema, backend)
-        assert refused.value.code == code
+        assert rejected.value.code == code
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -261,9 +261,9 @@ async def test_llguidance_takes_what_others_do_not(folder: Path, schema: Any, wh
     ids=str,
 )  # fmt: skip
 def test_what_llguidance_would_refuse_late_is_refused_at_once(schema: Any, where: str) -> None:
-    with pytest.raises(BadRequestError) as refused:
+    with pytest.raises(BadRequestError) as rejected:
         sent(schema, "llguidance")
-    assert (refused.value.param, refused.value.code) == (f"schema.{where}", "unsupported_json_schema")
+    assert (rejected.value.param, rejected.value.code) == (f"schema.{where}", "unsupported_json_schema")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -280,9 +280,9 @@ def test_what_llguidance_would_refuse_late_is_refused_at_once(schema: Any, where
     ids=str,
 )  # fmt: skip
 def test_a_schema_that_requires_itself_has_no_value(schema: Any, where: str, backend: GuideBackend | None) -> None:
-    with pytest.raises(BadRequestError) as refused:
+    with pytest.raises(BadRequestError) as rejected:
         sent(schema, backend)
-    assert (refused.value.param, refused.value.code) == (f"schema.{where}", "unsupported_json_schema")
+    assert (rejected.value.param, rejected.value.code) == (f"schema.{where}", "unsupported_json_schema")
 
 
 @pytest.mark.parametrize(
@@ -330,9 +330,9 @@ async def test_what_llguidance_would_refuse_is_left_out_of_tools(shows: Path, sc
 def test_constants_are_held_against_patterns_in_linear_time(backend: GuideBackend | None) -> None:
     assert sent({"enum": ["ab", "cd", 5], "pattern": "b"}, backend) == {"enum": ["ab", 5]}
     assert sent({"enum": ["a" * 5000, "b"], "pattern": "^(a|a)*(a+)+$|b"}, backend)
-    with pytest.raises(BadRequestError) as refused:
+    with pytest.raises(BadRequestError) as rejected:
         sent({"enum": ["a" * 5000], "pattern": "^(a+)+$b?c"}, backend)
-    assert refused.value.param == "schema.enum"
+    assert rejected.value.param == "schema.enum"
 
 
 async def test_a_format_that_openai_does_not_take_is_named_and_served(folder: Path) -> None:

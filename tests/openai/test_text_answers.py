@@ -22,8 +22,8 @@ from tests.tokens.build import sentence_piece, write_folder
 
 TEXT = dataclasses.replace(TOKENS, path="ensemble", token_ids=False, prompt_ids=False, logprobs=False, whole=True)
 WHOLE = dataclasses.replace(TEXT, streams="whole")
-REFUSED = dataclasses.replace(
-    TEXT, streams="refused", capabilities={"stream": Capability("impossible", "set path: tokens.")}
+REJECTED = dataclasses.replace(
+    TEXT, streams="rejected", capabilities={"stream": Capability("impossible", "set path: tokens.")}
 )
 USAGE = {"include_usage": True, "continuous_usage_stats": True}
 
@@ -122,7 +122,7 @@ async def test_one_estimated_choice_makes_the_sum_an_estimate(folder: Path) -> N
 
 @pytest.mark.parametrize("policy", ["strict", "warn", "ignore"])
 async def test_a_stream_that_would_be_damaged_is_refused_whatever_the_policy(folder: Path, policy: str) -> None:
-    async with gateway(folder, features=REFUSED, policies={"impossible": policy, "hints": policy}) as running:
+    async with gateway(folder, features=REJECTED, policies={"impossible": policy, "hints": policy}) as running:
         for answer in (await running.chat(stream=True), await complete(running, stream=True)):
             assert answer.status_code == 400
             error = answer.json()["error"]
@@ -171,9 +171,9 @@ async def test_ids_that_the_engine_would_read_otherwise_are_refused(tmp_path: Pa
     framing = dataclasses.replace(TEXT, path="llmapi", adds_special_tokens=True)
     async with gateway(own, lambda _: [EngineChunk(text="a", final=True)], features=framing) as running:
         given = sentence_piece("mistral").encode("<s>hello")
-        refused = await complete(running, prompt=given)
-        assert refused.status_code == 400, refused.text
-        assert refused.json()["error"]["param"] == "prompt"
+        rejected = await complete(running, prompt=given)
+        assert rejected.status_code == 400, rejected.text
+        assert rejected.json()["error"]["param"] == "prompt"
         assert not running.engine.requests
         assert (await complete(running, prompt="<s>hello")).status_code == 200
         [asked] = running.engine.requests

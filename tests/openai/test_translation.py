@@ -39,15 +39,19 @@ ORIGINS = Translation(
 )
 def test_a_path_is_the_client_s_own(param: str, own: str) -> None:
     assert ORIGINS.path(param) == own
-    with pytest.raises(BadRequestError) as refused, ORIGINS.renaming():
+    with pytest.raises(BadRequestError) as rejected, ORIGINS.renaming():
         raise BadRequestError(f"Not '{param}'.", param, "invalid_value")
-    assert (refused.value.param, refused.value.message, refused.value.code) == (own, f"Not '{own}'.", "invalid_value")
+    assert (rejected.value.param, rejected.value.message, rejected.value.code) == (
+        own,
+        f"Not '{own}'.",
+        "invalid_value",
+    )
 
 
 def test_a_refusal_of_no_parameter_stays_one() -> None:
-    with pytest.raises(BadRequestError) as refused, ORIGINS.renaming():
+    with pytest.raises(BadRequestError) as rejected, ORIGINS.renaming():
         raise BadRequestError("No.")
-    assert refused.value.param is None
+    assert rejected.value.param is None
 
 
 def test_engine_errors_use_the_same_names() -> None:

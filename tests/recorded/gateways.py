@@ -102,7 +102,7 @@ def _open(url: str, folder: Path) -> dict[str, Any]:
                 url,
                 "tensorrt_llm",
                 policies={"impossible": "strict", "hints": "strict", "unknown": "strict"},
-                max_tokens_policy="refuse",
+                max_tokens_policy="reject",
                 max_stops=2,
                 max_top_logprobs=2,
                 allow_request_template=True,

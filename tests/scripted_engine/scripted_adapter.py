@@ -30,7 +30,7 @@ from turns import Script
 
 from cpu_double.sequence import echo
 from wire.base_adapter import BaseAdapter
-from wire.request import RefusedError, Request
+from wire.request import RejectedError, Request
 from wire.response import Finish, Perf, Response
 from wire.word_lists import ends_with
 
@@ -61,13 +61,13 @@ class Adapter(BaseAdapter):
         """Find the answer and play it; see `adapter.Engine`."""
         for name in ("log_probs", "top_log_probs", "context_logits", "generation_logits"):
             if getattr(request, name):
-                raise RefusedError(f"return_{name}: the scripted engine replays tokens without them")
+                raise RejectedError(f"return_{name}: the scripted engine replays tokens without them")
         if request.prompt_log_probs is not None:
-            raise RefusedError("num_prompt_log_probs: the scripted engine replays tokens without them")
+            raise RejectedError("num_prompt_log_probs: the scripted engine replays tokens without them")
         request.arrival_ns = time.monotonic_ns()
         with self._lock:
             if request.id in self._live:
-                raise RefusedError(f"requestId {request.id} is already in progress, request is ignored.")
+                raise RejectedError(f"requestId {request.id} is already in progress, request is ignored.")
             self._write(request)
             turn = self._turn(request)
             self._live.add(request.id)
@@ -85,12 +85,12 @@ class Adapter(BaseAdapter):
     def _turn(self, request: Request) -> dict[str, Any]:
         turn: dict[str, Any] | None = self._script.turn(request.prompt)
         if turn is not None and "fails" in turn:
-            raise RefusedError(turn["fails"])
+            raise RejectedError(turn["fails"])
         if turn is not None:
             return turn
         if request.max_tokens == 1:
             return {"ids": request.prompt[:1], "chunk": [1]}
-        raise RefusedError("no turn of the script matches the prompt")
+        raise RejectedError("no turn of the script matches the prompt")
 
     def _write(self, request: Request) -> None:
         """A journal line; the lock is held."""

@@ -180,9 +180,9 @@ def test_errors(stack: Stack, sdk: Anthropic) -> None:
     with pytest.raises(anthropic.NotFoundError) as missing:
         sdk.messages.create(model="nobody", max_tokens=9, messages=question)
     assert missing.value.request_id
-    with pytest.raises(anthropic.BadRequestError) as refused:
+    with pytest.raises(anthropic.BadRequestError) as rejected:
         sdk.messages.create(model=MODEL, max_tokens=0, messages=question)
-    assert refused.value.type == "invalid_request_error"
+    assert rejected.value.type == "invalid_request_error"
     long: Any = [{"role": "user", "content": "word " * 9000}]
     with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: \d+ tokens > 8191 maximum"):
         sdk.messages.create(model=MODEL, max_tokens=9, messages=long)

@@ -45,9 +45,9 @@ def test_what_goes_with_no_draft_is_served_without_or_refused(more: dict[str, An
         == draft_length(SamplingParams(num_draft_tokens=0, **more), drafted)
         == 0
     )
-    with pytest.raises(BadRequestError, match=named) as refused:
+    with pytest.raises(BadRequestError, match=named) as rejected:
         draft_length(SamplingParams(num_draft_tokens=2, **more), drafted)
-    assert refused.value.param == "num_draft_tokens"
+    assert rejected.value.param == "num_draft_tokens"
 
 
 def test_the_operator_cannot_ask_for_more_than_the_engine_takes() -> None:

@@ -116,9 +116,9 @@ async def test_the_operator_and_the_client_are_told(tmp_path: Path, caplog: pyte
     with caplog.at_level(logging.WARNING):
         async with gateway(folder, features=UNGUIDED, max_seq_len=4096) as running:
             assert (await running.client.get("/v1/models/scripted")).json()["gateway"]["family"] == "plain"
-            refused = (await running.chat(tools=TOOLS)).json()["error"]
-    assert (refused["param"], refused["code"]) == ("tools", "unsupported_parameter")
-    assert "how this model writes calls" in refused["message"]
+            rejected = (await running.chat(tools=TOOLS)).json()["error"]
+    assert (rejected["param"], rejected["code"]) == ("tools", "unsupported_parameter")
+    assert "how this model writes calls" in rejected["message"]
     assert "which no model family here reads: Set `family`" in caplog.text
     caplog.clear()
     async with gateway(folder, features=UNGUIDED, max_seq_len=4096, family="hermes") as running:

@@ -261,20 +261,20 @@ async def test_tokens_are_pushed_past_the_reading_task_in_order(folder: Path) ->
 async def test_nothing_is_pushed_to_a_client_without_room(folder: Path) -> None:
     room = asyncio.Event()
     ids = ByteIds(folder).of("abcdef")
-    shown, refused = "", 0
+    shown, rejected = "", 0
 
     class Engine(ScriptedEngine):
         async def generate_relayed(
             self, _request: GenerationRequest, take: Take, began: Began
         ) -> AsyncGenerator[EngineChunk, None]:
-            nonlocal refused
+            nonlocal rejected
             began(lambda: None)
             yield EngineChunk((ids[0],))
             await forwarding.wait()
             for index in ids[1:]:
                 if not take([index]):
-                    refused += 1
-                    if refused == 1:
+                    rejected += 1
+                    if rejected == 1:
                         asyncio.get_running_loop().call_soon(room.set)
                     yield EngineChunk((index,))
             yield EngineChunk(final=True)
@@ -294,7 +294,7 @@ async def test_nothing_is_pushed_to_a_client_without_room(folder: Path) -> None:
         asyncio.get_running_loop().call_soon(forwarding.set)
         while (pieces := await pieces_of(generation, forward=forward)) is not None:  # type: ignore[arg-type]
             shown += "".join(piece.text for piece in pieces)
-    assert refused == 1
+    assert rejected == 1
     assert shown == "abcdef"
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest, Prompt
-from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError
+from gateway.generation.engine import AdapterNotHeldError, AdapterRejectedError
 from gateway.generation.request import LoraAdapter, Matrix
 from gateway.relay.interface import Began, Take, can_relay
 from gateway.serving.lora_engine import LoraEngine, LoraState
@@ -71,7 +71,7 @@ async def test_one_state_serves_all_requests() -> None:
 
 async def test_an_adapter_that_only_the_engine_has_is_an_error_when_it_has_not() -> None:
     inner = Holding()
-    with pytest.raises(AdapterRefusedError, match=r"does not have the LoRA adapter of the model 'french' \(task 3\)"):
+    with pytest.raises(AdapterRejectedError, match=r"does not have the LoRA adapter of the model 'french' \(task 3\)"):
         await ids(LoraEngine(inner, LoraState(LoraAdapter(3), "french")))
     assert len(inner.seen) == 1
 
@@ -89,8 +89,8 @@ async def test_an_adapter_that_the_engine_cannot_use_is_named(held: bool) -> Non
     inner = Holding()
     state = LoraState(ADAPTER, "french")
     state.held = held  # lost since: its weights go once more, and are refused then
-    inner.failure = AdapterRefusedError(ErrorKind.INTERNAL, "not this one", "lora_weights has to few values")
-    with pytest.raises(AdapterRefusedError) as error:
+    inner.failure = AdapterRejectedError(ErrorKind.INTERNAL, "not this one", "lora_weights has to few values")
+    with pytest.raises(AdapterRejectedError) as error:
         await ids(LoraEngine(inner, state))
     assert error.value.message == "This deployment's engine cannot use the LoRA adapter of the model 'french' (task 3)."
     assert error.value.detail == "lora_weights has to few values"

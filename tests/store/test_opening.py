@@ -146,9 +146,9 @@ async def test_a_redis_that_refuses_ends_the_start_and_one_that_is_away_does_not
     with own_redis_server.client() as client:
         client.config_set("requirepass", "right")
     url = f"redis://:%s@127.0.0.1:{own_redis_server.port}/0"
-    with pytest.raises(ConfigError, match="Redis refuses the gateway") as refused:
+    with pytest.raises(ConfigError, match="Redis refuses the gateway") as rejected:
         await open_store(StateSettings(store="redis", redis_url=url % "wrong"))
-    assert "wrong" not in str(refused.value)
+    assert "wrong" not in str(rejected.value)
     async with opened(store="redis", redis_url=url % "right") as store:
         assert store is not None
         assert await store.put("", "resp_1", b"") == 1

@@ -145,9 +145,9 @@ def test_streams_are_exact(kind: str, ours: Any) -> None:
 
 
 def refusal(folder: Path) -> str:
-    with pytest.raises(TokenizerError) as refused:
+    with pytest.raises(TokenizerError) as rejected:
         Tokenizer.from_folder(folder)
-    text = str(refused.value)
+    text = str(rejected.value)
     assert str(folder) in text
     return text
 

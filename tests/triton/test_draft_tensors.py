@@ -60,7 +60,7 @@ async def test_without_a_draft_model_guesses_are_refused_by_name() -> None:
         await exchange(stock_configs(), ask(num_draft_tokens=5), model="ensemble")
 
 
-async def refusing(request: Any, _context: Any) -> AsyncIterator[Any]:
+async def rejecting(request: Any, _context: Any) -> AsyncIterator[Any]:
     if {"num_draft_tokens", "draft_input_ids"} & set(inputs_of(request)):
         message = "draft_input_ids: the engine does not accept draft tokens"
         yield service_pb2.ModelStreamInferResponse(error_message=message)
@@ -70,7 +70,7 @@ async def refusing(request: Any, _context: Any) -> AsyncIterator[Any]:
 
 @pytest.mark.parametrize(("model", "parameter"), [(BLS, "num_draft_tokens"), ("tensorrt_llm", "prediction")])
 async def test_an_engine_that_refuses_drafts_is_not_sent_them(model: str, parameter: str) -> None:
-    async with ScriptedTriton(refusing, bls_configs()) as server, open_channel(server.url) as channel:
+    async with ScriptedTriton(rejecting, bls_configs()) as server, open_channel(server.url) as channel:
         features = (await find(server, channel, model)).features
     assert features.capabilities[parameter].how == "impossible"
     assert "takes no draft tokens" in features.capabilities[parameter].note
@@ -85,7 +85,7 @@ async def test_upstreams_bls_model_answers_in_one_piece() -> None:
     assert "".join(chunk.text or "" for chunk in chunks) == "all of it"
     assert chunks[-1].final
     assert any("passes on no cancel" in loss for loss in engine.features.losses)
-    assert engine.features.streams == "refused"
+    assert engine.features.streams == "rejected"
     assert engine.features.one_response(stream=False)
     sent, _, _ = await exchange(upstream_configs(), ask(), *answer)
     assert sent["stream"][2] == b"\0"

@@ -65,7 +65,7 @@ class Situation:
         self.backend.health.began(stuck)
         return stuck
 
-    def refused(self) -> str:
+    def rejected(self) -> str:
         with pytest.raises(EngineError) as error:
             _ = self.backend.engine
         assert error.value.kind is ErrorKind.UNAVAILABLE
@@ -126,7 +126,7 @@ async def test_an_engine_that_gives_none_is_not_ready_until_it_does(
     await situation.until("stalled")
     assert not situation.backend.status.ready
     assert "one token in vain" in situation.backend.status.reason
-    assert situation.refused() == situation.backend.status.reason
+    assert situation.rejected() == situation.backend.status.reason
     situation.server.script = lambda *_: play(tokens(7, final=True))
     await situation.until("well")
     assert situation.backend.status.ready

@@ -348,10 +348,10 @@ def test_a_text_only_ensemble_is_asked_for_text_and_counts() -> None:
     assert not engine.features.token_ids
     names = [output.name for output in engine.encode(ask()).outputs]
     assert names == ["text_output", "finish_reason", "num_input_tokens", "num_output_tokens"]
-    for refused in ({"logprobs": True}, {"stop_token_ids": (5,)}, {"prompt_logprobs": 0}):
-        named = next(iter(refused))
+    for rejected in ({"logprobs": True}, {"stop_token_ids": (5,)}, {"prompt_logprobs": 0}):
+        named = next(iter(rejected))
         with pytest.raises(EngineError, match=re.escape(named)) as error:
-            engine.encode(ask(**refused))
+            engine.encode(ask(**rejected))
         assert error.value.param == named
 
 

@@ -46,7 +46,7 @@ def stock(version: str, entry: str = "ensemble", *, accumulate: bool = False, **
 def test_what_a_stock_ensemble_gives(version: str) -> None:
     models = stock(version, exclude_input=True)
     path = read_text_path(models, EngineOptions())
-    assert (path.streams, path.whole, path.cumulative, path.echoes) == ("refused", True, False, False)
+    assert (path.streams, path.whole, path.cumulative, path.echoes) == ("rejected", True, False, False)
     assert path.counts == (("tokens",) if version.startswith("1.") else ("logprobs",))
     assert read_text_path(models, WHOLE).streams == "whole"
     assert read_text_path(models, LOSSY).streams == "damaged"
@@ -55,7 +55,7 @@ def test_what_a_stock_ensemble_gives(version: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_a_stock_bls_model_gives(version: str) -> None:
     plain = read_text_path(stock(version, STOCK_BLS, exclude_input=True), EngineOptions())
-    assert (plain.streams, plain.whole, plain.cumulative) == ("refused", True, False)
+    assert (plain.streams, plain.whole, plain.cumulative) == ("rejected", True, False)
     models = stock(version, STOCK_BLS, accumulate=True, exclude_input=True)
     path = read_text_path(models, EngineOptions())
     assert (path.streams, path.whole, path.cumulative) == ("pieces", True, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.generation.engine import AdapterNotHeldError, AdapterRefusedError, ErrorKind
+from gateway.generation.engine import AdapterNotHeldError, AdapterRejectedError, ErrorKind
 from gateway.triton.error_mapping import engine_error
 
 K = ErrorKind
@@ -191,7 +191,7 @@ def test_only_an_adapter_that_was_dropped_is_worth_sending_again(text: str, agai
 )
 def test_an_adapter_that_does_not_fit_is_the_deployment_s_mistake(text: str) -> None:
     error = engine_error(None, text)
-    assert isinstance(error, AdapterRefusedError)
+    assert isinstance(error, AdapterRejectedError)
     assert error.kind is ErrorKind.INTERNAL
     assert error.detail == text
 

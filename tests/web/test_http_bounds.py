@@ -41,7 +41,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": told})
 
 
-def refuse(status: int, message: str, _: Scope) -> Response:
+def reject(status: int, message: str, _: Scope) -> Response:
     return JSONResponse([status, message], status)
 
 
@@ -51,7 +51,7 @@ async def serving(bounds: HttpLimits | None = None, gate: asyncio.Event | None =
         scope["state"]["gate"] = gate
         await app(scope, receive, send)
 
-    async with served(with_gate, http_protocol(refuse, bounds), timeout_keep_alive=30) as port:
+    async with served(with_gate, http_protocol(reject, bounds), timeout_keep_alive=30) as port:
         yield port
 
 
@@ -334,7 +334,7 @@ async def test_a_body_without_end_after_an_early_answer_is_ended(piece: bytes) -
 
 
 async def test_empty_lines_do_not_keep_a_connection() -> None:
-    async with served(app, http_protocol(refuse), timeout_keep_alive=1) as port:
+    async with served(app, http_protocol(reject), timeout_keep_alive=1) as port:
         client = await Client.of(port)
         client.writer.write(GET)
         assert (await client.answer())[0] == 200
@@ -399,7 +399,7 @@ async def test_a_client_that_does_not_read_its_answer_is_cut_off(reads: bool, ca
         await send({"type": "http.response.body", "body": b""})
         ended.set()
 
-    async with served(streams, http_protocol(refuse, HttpLimits(unread_s=0.2)), timeout_keep_alive=30) as port:
+    async with served(streams, http_protocol(reject, HttpLimits(unread_s=0.2)), timeout_keep_alive=30) as port:
         client = await Client.of(port)
         client.writer.write(GET)
         if not reads:

@@ -46,14 +46,14 @@ async def broken(request: Request) -> StreamingResponse:
     return StreamingResponse(parts())
 
 
-def refuse(status: int, message: str, _: Scope) -> Response:
+def reject(status: int, message: str, _: Scope) -> Response:
     return JSONResponse([status, message], status)
 
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
     app = Starlette(routes=[Route("/echo", echo, methods=["POST"]), Route("/slow", slow), Route("/broken", broken)])
-    async with served(app, http_protocol(refuse, BOUNDS), timeout_keep_alive=30) as port:
+    async with served(app, http_protocol(reject, BOUNDS), timeout_keep_alive=30) as port:
         yield port
 
 

@@ -189,8 +189,8 @@ def test_clients_show_certificates_where_they_must(run: Any, authority: Authorit
         made = contexts(pair, client_ca=authority.path, client_certificates="required")
         async with listening(made) as port:
             assert await answer(port, client(authority, known)) == "https 0"
-            for refused in (client(authority), client(authority, stranger)):
-                assert await first_word(port, refused) == ""
+            for rejected in (client(authority), client(authority, stranger)):
+                assert await first_word(port, rejected) == ""
         made = contexts(pair, client_ca=authority.path, client_certificates="optional")
         async with listening(made) as port:
             assert await answer(port, client(authority)) == "https 0"

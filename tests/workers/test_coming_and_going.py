@@ -107,14 +107,14 @@ def test_notice_is_given_before_connections_are_refused(start: Start, workers: s
             assert answer.status_code == 200
             assert answer.headers["connection"] == "close"
     gateway.signal(signal.SIGTERM)  # no more notice
-    until_refused(gateway)
+    until_rejected(gateway)
     assert not is_aborted(stream.text)
     gateway.signal(signal.SIGTERM)  # no more time for what runs
     assert is_aborted(stream.end())
     assert ended(gateway) == 0
 
 
-def until_refused(gateway: GatewayProcess) -> None:
+def until_rejected(gateway: GatewayProcess) -> None:
     deadline = time.monotonic() + 20
     while gateway.answers():
         assert time.monotonic() < deadline
@@ -139,7 +139,7 @@ def test_notice_ends_by_itself_and_the_internal_port_stays(start: Start) -> None
     gateway.wait("/health/ready", 200)
     stream = Stream(gateway)
     gateway.signal(signal.SIGTERM)
-    until_refused(gateway)
+    until_rejected(gateway)
     assert httpx.get(f"http://127.0.0.1:{internal}/health/ready").status_code == 503
     assert httpx.get(f"http://127.0.0.1:{internal}/metrics").status_code == 200
     gateway.signal(signal.SIGTERM)

@@ -22,9 +22,9 @@ from tools.coverage.tensors import INPUTS, OLDER_INPUTS, OLDER_OPTIONS, OLDER_OU
 _TESTS = Path("tests")
 _MODELS: tuple[ModelSpec, ...] = (ENSEMBLE, BLS, TENSORRT_LLM)
 _OPTION_TEST = "gateway_ops/repository/test_options.py::test_an_option_reaches_its_configuration"
-_REFUSED_TEST = "gateway_ops/repository/test_overrides.py::test_what_cannot_be_set_says_why"
+_REJECTED_TEST = "gateway_ops/repository/test_overrides.py::test_what_cannot_be_set_says_why"
 
-_STATUSES = ("served", "relayed", "rendered", "refused", "documented", "missing")
+_STATUSES = ("served", "relayed", "rendered", "rejected", "documented", "missing")
 
 _HEAD = """\
 # Coverage of the TensorRT-LLM backend
@@ -117,8 +117,8 @@ def _code(name: str) -> str:
 
 
 def _option(variable: Variable) -> Row:
-    if variable.refused:
-        return Row(variable.name, variable.refused, _REFUSED_TEST, "refused")
+    if variable.rejected:
+        return Row(variable.name, variable.rejected, _REJECTED_TEST, "rejected")
     default = "mandatory" if variable.mandatory else f"upstream's default: {variable.default}"
     return Row(variable.name, f"`{variable.key}` ({default})", _OPTION_TEST, "rendered")
 

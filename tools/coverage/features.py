@@ -84,8 +84,8 @@ MODES = (
     Row("P-tuning", "`models[].prompt_tables`, `prompt_table` of a request", "integration/test_additions.py::test_a_table_of_a_text_acts_like_the_text"),
     Row("LLM API", "`engine: llmapi` behind the same five models", "llmapi/test_llmapi_server.py::test_tokens_are_those_of_the_reference_engine"),
     Row("Encoder-decoder models", "`encoder` of a deployment; this project's engines refuse it", f"{_OPTIONS}test_an_option_reaches_its_configuration", "rendered"),
-    Row("Multimodal models, Whisper", "text only", "gateway_ops/repository/test_overrides.py::test_what_cannot_be_set_says_why", "refused"),
-    Row("Disaggregated serving", "no place in a deployment, and `context_phase_params` is refused", "engine/test_engine_refusals.py::test_what_is_listed_as_refused_is_refused", "refused"),
+    Row("Multimodal models, Whisper", "text only", "gateway_ops/repository/test_overrides.py::test_what_cannot_be_set_says_why", "rejected"),
+    Row("Disaggregated serving", "no place in a deployment, and `context_phase_params` is refused", "engine/test_engine_refusals.py::test_what_is_listed_as_refused_is_refused", "rejected"),
 )  # fmt: skip
 
 

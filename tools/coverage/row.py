@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Status = Literal["served", "relayed", "rendered", "refused", "documented", "missing"]
+Status = Literal["served", "relayed", "rendered", "rejected", "documented", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Row:
         where: its place here in a few words, or the reason for its absence.
         test: ``file::function`` below ``tests/``; empty only where there is nothing to test.
         status: ``served``: it works here, in the real Triton or in this project's engines. ``rendered``: it is written
-            into configurations or scripts, and only TensorRT-LLM itself can do it. ``refused``: an error names it.
+            into configurations or scripts, and only TensorRT-LLM itself can do it. ``rejected``: an error names it.
             ``relayed``: passed on as it comes; nothing of this project makes it, and what makes it was not run.
             ``documented``: nothing here does it, and the row says what to do instead. ``missing``: not there yet.
     """
@@ -33,9 +33,9 @@ def served(test: str, where: str) -> tuple[str, str, Status]:
     return where, test, "served"
 
 
-def refused(test: str, where: str) -> tuple[str, str, Status]:
+def rejected(test: str, where: str) -> tuple[str, str, Status]:
     """Make an entry that is rejected by name, with its test."""
-    return where, test, "refused"
+    return where, test, "rejected"
 
 
 def rendered(test: str, where: str) -> tuple[str, str, Status]:

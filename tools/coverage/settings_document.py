@@ -37,8 +37,8 @@ def render() -> str:
     parts = [_HEAD, "## The deployment itself\n", *_table("", DeploymentSettings, upstream)]
     for key, section in _sections(DeploymentSettings):
         parts += [f"## {key}\n", f"{_first_line(section)}\n", *_table(f"{key}.", section, upstream)]
-    refused = [f"`{variable.name}` ({variable.refused})" for variable in VARIABLES if variable.refused]
-    parts += ["## Variables without a key\n", f"{', '.join(refused)}.", ""]
+    rejected = [f"`{variable.name}` ({variable.rejected})" for variable in VARIABLES if variable.rejected]
+    parts += ["## Variables without a key\n", f"{', '.join(rejected)}.", ""]
     return "\n".join(parts)
 
 

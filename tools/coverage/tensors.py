@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tools.coverage.row import Entry, Row, refused, rendered, served
+from tools.coverage.row import Entry, Row, rejected, rendered, served
 
 _CONTRACT = "engine/test_engine_contract.py::"
 _REQUEST = "triton/test_request_tensors.py::"
 _WIRE = "engine/test_engine_wire.py::"
 _TEXT = "triton_models/test_text_to_tokens.py::"
-_REFUSED = "engine/test_engine_refusals.py::test_what_is_listed_as_refused_is_refused"
-_BLS_REFUSED = "integration/test_triton_repo_text.py::test_bls_refuses_by_name_what_it_cannot_do"
+_REJECTED = "engine/test_engine_refusals.py::test_what_is_listed_as_refused_is_refused"
+_BLS_REJECTED = "integration/test_triton_repo_text.py::test_bls_refuses_by_name_what_it_cannot_do"
 _TABLES = "gateway_ops/repository/test_rendering.py::test_the_tables_of_a_version_are_what_upstream_declares"
 _BEAMS = "llmapi/test_llmapi_signatures.py::test_sampling_arguments_fit"
 _DECAY = f"{_CONTRACT}test_a_nucleus_shrinks_by_its_decay_down_to_its_least_until_it_is_reset"
@@ -23,11 +23,11 @@ _TABLE = f"{_ADDITIONS}test_a_table_of_a_text_acts_like_the_text"
 INPUTS: dict[str, Entry] = {
     # text
     "text_input": served(f"{_REQUEST}test_an_ensemble_request", "`messages` through the chat template; `prompt`"),
-    "decoder_text_input": refused("integration/test_triton_repo_text.py::test_wrong_input_is_an_error_that_names_it", "by this project's engines; `preprocessing` tokenizes it for those of TensorRT-LLM. The gateway never sends it"),
-    "image_input": refused(_BLS_REFUSED, "text only, as the three below"),
-    "image_bytes_input": refused(_BLS_REFUSED, "text only"),
-    "image_url_input": refused(_BLS_REFUSED, "text only"),
-    "video_bytes_input": refused(_BLS_REFUSED, "text only"),
+    "decoder_text_input": rejected("integration/test_triton_repo_text.py::test_wrong_input_is_an_error_that_names_it", "by this project's engines; `preprocessing` tokenizes it for those of TensorRT-LLM. The gateway never sends it"),
+    "image_input": rejected(_BLS_REJECTED, "text only, as the three below"),
+    "image_bytes_input": rejected(_BLS_REJECTED, "text only"),
+    "image_url_input": rejected(_BLS_REJECTED, "text only"),
+    "video_bytes_input": rejected(_BLS_REJECTED, "text only"),
     "max_tokens": served("clients/test_openai_sdk.py::test_max_tokens_cuts_with_length", "`max_completion_tokens`"),
     "bad_words": served("integration/test_dialects_parameters.py::test_bad_words_do_not_come", "`bad_words`"),
     "stop_words": served("integration/test_triton_repo_text.py::test_stop_and_bad_words_reach_the_engine", "`stop`, matched on text by the gateway; end tokens beyond the first"),
@@ -62,25 +62,25 @@ INPUTS: dict[str, Entry] = {
     "draft_input_ids": served(f"{_DRAFTS}test_a_prediction_saves_steps_and_changes_nothing", "`prediction`; sent by `tensorrt_llm_bls` too; this project's reference engine takes it"),
     "draft_logits": served("engine/test_engine_drafts.py::test_sampled_answers_by_logits_have_the_target_s_distribution", "sent by `tensorrt_llm_bls`; this project's reference engine takes them"),
     "draft_acceptance_threshold": served("engine/test_engine_drafts.py::test_a_threshold_decides_alone", "this project's reference engine takes it; no API parameter"),
-    "decoder_input_ids": refused(_REFUSED, "encoder-decoder models"),
+    "decoder_input_ids": rejected(_REJECTED, "encoder-decoder models"),
     "decoder_input_lengths": rendered(_TABLES, "declared; encoder-decoder models"),
-    "encoder_input_features": refused(_REFUSED, "encoder-decoder models"),
-    "encoder_output_lengths": refused(_REFUSED, "encoder-decoder models"),
-    "cross_attention_mask": refused(_REFUSED, "images"),
-    "skip_cross_attn_blocks": refused(_REFUSED, "images"),
-    "mrope_rotary_cos_sin": refused(_REFUSED, "images"),
-    "mrope_position_deltas": refused(_REFUSED, "images"),
+    "encoder_input_features": rejected(_REJECTED, "encoder-decoder models"),
+    "encoder_output_lengths": rejected(_REJECTED, "encoder-decoder models"),
+    "cross_attention_mask": rejected(_REJECTED, "images"),
+    "skip_cross_attn_blocks": rejected(_REJECTED, "images"),
+    "mrope_rotary_cos_sin": rejected(_REJECTED, "images"),
+    "mrope_position_deltas": rejected(_REJECTED, "images"),
     "prompt_table_extra_ids": served("engine/test_engine_prompt_table.py::test_cached_blocks_are_not_shared_between_tables", "the gateway sends a number made of the table for each virtual token, 0 for the others"),
-    "context_phase_params": refused(_REFUSED, "disaggregated serving"),
-    "retention_token_range_starts": refused(_REFUSED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
-    "retention_token_range_ends": refused(_REFUSED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
-    "retention_token_range_priorities": refused(_REFUSED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
-    "retention_token_range_durations_ms": refused(_REFUSED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
-    "retention_decode_priority": refused(_REFUSED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
-    "retention_decode_duration_ms": refused(_REFUSED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
-    "lookahead_window_size": refused(_REFUSED, "per request; for all requests: `speculative` of a deployment"),
-    "lookahead_ngram_size": refused(_REFUSED, "per request; for all requests: `speculative` of a deployment"),
-    "lookahead_verification_set_size": refused(_REFUSED, "per request; for all requests: `speculative` of a deployment"),
+    "context_phase_params": rejected(_REJECTED, "disaggregated serving"),
+    "retention_token_range_starts": rejected(_REJECTED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
+    "retention_token_range_ends": rejected(_REJECTED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
+    "retention_token_range_priorities": rejected(_REJECTED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
+    "retention_token_range_durations_ms": rejected(_REJECTED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
+    "retention_decode_priority": rejected(_REJECTED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
+    "retention_decode_duration_ms": rejected(_REJECTED, "by the reference engine; the LLM API takes it, the gateway never sends it"),
+    "lookahead_window_size": rejected(_REJECTED, "per request; for all requests: `speculative` of a deployment"),
+    "lookahead_ngram_size": rejected(_REJECTED, "per request; for all requests: `speculative` of a deployment"),
+    "lookahead_verification_set_size": rejected(_REJECTED, "per request; for all requests: `speculative` of a deployment"),
     # sampling
     "temperature": served(f"{_CONTRACT}test_frequencies_follow_the_distribution", "`temperature`"),
     "repetition_penalty": served(f"{_CONTRACT}test_repetition_penalty_divides_positive_and_multiplies_negative", "`repetition_penalty`"),

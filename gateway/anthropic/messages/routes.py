@@ -20,7 +20,7 @@ from gateway.anthropic.messages.serving import check_turn, prepare, too_long
 from gateway.anthropic.messages.translate import MessagesTurn, parse_counted, parse_turn
 from gateway.config import TimeoutSettings
 from gateway.openai.chat.serving import ChatPlan
-from gateway.openai.endpoint import Endpoint, begin, serve
+from gateway.openai.endpoint import Endpoint, parse_and_check, serve
 from gateway.openai.router import DEVIATIONS, IGNORED, api_router, body_of
 from gateway.openai.translation import translated_plan
 from gateway.serving import prompts
@@ -64,7 +64,7 @@ def messages_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metr
     )
     async def count_message_tokens(request: Request) -> Response:
         """Count the tokens that a conversation's prompt has, tools among them, without an answer."""
-        begun = await begin(_of(request, parse_counted), request, registry, metrics)
+        begun = await parse_and_check(_of(request, parse_counted), request, registry, metrics)
         count = functools.partial(_count, begun.request, begun.plan, begun.model)
         work = prompts.long_work(begun.plan.source)
         found = count(None) if work is None else await while_connected(request.scope, request.receive, work.run(count))

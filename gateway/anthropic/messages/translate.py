@@ -290,7 +290,7 @@ class ChatMessages:
                 calls.append(self._call(block))
             elif isinstance(block, ThinkingBlock):
                 self.parts.setdefault(f"{message}.reasoning_content", f"{here}.thinking")
-                thoughts.append(block.thinking or self._sealed(block))
+                thoughts.append(block.thinking or self._encrypted(block))
             elif isinstance(block, ToolResultBlock):
                 raise _misplaced(block, "user", here)
             else:
@@ -302,7 +302,7 @@ class ChatMessages:
         self._put("assistant", self._content(texts), path, **more)
         self._unanswered = bool(calls)
 
-    def _sealed(self, block: ThinkingBlock) -> str:
+    def _encrypted(self, block: ThinkingBlock) -> str:
         """The reasoning that a block's signature brings back: of all blocks no more than one string may have."""
         found = reasoning_of(block.signature, self._room)
         if found is None:

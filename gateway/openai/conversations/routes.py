@@ -75,8 +75,8 @@ def _add_items(router: APIRouter, state: ApplicationState) -> None:
         """Show an item of a conversation."""
         kept = state.of(request.scope)
         found = await contents.load(kept.needed(), kept.owner, _id(request))
-        include, left_out = included(request.query_params, kept.seal)
-        return _answer(shown_line(found.line(_item_id(request)), include, kept.seal), left_out)
+        include, left_out = included(request.query_params, kept.cipher)
+        return _answer(shown_line(found.line(_item_id(request)), include, kept.cipher), left_out)
 
     @router.delete(
         "/v1/conversations/{conversation_id}/items/{item_id}",
@@ -98,7 +98,7 @@ def _add_items(router: APIRouter, state: ApplicationState) -> None:
         """List the items of a conversation, the newest first."""
         kept, paging = state.of(request.scope), paging_of(request.query_params)
         found = await contents.load(kept.needed(), kept.owner, _id(request))
-        return _answer(*await page_of(found.items, paging, request.query_params, kept.seal))
+        return _answer(*await page_of(found.items, paging, request.query_params, kept.cipher))
 
     @router.post(
         "/v1/conversations/{conversation_id}/items",
@@ -110,8 +110,8 @@ def _add_items(router: APIRouter, state: ApplicationState) -> None:
         kept = state.of(request.scope)
         asked, items, replaced = await read_request(request, functools.partial(_parsed, ItemsRequest))
         _, added = await contents.change(kept.needed(), kept.owner, _id(request), lambda found: found.items.add(items))
-        include, left_out = included(request.query_params, kept.seal)
-        return _answer(await list_of(added, include, kept.seal), [*asked.ignored(), *left_out, *replaced])
+        include, left_out = included(request.query_params, kept.cipher)
+        return _answer(await list_of(added, include, kept.cipher), [*asked.ignored(), *left_out, *replaced])
 
 
 def _add_conversations(router: APIRouter, state: ApplicationState) -> None:

@@ -25,9 +25,9 @@ from gateway.openai.responses.stored import (
     ResponseStore,
     StoredResponse,
     begun,
-    joined,
+    merge_json_objects,
     new_response_id,
-    told,
+    store_errors_as_503,
 )
 from gateway.openai.responses.translate import ResponsesTurn
 from gateway.openai.stored_items import ItemLines
@@ -69,8 +69,8 @@ class ResponsesAnswer(ChatAnswer):
         )
         self.padded = turn.request.stream_options.include_obfuscation
         self.id = new_response_id()
-        self.items = OutputItems(self.id, turn.seal)
-        self.kept = turn.shelf is not None and not turn.request.background
+        self.items = OutputItems(self.id, turn.cipher)
+        self.kept = turn.response_store is not None and not turn.request.background
         self.told = False
         self.end: tuple[str, bytes] | None = None
         self._written = False
@@ -131,25 +131,25 @@ class ResponsesAnswer(ChatAnswer):
 
     def leave(self) -> None:
         """See the base."""
-        shelf = self._turn.shelf
-        if shelf is not None and self.kept and self.told and not self._written:
+        response_store = self._turn.response_store
+        if response_store is not None and self.kept and self.told and not self._written:
             if self.end is None:
                 self.cancelled()
-            begun(self.write_end(shelf, 0))
+            begun(self.write_end(response_store, 0))
 
     async def _keep(self) -> None:
-        shelf = self._turn.shelf
-        if shelf is not None:
+        response_store = self._turn.response_store
+        if response_store is not None:
             self._written = True
-            await asyncio.shield(begun(self.write_end(shelf, 0)))
+            await asyncio.shield(begun(self.write_end(response_store, 0)))
 
-    async def write_end(self, shelf: ResponseStore, expected: int) -> None:
+    async def write_end(self, response_store: ResponseStore, expected: int) -> None:
         """Write the ended response, and add its input and output to its conversation, both or neither.
 
         A failed or cancelled response is not a turn of the conversation.
 
         Args:
-            shelf: where the response is stored.
+            response_store: where the response is stored.
             expected: the version of its document, 0 where the document is new.
 
         Raises:
@@ -158,12 +158,12 @@ class ResponsesAnswer(ChatAnswer):
         """
         stored, conversation = self.stored_end(), self._turn.conversation
         if conversation is None or stored.status not in ("completed", "incomplete"):
-            await shelf.put(self.id, stored, expected)
+            await response_store.put(self.id, stored, expected)
             return
         turn = ItemLines()
         turn.add(self._turn.items)
         turn.add(ItemLines.of(self.items.items))
-        await told(conversation.append(turn, store.DocumentWrite(self.id, stored.encoded(), expected)))
+        await store_errors_as_503(conversation.append(turn, store.DocumentWrite(self.id, stored.encoded(), expected)))
 
     def stored(self, status: str, own: bytes) -> StoredResponse:
         """The response as it is kept.
@@ -197,7 +197,7 @@ class ResponsesAnswer(ChatAnswer):
         It has ``status_estimated``, true, where nothing tells for certain which of both it is.
         """
         if self.end is not None:
-            return joined(self.end[1], self._sent)
+            return merge_json_objects(self.end[1], self._sent)
         cut = self.finish_reason(0) == "length"
         marks = {"status_estimated": True} if self.generations[0].assembler.finish_estimated else {}
         return self._ended(
@@ -221,7 +221,7 @@ class ResponsesAnswer(ChatAnswer):
 
     def _ended(self, status: str, **fields: Any) -> bytes:
         self.end = status, self.own(status, output=self.items.items, **fields)
-        return joined(self.end[1], self._sent)
+        return merge_json_objects(self.end[1], self._sent)
 
     def response(self, status: str) -> bytes:
         """The response as JSON, before its end.
@@ -229,7 +229,7 @@ class ResponsesAnswer(ChatAnswer):
         Args:
             status: of it.
         """
-        return joined(self.own(status), self._sent)
+        return merge_json_objects(self.own(status), self._sent)
 
     def own(self, status: str, **fields: Any) -> bytes:
         """The fields of the response that do not repeat its request, as a JSON object.

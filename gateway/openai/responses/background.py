@@ -47,16 +47,16 @@ class LiveEventLog:
         waiting: bytes of events that are not in the store.
     """
 
-    def __init__(self, shelf: ResponseStore, response_id: str) -> None:
+    def __init__(self, response_store: ResponseStore, response_id: str) -> None:
         """Begin with none.
 
         Args:
-            shelf: where the response is kept.
+            response_store: where the response is kept.
             response_id: of it.
         """
         self.size = 0
         self.waiting = 0
-        self._shelf = shelf
+        self._shelf = response_store
         self._id = response_id
         self._first = 0
         self._events: list[bytes] = []
@@ -169,24 +169,24 @@ class BackgroundRun:
     """
 
     def __init__(
-        self, shelf: ResponseStore, answer: ResponsesAnswer, record: RequestRecord, timeouts: TimeoutSettings
+        self, response_store: ResponseStore, answer: ResponsesAnswer, record: RequestRecord, timeouts: TimeoutSettings
     ) -> None:
         """Prepare; nothing is written or generated before ``begin``.
 
         Args:
-            shelf: where it is kept.
+            response_store: where it is kept.
             answer: whose generation has not begun.
             record: its own, for the access log.
             timeouts: of streams.
         """
         self.answer = answer
         self.ended = asyncio.Event()
-        self._shelf = shelf
+        self._shelf = response_store
         self._record = record
         self._timeouts = timeouts
         self._events = ResponsesEvents(answer)
         self._first = answer.stored("queued", answer.own("queued"))
-        self.log = LiveEventLog(shelf, answer.id) if self._first.streamed else None
+        self.log = LiveEventLog(response_store, answer.id) if self._first.streamed else None
         self._version = 0
         self._generating: asyncio.Task[None] | None = None
         self._shut = False
@@ -300,7 +300,7 @@ class BackgroundRun:
 
     async def _write_end(self) -> None:
         """Write all events and the response, which keeps a status that was set elsewhere."""
-        answer, shelf = self.answer, self._shelf
+        answer, response_store = self.answer, self._shelf
         try:
             if self.log is not None:
                 await self._patiently(self.log.flush)
@@ -314,9 +314,9 @@ class BackgroundRun:
             )
             failed = self._first.ended("failed", error={"code": "server_error", "message": error.message})
             with contextlib.suppress(OpenAIError, ResponseLostError):  # a reader finds the lease ended
-                await shelf.put(answer.id, failed, self._version)
+                await response_store.put(answer.id, failed, self._version)
         with contextlib.suppress(OpenAIError):
-            await shelf.release(answer.id)
+            await response_store.release(answer.id)
 
     async def _put(
         self, stored: StoredResponse, put: Callable[[ResponseStore, int], Awaitable[object]] | None = None
@@ -379,15 +379,15 @@ class BackgroundRuns:
         self._runs: dict[tuple[str, str], BackgroundRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def find(self, shelf: ResponseStore, response_id: str) -> BackgroundRun | None:
+    def find(self, response_store: ResponseStore, response_id: str) -> BackgroundRun | None:
         """The run of a response that is generated here; None also when it has ended."""
-        return self._runs.get((shelf.owner, response_id))
+        return self._runs.get((response_store.owner, response_id))
 
-    async def begin(self, shelf: ResponseStore, answer: ResponsesAnswer, record: RequestRecord) -> None:
+    async def begin(self, response_store: ResponseStore, answer: ResponsesAnswer, record: RequestRecord) -> None:
         """Begin to generate a response.
 
         Args:
-            shelf: where it is kept.
+            response_store: where it is kept.
             answer: whose generation has not begun.
             record: a copy of its request's.
 
@@ -398,7 +398,7 @@ class BackgroundRuns:
             message = "Too many background responses are being generated; try again later."
             code = "rate_limit_exceeded"
             raise OpenAIError(429, message, type="rate_limit_error", code=code, headers={"Retry-After": "1"})
-        run, place = BackgroundRun(shelf, answer, record, self._timeouts), (shelf.owner, answer.id)
+        run, place = BackgroundRun(response_store, answer, record, self._timeouts), (response_store.owner, answer.id)
         self._runs[place] = run
         try:
             await run.begin()

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.bad_request import BadRequestError
 from gateway.encryption import OwnerCipher
-from gateway.openai.endpoint import whole
+from gateway.openai.endpoint import collect_body
 from gateway.openai.errors import SERVER, OpenAIError
 from gateway.openai.repeated import repeated
 from gateway.openai.responses.answer import ResponsesAnswer
@@ -71,37 +71,37 @@ def parse_compact_request(fields: dict[str, Any]) -> ResponsesRequest:
     return _SummaryRequest(**fields, input=[*items, text, last], store=False, others=tuple(asked.model_extra or ()))
 
 
-def needed(seal: OwnerCipher | None) -> OwnerCipher:
+def needed(cipher: OwnerCipher | None) -> OwnerCipher:
     """The seal of the client.
 
     Raises:
         BadRequestError: there is none.
     """
-    if seal is None:
+    if cipher is None:
         message = "This gateway cannot compact: a summary is given sealed, and 'state.keys' has no key to seal it."
         raise BadRequestError(message, None, "compaction_not_supported")
-    return seal
+    return cipher
 
 
-async def compacted(answer: ResponsesAnswer, turn: ResponsesTurn, seal: OwnerCipher, record: RequestRecord) -> bytes:
+async def compacted(answer: ResponsesAnswer, turn: ResponsesTurn, cipher: OwnerCipher, record: RequestRecord) -> bytes:
     """Request the summary from the model and write the ``response.compaction`` object.
 
     Args:
         answer: to the request for the summary; not begun.
         turn: that request.
-        seal: of the client.
+        cipher: of the client.
         record: of the access log.
 
     Raises:
         OpenAIError: the summary is missing or cut.
     """
-    response = orjson.loads(await whole(answer, record))
+    response = orjson.loads(await collect_body(answer, record))
     if response["status"] != "completed":
         message = "The prompt is too long: it leaves too little room in the model's context for a summary."
         raise OpenAIError(400, message, param="input", code="context_length_exceeded")
     summary = answer.items.text.strip()
-    sealed = seal.seal("compaction", summary) if summary else None
-    if sealed is None:
+    encrypted = cipher.encrypt("compaction", summary) if summary else None
+    if encrypted is None:
         message = "The model gave no summary, or one that is too long."
         raise OpenAIError(500, message, type=SERVER, code="invalid_model_output", headers=_NO_RETRY)
     *earlier, _, _ = turn.conversed
@@ -111,6 +111,6 @@ async def compacted(answer: ResponsesAnswer, turn: ResponsesTurn, seal: OwnerCip
         if isinstance(item, ConfigurationUpdateItem) or (isinstance(item, MessageItem) and item.role != "assistant")
     ]
     output = [as_stored(item.model_dump(exclude_unset=True)) for item in stay]
-    output.append(as_stored({"type": "compaction", "encrypted_content": sealed}))
+    output.append(as_stored({"type": "compaction", "encrypted_content": encrypted}))
     made = {"id": answer.id, "object": "response.compaction", "created_at": int(time.time())}
     return repeated({**made, "output": output, "usage": response["usage"]})

@@ -150,23 +150,25 @@ class ReasoningItem(_Item):
     content: Any = None
     encrypted_content: Any = None
 
-    def text(self, seal: OwnerCipher | None) -> tuple[str, bool]:
+    def text(self, cipher: OwnerCipher | None) -> tuple[str, bool]:
         """Return the readable reasoning: its own text, else the encrypted text, else the summary's text.
 
         Args:
-            seal: of the client; None where nothing can be opened.
+            cipher: of the client; None where nothing can be opened.
 
         Returns:
             The text, and whether encrypted content was needed and cannot be read.
         """
         if own := text_of(self.content):
             return own, False
-        sealed = self.encrypted_content
-        if sealed is not None:
-            opened = seal.open("reasoning", sealed) if seal is not None and isinstance(sealed, str) else None
+        encrypted = self.encrypted_content
+        if encrypted is not None:
+            opened = (
+                cipher.decrypt("reasoning", encrypted) if cipher is not None and isinstance(encrypted, str) else None
+            )
             if opened is not None:
                 return opened, False
-        return text_of(self.summary), sealed is not None
+        return text_of(self.summary), encrypted is not None
 
 
 class CompactionItem(_Item):
@@ -178,10 +180,10 @@ class CompactionItem(_Item):
     id: LenientId = None
     encrypted_content: Any = None
 
-    def text(self, seal: OwnerCipher | None) -> str | None:
+    def text(self, cipher: OwnerCipher | None) -> str | None:
         """The summary; None where it cannot be opened."""
-        sealed = self.encrypted_content
-        return seal.open("compaction", sealed) if seal is not None and isinstance(sealed, str) else None
+        encrypted = self.encrypted_content
+        return cipher.decrypt("compaction", encrypted) if cipher is not None and isinstance(encrypted, str) else None
 
 
 class ReferenceItem(_Item):

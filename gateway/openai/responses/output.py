@@ -30,17 +30,17 @@ class OutputItems:
         place: fields of events that tell the open item.
     """
 
-    __slots__ = ("_entries", "_kind", "_response_id", "_seal", "items", "place", "texts")
+    __slots__ = ("_cipher", "_entries", "_kind", "_response_id", "items", "place", "texts")
 
-    def __init__(self, response_id: str, seal: OwnerCipher | None = None) -> None:
+    def __init__(self, response_id: str, cipher: OwnerCipher | None = None) -> None:
         """Begin without items.
 
         Args:
             response_id: of the response, which the ids of its items name.
-            seal: seals reasoning, where that is wanted and can be done.
+            cipher: seals reasoning, where that is wanted and can be done.
         """
         self._response_id = response_id
-        self._seal = seal
+        self._cipher = cipher
         self.items: list[dict[str, Any]] = []
         self.texts: list[str] = []
         self.place: dict[str, Any] = {}
@@ -117,9 +117,9 @@ class OutputItems:
         if kind in {"message", "reasoning"}:
             whole = {"content": [_content(kind, text, self._entries)]}
             events.append(_part("done", self.place, whole["content"][0]))
-        if kind == "reasoning" and self._seal is not None:
-            sealed = self._seal.seal("reasoning", text)
-            whole |= {} if sealed is None else {"encrypted_content": sealed}
+        if kind == "reasoning" and self._cipher is not None:
+            encrypted = self._cipher.encrypt("reasoning", text)
+            whole |= {} if encrypted is None else {"encrypted_content": encrypted}
         self.items[-1] = {**self.items[-1], "status": status, **whole}
         events.append({"type": "response.output_item.done", **_index(self.place), "item": self.items[-1]})
         return events

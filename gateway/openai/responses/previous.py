@@ -128,7 +128,7 @@ def needs_store(request: ResponsesRequest) -> bool:
     return not isinstance(request.input, str) and bool(references(request.input))
 
 
-async def _chain(shelf: ResponseStore, last: str) -> list[StoredResponse]:
+async def _chain(response_store: ResponseStore, last: str) -> list[StoredResponse]:
     """Read the responses up to the last one.
 
     Cycles cannot occur: each response names an older one.
@@ -136,7 +136,7 @@ async def _chain(shelf: ResponseStore, last: str) -> list[StoredResponse]:
     turns: list[StoredResponse] = []
     size, read, wanted = 0, 0, last
     while True:
-        found = await shelf.find(wanted)
+        found = await response_store.find(wanted)
         if found is None:
             why = "" if wanted == last else f"It is part of the conversation before {last!r}."
             raise _not_found(wanted, why)

@@ -136,7 +136,7 @@ def parse_responses_request(fields: dict[str, Any]) -> ResponsesRequest:
     return validated(ResponsesRequest, data)
 
 
-_REFUSED = {
+_REJECTED = {
     "prompt": "This gateway keeps no prompts: send the text in 'instructions' or 'input'.",
     "moderation": "There is no moderation model here.",
 }
@@ -144,7 +144,7 @@ _REFUSED = {
 
 def _check_state(data: dict[str, Any]) -> None:
     """Reject parameters that need stored prompts or a moderation model."""
-    for name, why in _REFUSED.items():
+    for name, why in _REJECTED.items():
         if name in data:
             message = f"The parameter {name!r} is not supported: {why[0].lower()}{why[1:]}"
             raise BadRequestError(message, name, "unsupported_parameter")

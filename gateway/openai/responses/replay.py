@@ -23,7 +23,7 @@ _LATE_S = 3.0
 
 async def follow(
     runs: BackgroundRuns,
-    shelf: ResponseStore,
+    response_store: ResponseStore,
     response_id: str,
     after: int,
     record: RequestRecord,
@@ -36,7 +36,7 @@ async def follow(
 
     Args:
         runs: of this process.
-        shelf: where the response is stored.
+        response_store: where the response is stored.
         response_id: of the response.
         after: number of the event after which to begin; -1: with the first one.
         record: of the request.
@@ -48,7 +48,7 @@ async def follow(
     """
     begun = False
     try:
-        async with aclosing(_followed(runs, shelf, response_id, after + 1, keepalive_s, output)) as followed:
+        async with aclosing(_followed(runs, response_store, response_id, after + 1, keepalive_s, output)) as followed:
             async for data in followed:
                 begun = True
                 yield data
@@ -59,25 +59,30 @@ async def follow(
 
 
 async def _followed(
-    runs: BackgroundRuns, shelf: ResponseStore, response_id: str, place: int, keepalive_s: float, output: StreamOutput
+    runs: BackgroundRuns,
+    response_store: ResponseStore,
+    response_id: str,
+    place: int,
+    keepalive_s: float,
+    output: StreamOutput,
 ) -> AsyncGenerator[bytes, None]:
     quiet_since = time.monotonic()
     heard = quiet_since
     while True:
         pause = min(_LONGEST_POLL_S, max(_POLL_S, (time.monotonic() - heard) / 5))
-        run = runs.find(shelf, response_id)
+        run = runs.find(response_store, response_id)
         if run is not None and run.log is not None and not run.ended.is_set() and run.log.since(place) == []:
             written = await run.log.read_along(output.write, keepalive_s)
             place += written
             if written:
                 heard = quiet_since = time.monotonic()
-        events, running = await _next(runs, shelf, response_id, place, pause)
+        events, running = await _next(runs, response_store, response_id, place, pause)
         if events:
             place += len(events)
             heard = quiet_since = time.monotonic()
             yield b"".join(events)
         elif not running:
-            yield await _last(shelf, response_id, place) or COMMENT
+            yield await _last(response_store, response_id, place) or COMMENT
             return
         elif time.monotonic() - quiet_since >= keepalive_s:
             quiet_since = time.monotonic()
@@ -85,27 +90,27 @@ async def _followed(
 
 
 async def _next(
-    runs: BackgroundRuns, shelf: ResponseStore, response_id: str, place: int, pause: float
+    runs: BackgroundRuns, response_store: ResponseStore, response_id: str, place: int, pause: float
 ) -> tuple[list[bytes], bool]:
     """The events at a place, after a while none; and whether there may be more."""
-    run = runs.find(shelf, response_id)
+    run = runs.find(response_store, response_id)
     if run is not None and run.log is not None and not run.ended.is_set():
         events = run.log.since(place)
         if events is not None:
             return events, True
-    leased = await shelf.leased(response_id)  # before the events: those that it has written are there then
-    events = await shelf.events(response_id, place, _PAGE)
+    leased = await response_store.leased(response_id)  # before the events: those that it has written are there then
+    events = await response_store.events(response_id, place, _PAGE)
     if events or not leased:
         return events, leased
     await asyncio.sleep(pause)
     return [], True
 
 
-async def _last(shelf: ResponseStore, response_id: str, place: int) -> bytes:
+async def _last(response_store: ResponseStore, response_id: str, place: int) -> bytes:
     """The event that ends the stream; empty where the response is gone, or the client has that event."""
     latest = time.monotonic() + _LATE_S
-    while (found := await shelf.find(response_id)) is not None:
-        if place == 0 or await shelf.events(response_id, place - 1, 1):
+    while (found := await response_store.find(response_id)) is not None:
+        if place == 0 or await response_store.events(response_id, place - 1, 1):
             return last_event(found[0].status, found[0].response, place)
         # After a cancel elsewhere, the generating process has still to store the events that the client has read.
         if found[0].status != "cancelled" or time.monotonic() >= latest:

@@ -33,11 +33,21 @@ from gateway.openai.responses.objects import (
 from gateway.openai.responses.protocol import ResponsesRequest
 from gateway.openai.responses.replay import follow
 from gateway.openai.responses.serving import RESPONSES, begin_turn
-from gateway.openai.responses.stored import ResponseLostError, ResponseStore, StoredResponse, joined
+from gateway.openai.responses.stored import ResponseLostError, ResponseStore, StoredResponse, merge_json_objects
 from gateway.openai.responses.translate import ResponsesTurn
 from gateway.openai.router import DEVIATIONS, GENERATING, IGNORED, answers, api_router, body_of, parameter
 from gateway.openai.state import ApplicationState, CallerState
-from gateway.openai.stored_items import INCLUDE, LOGPROBS, PAGING, SEALED, ItemPage, included, page_of, paging_of, shown
+from gateway.openai.stored_items import (
+    ENCRYPTED,
+    INCLUDE,
+    LOGPROBS,
+    PAGING,
+    ItemPage,
+    included,
+    page_of,
+    paging_of,
+    shown,
+)
 from gateway.relay.interface import StreamOutput
 from gateway.serving import prompts
 from gateway.serving.registry import Registry
@@ -108,10 +118,10 @@ def responses_router(
     async def compact_response(request: Request) -> Response:
         """Shorten a conversation: the model writes a summary of it, which is encrypted."""
         kept = state.of(request.scope)
-        seal = needed(kept.seal)
+        cipher = needed(kept.cipher)
         begun = await begin_turn(request, registry, metrics, state, parse_compact_request)
         answer = await prepared(RESPONSES, request, begun)
-        work = compacted(answer, begun.request, seal, begun.record)
+        work = compacted(answer, begun.request, cipher, begun.record)
         body = await while_connected(request.scope, request.receive, work)
         return Response(body, headers=dict(begun.headers), media_type="application/json")
 
@@ -135,15 +145,15 @@ async def _background(
     timeouts: TimeoutSettings,
 ) -> Response:
     """Begin a background response: it is queued, or followed by its events where a stream is asked for."""
-    shelf = begun.request.shelf
-    if shelf is None:
+    response_store = begun.request.response_store
+    if response_store is None:
         raise ValueError("a background response that is not kept")
     queued = answer.response("queued")
-    await runs.begin(shelf, answer, dataclasses.replace(begun.record))
+    await runs.begin(response_store, answer, dataclasses.replace(begun.record))
     if not begun.request.stream:
         return Response(queued, headers=dict(begun.headers), media_type="application/json")
     output = StreamOutput()
-    events = follow(runs, shelf, answer.id, -1, begun.record, timeouts.keepalive_s, output)
+    events = follow(runs, response_store, answer.id, -1, begun.record, timeouts.keepalive_s, output)
     return EventStream(events, begun.headers, output)
 
 
@@ -178,9 +188,9 @@ def retrieval_router(state: ApplicationState, runs: BackgroundRuns, keepalive_s:
         """Show a response that is kept, or follow its events."""
         kept, query = state.of(request.scope), request.query_params
         stream, after = _flag(query.get("stream"), "stream"), _number(query.get("starting_after"), "starting_after")
-        include, left_out = included(query, kept.seal)
+        include, left_out = included(query, kept.cipher)
         left_out += ["include_obfuscation"] * _flag(query.get("include_obfuscation"), "include_obfuscation")
-        shelf, response_id, stored, _ = await _find(kept, request)
+        response_store, response_id, stored, _ = await _find(kept, request)
         headers = name_header("x-ignored-parameters", left_out)
         if not stream:
             headers = name_header("x-ignored-parameters", left_out + ["starting_after"] * (after >= 0))
@@ -189,7 +199,9 @@ def retrieval_router(state: ApplicationState, runs: BackgroundRuns, keepalive_s:
             message = "Only a response that was asked for with 'background' and 'stream' can be streamed again."
             raise BadRequestError(message, "stream", "invalid_value")
         record, output = record_of(request.scope), StreamOutput()
-        return EventStream(follow(runs, shelf, response_id, after, record, keepalive_s, output), headers, output)
+        return EventStream(
+            follow(runs, response_store, response_id, after, record, keepalive_s, output), headers, output
+        )
 
     @router.delete(
         "/v1/responses/{response_id}",
@@ -198,8 +210,8 @@ def retrieval_router(state: ApplicationState, runs: BackgroundRuns, keepalive_s:
     )
     async def delete_response(request: Request) -> Response:
         """Delete a response; one that is being generated ends."""
-        shelf, response_id, _, _ = await _find(state.of(request.scope), request)
-        if not await shelf.delete(response_id):
+        response_store, response_id, _, _ = await _find(state.of(request.scope), request)
+        if not await response_store.delete(response_id):
             raise _not_found(response_id)
         return _json(orjson.dumps(ResponseDeleted(id=response_id, object="response", deleted=True)))
 
@@ -221,7 +233,7 @@ def retrieval_router(state: ApplicationState, runs: BackgroundRuns, keepalive_s:
         """List the input items of a response, the newest first."""
         kept, paging = state.of(request.scope), paging_of(request.query_params)
         _, _, stored, _ = await _find(kept, request)
-        page, left_out = await page_of(stored.input, paging, request.query_params, kept.seal)
+        page, left_out = await page_of(stored.input, paging, request.query_params, kept.cipher)
         return _json(page, name_header("x-ignored-parameters", left_out))
 
     return router
@@ -229,7 +241,7 @@ def retrieval_router(state: ApplicationState, runs: BackgroundRuns, keepalive_s:
 
 async def _cancel(kept: CallerState, request: Request, runs: BackgroundRuns) -> StoredResponse:
     while True:
-        shelf, response_id, stored, version = await _find(kept, request)
+        response_store, response_id, stored, version = await _find(kept, request)
         if not stored.background:
             raise BadRequestError("Only a response that was asked for with 'background' can be cancelled.")
         if stored.status == "cancelled":
@@ -238,11 +250,11 @@ async def _cancel(kept: CallerState, request: Request, runs: BackgroundRuns) -> 
             raise BadRequestError(f"This response cannot be cancelled: it is {stored.status} already.")
         cancelled = stored.ended("cancelled")
         try:
-            await shelf.put(response_id, cancelled, version)
+            await response_store.put(response_id, cancelled, version)
         except ResponseLostError:
             continue  # it went on, or ended, just now
-        await shelf.release(response_id)
-        run = runs.find(shelf, response_id)
+        await response_store.release(response_id)
+        run = runs.find(response_store, response_id)
         if run is None:  # another process sees it, and writes what there is of its output
             return cancelled
         run.stop()
@@ -253,11 +265,11 @@ async def _cancel(kept: CallerState, request: Request, runs: BackgroundRuns) -> 
 async def _find(kept: CallerState, request: Request) -> tuple[ResponseStore, str, StoredResponse, int]:
     """Find the response that the path names, with the version of its document."""
     response_id = str(request.path_params["response_id"])
-    shelf = None if kept.store is None else ResponseStore(kept.store, kept.owner)
-    found = None if shelf is None else await shelf.find(response_id)
-    if shelf is None or found is None:
+    response_store = None if kept.store is None else ResponseStore(kept.store, kept.owner)
+    found = None if response_store is None else await response_store.find(response_id)
+    if response_store is None or found is None:
         raise _not_found(response_id)
-    return shelf, response_id, *found
+    return response_store, response_id, *found
 
 
 def _not_found(response_id: str) -> OpenAIError:
@@ -267,11 +279,11 @@ def _not_found(response_id: str) -> OpenAIError:
 
 def _included(stored: StoredResponse, include: frozenset[str], kept: CallerState) -> bytes:
     """Return the response, with encrypted reasoning where requested."""
-    if SEALED not in include or kept.seal is None:
+    if ENCRYPTED not in include or kept.cipher is None:
         return stored.response
     own = orjson.loads(stored.own)
-    own["output"] = [shown(item, {LOGPROBS, SEALED}, kept.seal) for item in own["output"]]
-    return joined(orjson.dumps(own), stored.sent)
+    own["output"] = [shown(item, {LOGPROBS, ENCRYPTED}, kept.cipher) for item in own["output"]]
+    return merge_json_objects(orjson.dumps(own), stored.sent)
 
 
 def _flag(value: str | None, name: str) -> bool:

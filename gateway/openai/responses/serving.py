@@ -12,7 +12,7 @@ from gateway.bad_request import BadRequestError
 from gateway.config.model_settings import SamplingDefaults
 from gateway.openai.chat.serving import ChatPlan, check_chat, prepare_generations
 from gateway.openai.conversations.contents import check_room
-from gateway.openai.endpoint import CheckedRequest, Endpoint, checked
+from gateway.openai.endpoint import CheckedRequest, Endpoint, check_request
 from gateway.openai.parameters.check import IgnoredParameters
 from gateway.openai.request_body import in_turn, read_request
 from gateway.openai.request_json import RequestBody
@@ -72,7 +72,7 @@ def _echoed(turn: ResponsesTurn, defaults: SamplingDefaults) -> dict[str, Any]:
         "reasoning": {"effort": chat.reasoning_effort, "summary": None},
         "safety_identifier": request.safety_identifier,
         "service_tier": chat.tier or "default",
-        "store": turn.shelf is not None,
+        "store": turn.response_store is not None,
         **drawn,
         "text": sent["text"],
         "tool_choice": sent["tool_choice"],
@@ -113,7 +113,7 @@ async def begin_turn(
     record, kept = record_of(request.scope), state.of(request.scope)
 
     def check(asked: ResponsesRequest, earlier: PreviousItems) -> CheckedRequest[ResponsesTurn, ChatPlan]:
-        return checked(RESPONSES, translated(asked, earlier, kept), record, registry, metrics)
+        return check_request(RESPONSES, translated(asked, earlier, kept), record, registry, metrics)
 
     def take(body: RequestBody) -> CheckedRequest[ResponsesTurn, ChatPlan] | tuple[ResponsesRequest, RequestBody]:
         asked = parse(body.fields)

@@ -71,7 +71,7 @@ class StoredResponse:
     @property
     def response(self) -> bytes:
         """The ``response`` object as JSON."""
-        return joined(self.own, self.sent)
+        return merge_json_objects(self.own, self.sent)
 
     @property
     def size(self) -> int:
@@ -112,7 +112,7 @@ class StoredResponse:
         return found
 
 
-def joined(own: bytes, sent: bytes) -> bytes:
+def merge_json_objects(own: bytes, sent: bytes) -> bytes:
     """One JSON object of two; neither is empty."""
     return own[:-1] + b"," + sent[1:]
 
@@ -141,7 +141,7 @@ class ResponseStore:
         if not _ID.fullmatch(response_id):
             return None
         while True:
-            document = await told(self.store.get(self.owner, response_id))
+            document = await store_errors_as_503(self.store.get(self.owner, response_id))
             if document is None:
                 return None
             found = StoredResponse.decoded(document.data)
@@ -168,24 +168,24 @@ class ResponseStore:
         Raises:
             LostError: it has another.
         """
-        return await told(self.store.put(self.owner, response_id, stored.encoded(), expected=expected))
+        return await store_errors_as_503(self.store.put(self.owner, response_id, stored.encoded(), expected=expected))
 
     async def holds(self, response_id: str, stored: StoredResponse, version: int) -> bool:
         """Whether a response is there as it is, in this version of its document."""
-        document = await told(self.store.get(self.owner, response_id))
+        document = await store_errors_as_503(self.store.get(self.owner, response_id))
         return document is not None and (document.version, document.data) == (version, stored.encoded())
 
     async def delete(self, response_id: str) -> bool:
         """Delete a response, which ends its run too; whether there was one."""
         if not _ID.fullmatch(response_id):
             return False
-        deleted = await told(self.store.delete(self.owner, response_id))
+        deleted = await store_errors_as_503(self.store.delete(self.owner, response_id))
         await self.release(response_id)
         return deleted
 
     async def leased(self, response_id: str) -> bool:
         """Tell whether the lease of a response is valid."""
-        lease = await told(self.store.get(self.owner, _lease(response_id)))
+        lease = await store_errors_as_503(self.store.get(self.owner, _lease(response_id)))
         return lease is not None and float(lease.data) > time.time()
 
     async def renew(self, response_id: str) -> None:
@@ -194,20 +194,20 @@ class ResponseStore:
         Raises:
             LostError: the response was ended elsewhere.
         """
-        found = await told(self.store.get(self.owner, _lease(response_id)))
+        found = await store_errors_as_503(self.store.get(self.owner, _lease(response_id)))
         if found is None:
             raise ResponseLostError
-        await told(self.store.put_all(self.owner, [_leased(response_id, found.version)]))
+        await store_errors_as_503(self.store.put_all(self.owner, [_leased(response_id, found.version)]))
 
     async def begin(self, response_id: str, stored: StoredResponse) -> None:
         """Write a response that is new, and say that it is running, for ``LEASE_S``."""
-        await told(
+        await store_errors_as_503(
             self.store.put_all(self.owner, [_leased(response_id, 0), DocumentWrite(response_id, stored.encoded(), 0)])
         )
 
     async def release(self, response_id: str) -> None:
         """End the lease, which stops the response's run."""
-        await told(self.store.delete(self.owner, _lease(response_id)))
+        await store_errors_as_503(self.store.delete(self.owner, _lease(response_id)))
 
     async def append(self, response_id: str, events: list[bytes]) -> None:
         """Add events to the log of a response.
@@ -215,11 +215,11 @@ class ResponseStore:
         Raises:
             LostError: it was deleted.
         """
-        await told(self.store.append(self.owner, response_id, events))
+        await store_errors_as_503(self.store.append(self.owner, response_id, events))
 
     async def events(self, response_id: str, place: int, most: int) -> list[bytes]:
         """Read events of a response from a place on, which is their sequence number."""
-        return await told(self.store.entries(self.owner, response_id, place, most))
+        return await store_errors_as_503(self.store.entries(self.owner, response_id, place, most))
 
 
 def _leased(response_id: str, expected: int) -> DocumentWrite:
@@ -244,7 +244,7 @@ def _forget(task: asyncio.Task[Any]) -> None:
         task.exception()  # already raised to a waiting caller, and logged by the store
 
 
-async def told(asked: Coroutine[Any, Any, Result]) -> Result:
+async def store_errors_as_503(asked: Coroutine[Any, Any, Result]) -> Result:
     """Wait for a call of the store.
 
     Raises:
@@ -280,11 +280,11 @@ def references(items: Sequence[InputItem]) -> dict[str, set[str]]:
     return found
 
 
-async def referred(shelf: ResponseStore, wanted: dict[str, set[str]]) -> dict[str, dict[str, Any]]:
+async def referred(response_store: ResponseStore, wanted: dict[str, set[str]]) -> dict[str, dict[str, Any]]:
     """Find items of stored responses; those that are not there are left out.
 
     Args:
-        shelf: of the client.
+        response_store: of the client.
         wanted: as ``references`` finds them.
 
     Raises:
@@ -294,7 +294,7 @@ async def referred(shelf: ResponseStore, wanted: dict[str, set[str]]) -> dict[st
     found: dict[str, dict[str, Any]] = {}
     size = 0
     for response_id, ids in wanted.items() if len(wanted) <= MOST_REFERRED else ():
-        stored = await shelf.find(response_id)
+        stored = await response_store.find(response_id)
         if stored is not None:
             size += stored[0].size + len(stored[0].sent)
             found |= {item["id"]: item for item in stored[0].output() if item["id"] in ids}

@@ -34,7 +34,7 @@ from gateway.openai.responses.protocol import ResponsesRequest, as_sent, parse_r
 from gateway.openai.responses.stored import ResponseStore
 from gateway.openai.responses.tools import ResponsesTools, chosen
 from gateway.openai.state import CallerState
-from gateway.openai.stored_items import LOGPROBS, SEALED, ItemLines
+from gateway.openai.stored_items import ENCRYPTED, LOGPROBS, ItemLines
 from gateway.openai.translation import EXTENSIONS, TranslatedRequest, Translation
 from gateway.openai.validation import without_nulls
 from gateway.prompt.conversation import OpenCalls
@@ -70,20 +70,20 @@ class ResponsesTurn(TranslatedRequest):
         request: of the client.
         tools: of the request.
         sent: its fields that the response repeats; see ``as_sent``.
-        shelf: where the response is stored; None where it is not.
+        response_store: where the response is stored; None where it is not.
         items: of its own input as they are stored.
         conversation: where the items of the response are put behind the others; None without one.
-        seal: of the client, where encrypted reasoning is requested and the operator gave keys.
+        cipher: of the client, where encrypted reasoning is requested and the operator gave keys.
         conversed: all items that the model reads, those before the request first.
     """
 
     request: ResponsesRequest
     tools: ResponsesTools
     sent: dict[str, orjson.Fragment]
-    shelf: ResponseStore | None = None
+    response_store: ResponseStore | None = None
     items: ItemLines = field(default_factory=ItemLines)
     conversation: ConversationEnd | None = None
-    seal: OwnerCipher | None = None
+    cipher: OwnerCipher | None = None
     conversed: Sequence[InputItem] = ()
 
 
@@ -111,8 +111,8 @@ def translated(
     """
     tools = ResponsesTools()
     tools.add(request.tools, "tools")
-    seal = kept.seal if kept is not None else None
-    conversation = _Conversation(tools, seal, [])
+    cipher = kept.cipher if kept is not None else None
+    conversation = _Conversation(tools, cipher, [])
     if request.instructions is not None:
         conversation.say("system", request.instructions, "instructions")
     earlier = before.items()
@@ -130,7 +130,7 @@ def translated(
     request, updated = _configured(request, placed, conversation.left_out)
     fields |= updated
     translation = Translation(conversation.origins, tools.paths, fields, {**tools.renamed, **conversation.renamed})
-    data, left_out = _fields(request, seal)
+    data, left_out = _fields(request, cipher)
     store = kept.store if kept is not None else None
     left_out += ["input.duplicate"] * _sends_again(request, given)
     left_out += ["store"] * (request.store is True and store is None)
@@ -145,10 +145,10 @@ def translated(
     hosted = [f"tools.{kind}" for kind in tools.hosted]
     named = [*left_out, *conversation.left_out, *hosted, *tools.left_out]
     turn = ResponsesTurn(chat, translation, tuple(dict.fromkeys(named)), request, tools, as_sent(request))
-    turn.seal = seal if SEALED in request.include else None
+    turn.cipher = cipher if ENCRYPTED in request.include else None
     turn.conversed = [*earlier, *given]
     if kept is not None and store is not None and request.store is not False:
-        turn.shelf, turn.items = ResponseStore(store, kept.owner), _kept_items(request, given)
+        turn.response_store, turn.items = ResponseStore(store, kept.owner), _kept_items(request, given)
         if before.conversation is not None:
             turn.conversation = ConversationEnd(store, kept.owner, before.conversation.id)
     return turn
@@ -186,7 +186,7 @@ def _kept_items(request: ResponsesRequest, given: Sequence[InputItem]) -> ItemLi
     return ItemLines.of(item.model_dump(exclude_unset=True) for item in given if not isinstance(item, ReferenceItem))
 
 
-def _fields(request: ResponsesRequest, seal: OwnerCipher | None) -> tuple[dict[str, Any], list[str]]:
+def _fields(request: ResponsesRequest, cipher: OwnerCipher | None) -> tuple[dict[str, Any], list[str]]:
     """Return the fields of the chat request except conversation and tools, and the names of what is left out."""
     values = {name: getattr(request, name) for name in _SAME}
     extra = request.model_extra or {}
@@ -201,7 +201,7 @@ def _fields(request: ResponsesRequest, seal: OwnerCipher | None) -> tuple[dict[s
         data["service_tier"] = request.service_tier
     if request.top_logprobs or LOGPROBS in request.include:
         data |= {"logprobs": True, "top_logprobs": request.top_logprobs or 0}
-    served = {LOGPROBS} | ({SEALED} if seal is not None else set())
+    served = {LOGPROBS} | ({ENCRYPTED} if cipher is not None else set())
     left_out += [f"include.{name}" for name in request.include if name not in served]
     if request.truncation not in (None, "disabled"):
         left_out.append("truncation")
@@ -239,7 +239,7 @@ class _Conversation:
 
     Attributes:
         tools: of the request; tools that come among the items are added.
-        seal: of the client; None where nothing can be decrypted.
+        cipher: of the client; None where nothing can be decrypted.
         messages: of the chat request.
         origins: the path of the item that began each message.
         renamed: paths within messages that differ in the client's request.
@@ -247,7 +247,7 @@ class _Conversation:
     """
 
     tools: ResponsesTools
-    seal: OwnerCipher | None
+    cipher: OwnerCipher | None
     messages: list[dict[str, Any]] = field(default_factory=list)
     origins: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
@@ -296,7 +296,7 @@ class _Conversation:
         elif isinstance(item, CustomCallItem):
             self._call(item, "custom", {"input": item.input}, path)
         elif isinstance(item, ReasoningItem):
-            text, unread = item.text(self.seal)
+            text, unread = item.text(self.cipher)
             self._reasoning += [(text, path)] * bool(text)
             self.left_out += ["input.reasoning.encrypted_content"] * unread
         elif isinstance(item, OutputItem):
@@ -374,7 +374,7 @@ class _Conversation:
 
     def _compaction(self, item: CompactionItem, path: str) -> None:
         """Add the summary of a compaction as a message of the assistant, because its words are the model's."""
-        summary = item.text(self.seal)
+        summary = item.text(self.cipher)
         if summary is None:
             self.left_out.append("input.compaction")
         else:

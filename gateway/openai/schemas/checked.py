@@ -36,7 +36,7 @@ def checker(schema: Schema, param: str) -> Callable[[str], bool]:
             matching a client's own may take any time. The check itself raises it where it would take too long.
     """
     root = localized(schema)
-    _refuse_unchecked(root, param)
+    _reject_unchecked(root, param)
 
     def fits(text: str) -> bool:
         try:
@@ -66,7 +66,7 @@ class FittingConstants:
         Raises:
             BadRequestError: a keyword is not checked, or this takes too long.
         """
-        _refuse_unchecked(beside, path)
+        _reject_unchecked(beside, path)
         if self._validator is None:
             self._validator = _validator(self._root, self._param, _MOST_STEPS_OF_CONSTANTS)
         validator = self._validator.evolve(schema={**beside})
@@ -124,7 +124,7 @@ def is_object(text: str) -> bool:
         return False
 
 
-def _refuse_unchecked(schema: Any, path: str) -> None:
+def _reject_unchecked(schema: Any, path: str) -> None:
     if not isinstance(schema, Mapping):
         return
     for keyword, wrong in (
@@ -140,4 +140,4 @@ def _refuse_unchecked(schema: Any, path: str) -> None:
             reason = f"{keyword!r} with this value cannot be checked here; leave it out and check the answer"
             raise unsupported(f"{path}.{keyword}", reason)
     for where, part in children(schema, path):
-        _refuse_unchecked(part, where)
+        _reject_unchecked(part, where)

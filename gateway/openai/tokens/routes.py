@@ -14,8 +14,8 @@ from starlette.requests import Request
 from gateway.openai.chat.objects import EXAMPLES
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.chat.routes import CHAT
-from gateway.openai.endpoint import begin as begin_request
 from gateway.openai.endpoint import name_header, prepared
+from gateway.openai.endpoint import parse_and_check as begin_request
 from gateway.openai.request_body import read_request
 from gateway.openai.request_json import RequestBody
 from gateway.openai.router import DEVIATIONS, IGNORED, answers, api_router, body_of, parameter
@@ -58,7 +58,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     """
     router = api_router("tokens")
 
-    def begin(
+    def parse_and_check(
         request: Request, asked: TokenizeRequest | DetokenizeRequest, body: RequestBody
     ) -> tuple[ServedModel, dict[str, str]]:
         model = model_or_only(registry, asked.model)
@@ -72,7 +72,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
 
         def take(body: RequestBody) -> tuple[TokenizeRequest, ChatPrompt | TextPrompt, ServedModel, dict[str, str]]:
             asked = parse_tokenize_request(body.fields)
-            return (asked, asked.source(), *begin(request, asked, body))
+            return (asked, asked.source(), *parse_and_check(request, asked, body))
 
         asked, source, model, headers = await read_request(request, take)
         write = functools.partial(tokenize, asked, source, model)
@@ -84,7 +84,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
 
         def take(body: RequestBody) -> tuple[DetokenizeRequest, ServedModel, dict[str, str]]:
             asked = parse_detokenize_request(body.fields)
-            return (asked, *begin(request, asked, body))
+            return (asked, *parse_and_check(request, asked, body))
 
         asked, model, headers = await read_request(request, take)
         work = prompts.long_work(IdsPrompt(asked.tokens))

@@ -131,7 +131,7 @@ class Admission:
         engine_limit: how many the engines run at a time, as they tell; None where they do not, or never.
 
     Attributes:
-        refused: called with the reason whenever a request is rejected: ``full`` or ``late``.
+        rejected: called with the reason whenever a request is rejected: ``full`` or ``late``.
         own: the line of the model by itself, of this process.
         successor: of the same model with other settings, whose limit holds for those that still wait here.
     """
@@ -143,7 +143,7 @@ class Admission:
         shares: SharedLines,
         engine_limit: Callable[[], int | None] | None = None,
     ) -> None:
-        self.refused: Callable[[str], None] = lambda _: None
+        self.rejected: Callable[[str], None] = lambda _: None
         self.successor: Admission | None = None
         self._name = model
         self._settings = settings
@@ -216,7 +216,7 @@ class Admission:
         turn = ticket.turn = loop.create_future()
         late = None
         if self._settings.max_wait_s is not None:
-            late = loop.call_later(self._settings.max_wait_s, self._refuse_late, ticket)
+            late = loop.call_later(self._settings.max_wait_s, self._reject_late, ticket)
         try:
             await turn
         except asyncio.CancelledError:
@@ -230,9 +230,9 @@ class Admission:
             if not ticket.running:
                 self._withdraw(ticket)
 
-    def _refuse_late(self, ticket: QueueTicket) -> None:
+    def _reject_late(self, ticket: QueueTicket) -> None:
         if ticket.turn is not None and not ticket.turn.done():
-            self.refused("late")
+            self.rejected("late")
             self._turn_away(ticket, ticket.turn, f"The request has waited for {self._settings.max_wait_s:g} s")
 
     def _turn_away(self, ticket: QueueTicket, turn: asyncio.Future[None], why: str) -> None:
@@ -253,7 +253,7 @@ class Admission:
                 waiting[entry.caller] = waiting.get(entry.caller, 0) + entry.waiting
                 tokens += entry.tokens
         while not self._fits(count, tokens):
-            self.refused("full")
+            self.rejected("full")
             greediest = max(self._queues, key=lambda caller: waiting[caller], default=ticket.caller)
             newest = max((each for each in self._queues.get(greediest, ()) if each.waits), default=None)
             if newest is None or newest.turn is None or waiting[greediest] <= waiting[ticket.caller] + 1:

@@ -9,7 +9,7 @@ from functools import reduce
 from gateway.generation import EngineFeatures
 from gateway.generation.engine import Capability
 
-_STREAMS = ("pieces", "whole", "damaged", "refused")
+_STREAMS = ("pieces", "whole", "damaged", "rejected")
 _PATHS = ("tokens", "ensemble", "llmapi", "vllm", "text")
 _HOW = ("native", "emulated", "impossible")
 

@@ -178,7 +178,7 @@ class Fleet:
                 return True
         return False
 
-    async def find(self, aim: RoutingHints) -> FleetRoute:
+    async def find(self, hints: RoutingHints) -> FleetRoute:
         """Choose an endpoint for a request, and wait for one where it was ready a moment ago.
 
         Raises:
@@ -186,7 +186,7 @@ class Fleet:
         """
         while True:
             try:
-                return self.route(aim)
+                return self.route(hints)
             except EngineError as error:
                 if error.kind is not ErrorKind.UNAVAILABLE or not self._soon:
                     raise
@@ -202,19 +202,19 @@ class Fleet:
                 if not endpoint.ready:
                     endpoint.backend.check()
 
-    def route(self, aim: RoutingHints) -> FleetRoute:
+    def route(self, hints: RoutingHints) -> FleetRoute:
         """Choose an endpoint for a request.
 
         Raises:
             EngineError: of an endpoint, while none is ready.
         """
-        return FleetRoute(self, aim, self._choose(aim, ()))
+        return FleetRoute(self, hints, self._choose(hints, ()))
 
-    def _choose(self, aim: RoutingHints, tried: Sequence[FleetEndpoint]) -> FleetEndpoint:
+    def _choose(self, hints: RoutingHints, tried: Sequence[FleetEndpoint]) -> FleetEndpoint:
         """Choose one that was not tried. Where all that are ready are out, one of them is better than none."""
         fit = [each for each in self.members.values() if not each.conflict and each not in tried]
         there = [each for each in fit if each.ready]
-        ready = [each for each in there if not each.leaving] or there or [each for each in fit if each.there(aim)]
+        ready = [each for each in there if not each.leaving] or there or [each for each in fit if each.there(hints)]
         if not ready:
             raise self._failure()
         known = self._counts.known([each.key for each in ready])
@@ -223,7 +223,7 @@ class Fleet:
         # Without a place in the shared memory an endpoint has its requests of this process at least.
         loads = [max(known[each.key].requests, each.requests) for each in open_]
         candidates = [Candidate(each.key, load, each.weight(slow)) for each, load in zip(open_, loads, strict=True)]
-        chosen = candidates[0] if len(candidates) == 1 else self._policy.choose(candidates, aim.ids, aim.affinity)
+        chosen = candidates[0] if len(candidates) == 1 else self._policy.choose(candidates, hints.ids, hints.affinity)
         return next(each for each in open_ if each.key == chosen.key)
 
     def _failure(self) -> EngineError:
@@ -320,7 +320,9 @@ class Fleet:
             for each in self.members.values()
         )
 
-    async def retry(self, aim: RoutingHints, tried: Sequence[FleetEndpoint], failed: ErrorKind) -> FleetEndpoint | None:
+    async def retry(
+        self, hints: RoutingHints, tried: Sequence[FleetEndpoint], failed: ErrorKind
+    ) -> FleetEndpoint | None:
         """Choose another endpoint once fewer retries are under way; None where there is none to try.
 
         Where one endpoint has gone and the others are unavailable, the others are checked immediately, and waited for:
@@ -332,7 +334,7 @@ class Fleet:
         while self._await_any(tried) or (time.monotonic() < until and self._left(tried)):
             if self._retry_room:
                 with contextlib.suppress(EngineError):
-                    chosen = self._choose(aim, tried)
+                    chosen = self._choose(hints, tried)
                     self._retries += 1
                     return chosen
             self._ask_again()
@@ -359,14 +361,14 @@ class FleetRoute:
     """
 
     def __init__(
-        self, fleet: Fleet, aim: RoutingHints, endpoint: FleetEndpoint, tried: Sequence[FleetEndpoint] = ()
+        self, fleet: Fleet, hints: RoutingHints, endpoint: FleetEndpoint, tried: Sequence[FleetEndpoint] = ()
     ) -> None:
-        only = endpoint.backend.route(aim.anyhow())
+        only = endpoint.backend.route(hints.anyhow())
         self.engine, self.health = only.engine, only.health
         self.address = endpoint.address
         self.lose: Callable[[EngineError], None] | None = None
         self._fleet = fleet
-        self._aim = aim
+        self._aim = hints
         self._endpoint = endpoint
         self._tried = (*tried, endpoint)
         self._responded = False

@@ -126,10 +126,10 @@ class FleetEndpoint:
             return 1.0
         return min(1.0, max(0.1, (time.monotonic() - self._ready_since) / slow_start_s))
 
-    def there(self, aim: RoutingHints) -> bool:
+    def there(self, hints: RoutingHints) -> bool:
         """Whether a request can be sent to it, even if it has fallen silent."""
         try:
-            self.backend.route(aim.anyhow())
+            self.backend.route(hints.anyhow())
         except EngineError:
             return False
         return True

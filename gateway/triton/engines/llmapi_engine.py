@@ -44,7 +44,7 @@ class LlmApiEngine(TextEngine):
         What the model would fill in by itself is always sent: it stops after 32 tokens, and repeats the prompt.
         """
         encoder = self._encoder
-        self._refuse(request)
+        self._reject(request)
         wire = encoder.request(request.id, _OUTPUTS)
         prompt = request.prompt
         encoder.put(wire, "text_input", prompt.bare_text if self._dialect.adds_special_tokens else prompt.text)

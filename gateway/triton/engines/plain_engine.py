@@ -39,7 +39,7 @@ class PlainEngine(TextEngine):
 
     def encode(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
         """Turn a request into tensors; see ``TextEngine.encode``."""
-        self._refuse(request)
+        self._reject(request)
         encoder, params, model = self._encoder, request.params, self._encoder.model
         wire = encoder.request(request.id, ("text_output", *self._returned))
         prompt = request.prompt

@@ -49,7 +49,7 @@ class TextEngine(ABC):
         self._encoder = RequestEncoder(model, spec)
         self._features = features
         capabilities = features.capabilities.items()
-        self._refused = [name for name, each in capabilities if each.how == "impossible" and hasattr(_DEFAULTS, name)]
+        self._rejected = [name for name, each in capabilities if each.how == "impossible" and hasattr(_DEFAULTS, name)]
 
     @property
     def features(self) -> EngineFeatures:
@@ -98,10 +98,10 @@ class TextEngine(ABC):
     def _reader(self, request: GenerationRequest) -> ResponseReader:
         """Make what reads the responses of a request."""
 
-    def _refuse(self, request: GenerationRequest) -> None:
+    def _reject(self, request: GenerationRequest) -> None:
         """Reject by the capability map what a request, the operator's defaults or a model's family sets."""
         name, params = self._encoder.model.name, request.params
-        for parameter in self._refused:
+        for parameter in self._rejected:
             if getattr(params, parameter) != getattr(_DEFAULTS, parameter):
                 raise unsupported(parameter, name)
         others = {

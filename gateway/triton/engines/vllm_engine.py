@@ -50,7 +50,7 @@ class VllmEngine(TextEngine):
 
         It is always streamed: whole answers would begin with the prompt before 24.06, and stop strings end them early.
         """
-        self._refuse(request)
+        self._reject(request)
         encoder, dialect = self._encoder, self._dialect
         returned = [name for name in _RETURNED if name in encoder.model.outputs and encoder.declares(f"return_{name}")]
         if dialect.needs_ids(request):

@@ -27,7 +27,7 @@ class H2Protocol(asyncio.Protocol):
         headers: encodes those of requests.
         limits: of the connection.
         timing: of signs of life.
-        refuse: called with the reason when the server breaks the protocol, or needs what this client lacks.
+        reject: called with the reason when the server breaks the protocol, or needs what this client lacks.
 
     Attributes:
         ready: done when the server's settings have come, or the connection has ended.
@@ -36,10 +36,10 @@ class H2Protocol(asyncio.Protocol):
             are being woken, after which it is sent.
     """
 
-    def __init__(self, headers: RequestHeaders, limits: Limits, timing: Timing, refuse: Callable[[str], None]) -> None:
+    def __init__(self, headers: RequestHeaders, limits: Limits, timing: Timing, reject: Callable[[str], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._core = Http2Connection(headers, limits)
-        self._core.refuse = refuse
+        self._core.reject = reject
         self.drop = self._core.inbound.drop
         self._keepalive = KeepAlive(
             timing.keepalive, timing.keepalive_timeout, busy=self._is_busy, ping=self._ping, give_up=self._give_up

@@ -38,7 +38,7 @@ class H2Transport:
         access: on what terms.
 
     Attributes:
-        refuse: called with the reason when the server breaks the protocol, or needs what this transport lacks.
+        reject: called with the reason when the server breaks the protocol, or needs what this transport lacks.
     """
 
     name = "h2"
@@ -46,7 +46,7 @@ class H2Transport:
     def __init__(
         self, url: str, limits: Limits = _LIMITS, timing: Timing = _TIMING, access: TritonAccess = PLAIN
     ) -> None:
-        self.refuse: Callable[[str], None] = lambda _reason: None
+        self.reject: Callable[[str], None] = lambda _reason: None
         self._authority = url.removeprefix("grpc://")
         host, _, port = self._authority.rpartition(":")
         self._address = host.strip("[]"), int(port)
@@ -169,7 +169,7 @@ class H2Transport:
         loop, access = asyncio.get_running_loop(), self._access
         tls = access.tls.value.h2 if access.tls is not None else None
         headers = RequestHeaders(self._authority, "https" if tls else "http", access.metadata)
-        protocol = H2Protocol(headers, self._limits, self._timing, self.refuse)
+        protocol = H2Protocol(headers, self._limits, self._timing, self.reject)
         name = (access.server_name or self._address[0]) if tls else None
         transport, _ = await loop.create_connection(lambda: protocol, *self._address, ssl=tls, server_hostname=name)
         if tls and transport.get_extra_info("ssl_object").selected_alpn_protocol() != "h2":

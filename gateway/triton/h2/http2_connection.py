@@ -42,7 +42,7 @@ class Http2Connection:
         failure: why it ended, or None. Nothing more is read or said then.
         settled: the server's settings have come: it does speak HTTP/2.
         out: frames that wait to be written; see ``take_output``.
-        refuse: called with the reason when the server breaks the protocol, or needs what this client lacks.
+        reject: called with the reason when the server breaks the protocol, or needs what this client lacks.
     """
 
     def __init__(self, headers: RequestHeaders, limits: Limits = _DEFAULT) -> None:
@@ -53,7 +53,7 @@ class Http2Connection:
         self.failure: str | None = None
         self.settled = False
         self.out: list[bytes] = []
-        self.refuse: Callable[[str], None] = lambda _reason: None
+        self.reject: Callable[[str], None] = lambda _reason: None
         self._request_headers = headers
         self._blocks = HeaderBlocks(limits)
         self._rest = b""  # of what was read: an unfinished frame
@@ -150,7 +150,7 @@ class Http2Connection:
             reason = f"the server broke the protocol: {failure.reason}"
             self._send(frames.goaway(failure.code, failure.reason))
             self.lost(reason)
-            self.refuse(reason)
+            self.reject(reason)
             return
         self.inbound.credit_connection()
 
@@ -364,7 +364,7 @@ class Http2Connection:
         self._send(frames.rst_stream(stream.id, failure.code))
         self._finish(stream, Status(failure.status, failure.reason))
         if failure.unserved:
-            self.refuse(f"the server sends {failure.reason}")
+            self.reject(f"the server sends {failure.reason}")
 
     def _on_reset(self, stream_id: int, _flags: int, payload: bytes) -> None:
         stream = self.streams.running.get(stream_id)

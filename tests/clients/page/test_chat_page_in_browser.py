@@ -198,13 +198,13 @@ def test_parameters_follow_the_capability_map(page: Page, page_gateway: GatewayP
     enabled = set(
         page.value("[...document.querySelectorAll('#settings [data-name]:enabled')].map((one) => one.dataset.name)")
     )
-    refused = dict(zip(page.all("#refused dt"), page.all("#refused dd"), strict=True))
+    rejected = dict(zip(page.all("#refused dt"), page.all("#refused dd"), strict=True))
     own = {"model", "messages", "stream", "stream_options", "logprobs", "top_logprobs", "return_token_ids"}
     own |= {"skip_special_tokens", "tools", "tool_choice", "response_format", "prompt", "suffix"}  # places of their own
     assert enabled == {name for name, about in known.items() if about["how"] != "impossible"} - own
     impossible = {name: about["note"] for name, about in known.items() if about["how"] == "impossible"}
-    assert refused == {name: note for name, note in impossible.items() if name not in own}
-    assert refused["verbosity"] == described["verbosity"]["note"]
+    assert rejected == {name: note for name, note in impossible.items() if name not in own}
+    assert rejected["verbosity"] == described["verbosity"]["note"]
     choose(page, SPOKEN)
     page.says(f"{SPOKEN} is ready.")
 

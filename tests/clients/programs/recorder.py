@@ -86,7 +86,7 @@ def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
 
         def _serve(self) -> None:
             if not self.path.startswith("/"):
-                self._refuse()
+                self._reject()
                 return
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             headers = {name.lower(): value for name, value in self.headers.items()}
@@ -113,11 +113,11 @@ def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
                 recorder.after(exchange)
             self.wfile.write(b"0\r\n\r\n")
 
-        def _refuse(self) -> None:
+        def _reject(self) -> None:
             recorder.elsewhere.append(self.path)
             self.send_error(403)
 
         do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 - names of the base class
-        do_CONNECT = _refuse  # noqa: N815
+        do_CONNECT = _reject  # noqa: N815
 
     return Handler

@@ -25,14 +25,14 @@ def test_tensors_have_no_batch_dimension(llmapi_triton: LlmapiServer, client: Ks
     llmapi_triton.play(turn("first", text="one"), turn("second", text="two"))
     [two_texts] = ask(client, llmapi_triton.model(version), ["first", "second"])
     assert two_texts.text == "one"
-    [refused] = ask(client, llmapi_triton.model(version), np.array([[b"first"]], dtype=np.object_))
-    assert "unexpected shape for input 'text_input'" in refused.error
+    [rejected] = ask(client, llmapi_triton.model(version), np.array([[b"first"]], dtype=np.object_))
+    assert "unexpected shape for input 'text_input'" in rejected.error
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_bytes_that_are_no_text_are_an_error(llmapi_triton: LlmapiServer, client: Kserve, version: str) -> None:
-    [refused] = ask(client, llmapi_triton.model(version), np.array([b"\xff"], dtype=np.object_))
-    assert refused.error.startswith("Error generating request: 'utf-8' codec can't decode")
+    [rejected] = ask(client, llmapi_triton.model(version), np.array([b"\xff"], dtype=np.object_))
+    assert rejected.error.startswith("Error generating request: 'utf-8' codec can't decode")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -40,8 +40,8 @@ def test_bytes_that_are_no_text_are_an_error(llmapi_triton: LlmapiServer, client
 def test_a_tensor_that_no_version_has_is_refused(
     llmapi_triton: LlmapiServer, client: Kserve, version: str, name: str
 ) -> None:
-    [refused] = ask(client, llmapi_triton.model(version), **{name: 1})
-    assert f"unexpected inference input '{name}'" in refused.error
+    [rejected] = ask(client, llmapi_triton.model(version), **{name: 1})
+    assert f"unexpected inference input '{name}'" in rejected.error
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_a_tensor_that_no_version_has_is_refused(
 def test_a_tensor_of_another_version_is_refused(
     llmapi_triton: LlmapiServer, client: Kserve, version: str, name: str, value: object
 ) -> None:
-    [refused] = ask(client, llmapi_triton.model(version), **{name: value})
-    assert f"unexpected inference input '{name}'" in refused.error
+    [rejected] = ask(client, llmapi_triton.model(version), **{name: value})
+    assert f"unexpected inference input '{name}'" in rejected.error
 
 
 @pytest.mark.parametrize("version", WHOLE_ONLY)
@@ -223,6 +223,6 @@ def test_a_probe_is_echoed_and_not_told_of(llmapi_triton: LlmapiServer, client: 
     llmapi_triton.play()
     got = ask(client, llmapi_triton.model("1.3"), "hello", request_id="probe-1", streaming=True, max_tokens=2)
     assert len(got) == 2
-    [refused] = ask(client, llmapi_triton.model("1.3"), "hello", max_tokens=3)
-    assert "no turn of the script matches" in refused.error
+    [rejected] = ask(client, llmapi_triton.model("1.3"), "hello", max_tokens=3)
+    assert "no turn of the script matches" in rejected.error
     assert [request["error"] for request in llmapi_triton.requests()] == ["no turn of the script matches the prompt"]

@@ -377,8 +377,8 @@ def test_a_prompt_gets_bos_from_preprocessing_unless_told_otherwise(stock_triton
 def test_guides_reach_an_engine_that_is_set_up_for_them(stock_triton: StockServer, kserve: Kserve) -> None:
     stock_triton.play(turn(text="{}"))
     guide = {"guided_decoding_guide_type": "regex", "guided_decoding_guide": "a+"}
-    [refused] = kserve.stream(stock_triton.ensemble(NEWEST), **guide, **GREEDY)
-    assert "GuidedDecoder is not set up" in refused.error
+    [rejected] = kserve.stream(stock_triton.ensemble(NEWEST), **guide, **GREEDY)
+    assert "GuidedDecoder is not set up" in rejected.error
     for model in (stock_triton.ensemble(NEWEST, guided=True), stock_triton.bls(NEWEST, guided=True)):
         whole(kserve, model, **guide)
     whole(kserve, model, **{**guide, "guided_decoding_guide_type": "no_such_kind"})

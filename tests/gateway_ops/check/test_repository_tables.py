@@ -110,9 +110,9 @@ def test_a_python_engine_is_known_by_most_of_its_tensors(rendered: Callable[[str
         shutil.rmtree(repo / name)
     assert bad(repo) == []
     edit(repo / ENGINE, r'name: "input_ids"', 'name: "input_idz"')
-    named, refused = bad(repo)
+    named, rejected = bad(repo)
     assert named.fix == "Did you mean 'input_ids'?"
-    assert "has neither the tensors of an ensemble nor" in refused.what
+    assert "has neither the tensors of an ensemble nor" in rejected.what
 
 
 @pytest.mark.parametrize("tensor", ["prompt_embedding_table", "lora_weights"])

@@ -55,10 +55,10 @@ def test_build_check_and_compare(folder: Path) -> None:
 
 
 def test_a_contradiction_has_its_line_the_reason_and_the_fix(folder: Path) -> None:
-    refused = run("repo", "build", "-o", "out", "--set", "limits.max_input_len:9000")
-    assert refused.returncode == 1
-    assert "gateway.yaml:29: deployments[0].limits.max_input_len: it is 9000, but max_seq_len" in refused.stderr
-    assert "Take at most 2559, or a larger max_seq_len." in refused.stderr
+    rejected = run("repo", "build", "-o", "out", "--set", "limits.max_input_len:9000")
+    assert rejected.returncode == 1
+    assert "gateway.yaml:29: deployments[0].limits.max_input_len: it is 9000, but max_seq_len" in rejected.stderr
+    assert "Take at most 2559, or a larger max_seq_len." in rejected.stderr
     assert not (folder / "out").exists()
     text = (folder / "gateway.yaml").read_text().replace("max_input_len: 2048", "max_input_len: 9000")
     (folder / "gateway.yaml").write_text(text)
@@ -106,9 +106,9 @@ def test_a_target_alone_keeps_its_draft(folder: Path) -> None:
 @pytest.mark.parametrize("value", ["false", "int4"])
 def test_a_wrong_plugin_names_the_right_ones(folder: Path, value: str) -> None:
     choices = "'auto', 'float16', 'float32', 'bfloat16', 'int32' or 'disable'"
-    refused = run("repo", "build", "-o", "out", "--set", f"build.lora_plugin:{value}")
-    assert refused.returncode == 1
-    assert f"deployments[0].build.lora_plugin: input should be {choices}" in refused.stderr
+    rejected = run("repo", "build", "-o", "out", "--set", f"build.lora_plugin:{value}")
+    assert rejected.returncode == 1
+    assert f"deployments[0].build.lora_plugin: input should be {choices}" in rejected.stderr
 
 
 def test_the_schema_is_printed(folder: Path) -> None:
@@ -144,10 +144,10 @@ def test_a_file_of_deployments_alone_is_checked(folder: Path) -> None:
 def test_no_name_leads_out_of_the_folder(folder: Path, key: str, value: str) -> None:
     (folder / "out").mkdir()
     (folder / "precious").write_text("kept")
-    refused = run("repo", "build", "-o", "out", "--force", "--set", f"{key}:{value}")
-    assert refused.returncode == 1
-    assert f"deployments[0].{key}: may hold letters, digits" in refused.stderr
-    assert len(refused.stderr.splitlines()) == 1
+    rejected = run("repo", "build", "-o", "out", "--force", "--set", f"{key}:{value}")
+    assert rejected.returncode == 1
+    assert f"deployments[0].{key}: may hold letters, digits" in rejected.stderr
+    assert len(rejected.stderr.splitlines()) == 1
     assert (folder / "precious").read_text() == "kept"
     assert list((folder / "out").iterdir()) == []
 
@@ -163,24 +163,24 @@ def test_no_name_leads_out_of_the_folder(folder: Path, key: str, value: str) -> 
     ],
 )
 def test_numbers_that_no_server_holds_are_refused(folder: Path, setting: str) -> None:
-    refused = run("repo", "build", "-o", "out", "--set", setting)
-    assert refused.returncode == 1
-    assert f"deployments[0].{setting.partition(':')[0]}: input should be less than or equal to" in refused.stderr
-    assert len(refused.stderr.splitlines()) == 1
+    rejected = run("repo", "build", "-o", "out", "--set", setting)
+    assert rejected.returncode == 1
+    assert f"deployments[0].{setting.partition(':')[0]}: input should be less than or equal to" in rejected.stderr
+    assert len(rejected.stderr.splitlines()) == 1
 
 
 def test_one_mistake_is_one_line(folder: Path) -> None:
-    refused = run("repo", "build", "-o", "out", "--set", "limits.max_seq_len:abc")
-    assert refused.stderr.splitlines() == [
+    rejected = run("repo", "build", "-o", "out", "--set", "limits.max_seq_len:abc")
+    assert rejected.stderr.splitlines() == [
         "error: gateway.yaml:30: deployments[0].limits.max_seq_len: must be a whole number."
     ]
 
 
 def test_a_file_with_a_character_that_yaml_does_not_have(folder: Path) -> None:
     (folder / "gateway.yaml").write_text("deployments: \x00")
-    refused = run("repo", "build", "-o", "out")
-    assert refused.returncode == 1
-    assert "is not valid YAML (unacceptable character" in refused.stderr
+    rejected = run("repo", "build", "-o", "out")
+    assert rejected.returncode == 1
+    assert "is not valid YAML (unacceptable character" in rejected.stderr
 
 
 @pytest.mark.parametrize(

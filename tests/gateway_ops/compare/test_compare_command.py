@@ -82,12 +82,12 @@ def test_what_differs_is_named_by_request(start: Start, tmp_path: Path) -> None:
         "unsteady": 0, "failed": 0,
     }  # fmt: skip
     assert found["differs_in"] == {"text": 1, "finish_reason": 1, "usage": 1}
-    same, text, cut, counted, refused = found["rows"]
+    same, text, cut, counted, rejected = found["rows"]
     assert same == {"request": 1, "name": "", "endpoint": "/v1/chat/completions", "outcome": "equal"}
     assert text["differences"] == [{"in": "text", "choice": 0, "at_character": 3, "characters": {"a": 4, "b": 4}}]
     assert cut["differences"] == [{"in": "finish_reason", "choice": 0, "a": "stop", "b": "length"}]
     assert counted["differences"] == [{"in": "usage", "completion_tokens": {"a": 2, "b": 4}}]
-    assert refused["b"] == {"status": 400, "code": "bad", "param": "messages.0.role"}
+    assert rejected["b"] == {"status": 400, "code": "bad", "param": "messages.0.role"}
     assert [body["messages"] for body in sorted(a.asked, key=str)] == [
         body["messages"] for body in sorted(b.asked, key=str)
     ]
@@ -98,14 +98,14 @@ def test_what_differs_is_named_by_request(start: Start, tmp_path: Path) -> None:
 
 
 def test_no_secret_of_a_request_is_in_the_report_unless_it_is_asked_for(start: Start, tmp_path: Path) -> None:
-    def refuse(_path: str, body: dict[str, Any]) -> Said:
+    def reject(_path: str, body: dict[str, Any]) -> Said:
         if body.get("stop"):
             return chat(f"{SECRET}!")
         return Said(
             {"error": {"message": f"No {body['messages']}", "code": f"no {SECRET}", "param": SECRET + " "}}, 400
         )
 
-    a, b = start(echo), start(refuse)
+    a, b = start(echo), start(reject)
     bodies = asks(SECRET, f"is {SECRET}")
     lines = [bodies[0], {**bodies[1], "stop": "x"}]
     file = write(tmp_path, *({"custom_id": "c", "method": "POST", "url": "/v1/chat/completions", "body": each,

@@ -56,7 +56,7 @@ class Lie:
     counts_for_ever: bool = False
 
 
-class RefusedError(Exception):
+class RejectedError(Exception):
     def __init__(self, message: str, param: str | None = None, status: int = 400, code: str | None = None) -> None:
         super().__init__(message)
         error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
@@ -121,8 +121,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, body: dict[str, Any], make: Callable[[], Reply]) -> None:
         right = self.headers.get("Authorization") == f"Bearer {KEY}" or self.owner.lie.takes_every_key
         try:
-            reply = make() if right else RefusedError("This key is not known.", None, 401, "invalid_api_key").reply
-        except RefusedError as refusal:
+            reply = make() if right else RejectedError("This key is not known.", None, 401, "invalid_api_key").reply
+        except RejectedError as refusal:
             reply = refusal.reply
         body["path"] = self.path
         if self.path.startswith(self.owner.lie.path):
@@ -160,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _no_object(raw: bytes) -> Reply:
-    raise RefusedError(f"The body is no JSON object: {len(raw)} bytes.")
+    raise RejectedError(f"The body is no JSON object: {len(raw)} bytes.")
 
 
 def _listing(path: str) -> Reply:
@@ -169,7 +169,7 @@ def _listing(path: str) -> Reply:
         return Reply(json={"object": "list", "data": [entry]})
     if path == f"/v1/models/{MODEL}":
         return Reply(json=entry)
-    raise RefusedError(f"Nothing is at {path}.", None, 404, "model_not_found" if "/models/" in path else "unknown_url")
+    raise RejectedError(f"Nothing is at {path}.", None, 404, "model_not_found" if "/models/" in path else "unknown_url")
 
 
 _RANGES = {
@@ -214,23 +214,23 @@ _FORMS = {"text", "json_object", "json_schema"}
 
 def _validate(path: str, body: dict[str, Any]) -> None:
     for name in _faults(path, body):
-        raise RefusedError(f"`{name}` is not as it can be.", name)
+        raise RejectedError(f"`{name}` is not as it can be.", name)
     if body["model"] != MODEL:
-        raise RefusedError("There is no such model.", "model", 404, "model_not_found")
+        raise RejectedError("There is no such model.", "model", 404, "model_not_found")
 
 
 def _messages(body: dict[str, Any]) -> str:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise RefusedError("It is a list that is not empty.", "messages")
+        raise RejectedError("It is a list that is not empty.", "messages")
     texts = []
     for place, message in enumerate(messages):
         if message.get("role") not in {"system", "developer", "user", "assistant"}:
-            raise RefusedError("This is no role.", f"messages[{place}].role")
+            raise RejectedError("This is no role.", f"messages[{place}].role")
         content = message["content"]
         for number, part in enumerate(content if isinstance(content, list) else ()):
             if part["type"] != "text":
-                raise RefusedError(f"{part['type']!r} is not served.", f"messages[{place}].content[{number}]")
+                raise RejectedError(f"{part['type']!r} is not served.", f"messages[{place}].content[{number}]")
         texts.append(content if isinstance(content, str) else "".join(part["text"] for part in content))
     return "\n".join(texts)
 
@@ -315,13 +315,13 @@ def _generate(path: str, body: dict[str, Any], owner: HonestServer) -> Reply:
     _validate(path, body)
     chat = path == "/v1/chat/completions"
     if not chat and path != "/v1/completions":
-        raise RefusedError("Nothing is there.", None, 404, "unknown_url")
+        raise RejectedError("Nothing is there.", None, 404, "unknown_url")
     given = _messages(body) if chat else body["prompt"]
     prompts = given if isinstance(given, list) else [given]
     # Template and words: so many tokens has a prompt.
     counted = sum(3 + len(prompt.split()) for prompt in prompts)
     if counted > CONTEXT:
-        raise RefusedError("The prompt is too long.", "messages", code="context_length_exceeded")
+        raise RejectedError("The prompt is too long.", "messages", code="context_length_exceeded")
     choices = [_choose(body, prompt, index) for prompt in prompts for index in range(body.get("n", 1))]
     made = sum(len(choice.tokens) for choice in choices)
     usage = {"prompt_tokens": counted, "completion_tokens": made, "total_tokens": counted + made}

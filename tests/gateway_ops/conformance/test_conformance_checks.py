@@ -15,7 +15,7 @@ from gateway_ops.conformance.server_under_check import ServerUnderCheck
 from gateway_ops.conformance.suite import CheckOutcome
 from gateway_ops.conformance.verdicts import Check, Verdict
 from tests.gateway_ops.conformance.by_curl import send_by_curl
-from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer, Lie, RefusedError, Reply
+from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer, Lie, RejectedError, Reply
 from tests.gateway_ops.conformance.lies import FAULT, LIES
 
 CHECKS = {check.name: (group.title, check) for group in suite.GROUPS for check in group.checks}
@@ -124,19 +124,19 @@ def test_a_server_that_never_answers_alike_is_not_called_untrue_for_it() -> None
     assert {found[name].verdict for name in ("usage-total", "finish-known", "fault-no-model")} == {Verdict.TRUE}
 
 
-def _refuse(*names: str) -> Callable[[dict[str, Any], Reply], None]:
+def _reject(*names: str) -> Callable[[dict[str, Any], Reply], None]:
     def after(body: dict[str, Any], reply: Reply) -> None:
         for name in names:
             if reply.status == 200 and name in body:
-                refused = RefusedError(f"Unsupported parameter: {name!r}.", name).reply
-                reply.status, reply.json, reply.events = refused.status, refused.json, None
+                rejected = RejectedError(f"Unsupported parameter: {name!r}.", name).reply
+                reply.status, reply.json, reply.events = rejected.status, rejected.json, None
 
     return after
 
 
 def test_what_a_server_refuses_by_name_is_left_out_and_not_untrue() -> None:
     """As those models do that think: no temperature, no seed, another name for the limit."""
-    with HonestServer(Lie(after=_refuse("temperature", "seed", "max_tokens", "logit_bias", "n"))) as server:
+    with HonestServer(Lie(after=_reject("temperature", "seed", "max_tokens", "logit_bias", "n"))) as server:
         found = {each.check.name: each for each in suite.run(meet(server))}
     assert {name: each.evidence for name, each in found.items() if each.verdict is Verdict.UNTRUE} == {}
     for name in ("temperature", "seed", "max-tokens", "form-choices"):
@@ -151,8 +151,8 @@ def test_a_server_that_is_busy_for_a_moment_is_asked_again(after_s: str) -> None
 
     def after(body: dict[str, Any], reply: Reply) -> None:
         if reply.status == 200 and next(busy):
-            refused = RefusedError("Busy.", None, 503).reply
-            reply.status, reply.json, reply.events = 503, refused.json, None
+            rejected = RejectedError("Busy.", None, 503).reply
+            reply.status, reply.json, reply.events = 503, rejected.json, None
             reply.headers["Retry-After"] = after_s
 
     with HonestServer(Lie(after=after)) as server:

@@ -38,18 +38,18 @@ def parse(home: Path, tool: str, words: list[str]) -> dict[str, Any]:
     while words:
         name = words.pop(0)
         if name not in table["flags"]:
-            refuse(f"usage: {tool}\n{tool}: error: unrecognized arguments: {name}")
+            reject(f"usage: {tool}\n{tool}: error: unrecognized arguments: {name}")
         count, choices = table["flags"][name]
         values: list[str] = []
         while words and not words[0].startswith("--") and (count is None or len(values) < count):
             values.append(words.pop(0))
         if (count is not None and len(values) != count) or any(choices and value not in choices for value in values):
-            refuse(f"{tool}: error: argument {name}: invalid choice or count: {values}")
+            reject(f"{tool}: error: argument {name}: invalid choice or count: {values}")
         found[name.lstrip("-").replace("-", "_")] = values[0] if count == 1 else values or True
     return found
 
 
-def refuse(why: str) -> None:
+def reject(why: str) -> None:
     """End as argparse does."""
     sys.stderr.write(why + "\n")
     sys.exit(2)

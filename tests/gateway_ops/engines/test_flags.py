@@ -11,7 +11,7 @@ from gateway.config.deployment_settings import DeploymentSettings
 from gateway_ops.repository.build_steps import build_steps
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.converters import CONVERTERS, HEADS
-from gateway_ops.repository.tool_flags import TABLES, refused_words, table_of
+from gateway_ops.repository.tool_flags import TABLES, rejected_words, table_of
 
 ENGINE_VERSIONS = ("0.19.0", "0.20.0", "0.21.0", "1.0.0", "1.1.0", "1.2.1")
 BASE: dict[str, Any] = {
@@ -30,7 +30,7 @@ def words(changes: dict[str, Any], version: str) -> list[str]:
     assert list(contradictions([deployment])) == []
     steps = build_steps(deployment, "/models/checkpoint", "/models/original")
     assert any(step.tool for step in steps)
-    return [why for step in steps if step.tool for why in refused_words(step.tool, version, step.options)]
+    return [why for step in steps if step.tool for why in rejected_words(step.tool, version, step.options)]
 
 
 # The flows of upstream's README and of the tutorials that follow it, and every section that becomes a flag.
@@ -91,18 +91,18 @@ def test_the_llm_apis_checkpoint_is_prepared_in_every_version(quantization: str,
 
 def test_what_a_version_does_not_take_is_named() -> None:
     old = ("--checkpoint_dir", "/c", "--use_inflight_batching", "--paged_kv_cache", "enable")  # of 0.6
-    assert refused_words("trtllm-build", "1.2.1", old) == [
+    assert rejected_words("trtllm-build", "1.2.1", old) == [
         "trtllm-build of TensorRT-LLM 1.2.1 has no --use_inflight_batching"
     ]
-    assert refused_words("trtllm-build", "1.1.0", ("--auto_parallel", "8")) == []
-    assert refused_words("trtllm-build", "1.2.0", ("--auto_parallel", "8")) != []
-    assert refused_words("trtllm-build", "1.2.0", ("--gemm_plugin", "fp4")) == [
+    assert rejected_words("trtllm-build", "1.1.0", ("--auto_parallel", "8")) == []
+    assert rejected_words("trtllm-build", "1.2.0", ("--auto_parallel", "8")) != []
+    assert rejected_words("trtllm-build", "1.2.0", ("--gemm_plugin", "fp4")) == [
         "--gemm_plugin of trtllm-build does not take 'fp4'"
     ]
-    assert refused_words("trtllm-build", "1.2.0", ("--max_seq_len",)) == [
+    assert rejected_words("trtllm-build", "1.2.0", ("--max_seq_len",)) == [
         "--max_seq_len of trtllm-build takes 1 words, not 0"
     ]
-    assert refused_words("trtllm-build", "1.3.0", ()) == ["TensorRT-LLM 1.3.0 has no trtllm-build that is known here"]
+    assert rejected_words("trtllm-build", "1.3.0", ()) == ["TensorRT-LLM 1.3.0 has no trtllm-build that is known here"]
 
 
 def test_each_table_names_its_source_and_what_was_read() -> None:

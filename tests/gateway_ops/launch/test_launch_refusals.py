@@ -80,11 +80,11 @@ def test_the_llm_apis_ranks_are_started_by_mpirun_where_that_is_asked_for() -> N
 def test_ranks_of_the_llm_api_need_it_and_its_launcher(
     small: Path, tmp_path: Path, tiny_model_dir: Path, mpirun: Path, gpus: Callable[[int], Path]
 ) -> None:
-    said = refused("-f", small, "--repository", small.with_name("repository"), "--llmapi-ranks")
+    said = rejected("-f", small, "--repository", small.with_name("repository"), "--llmapi-ranks")
     assert "--llmapi-ranks is for the LLM API over several GPUs, and none of these deployments is that." in said
     gpus(2)
     file = render(tmp_path, deployment(tiny_model_dir, engine="llmapi", parallelism={"tp": 2}))
-    said = refused("-f", file, "--repository", tmp_path / "repository", "--llmapi-ranks")
+    said = rejected("-f", file, "--repository", tmp_path / "repository", "--llmapi-ranks")
     assert "There is no trtllm-llmapi-launch on PATH. Run this in TensorRT-LLM's image, which has it." in said
 
 
@@ -132,7 +132,7 @@ def deployment(model: Path, **more: Any) -> dict[str, Any]:
     return {"name": "one", "engine": "reference", "role": "draft", "model": {"source": str(model)}, **more}
 
 
-def refused(*options: str | Path) -> str:
+def rejected(*options: str | Path) -> str:
     done = launch(*options)
     assert done.exit_code == 2, done.output
     assert "Traceback" not in done.stderr
@@ -144,27 +144,27 @@ def test_a_port_that_is_taken(small: Path) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        said = refused("-f", small, "--repository", small.with_name("repository"), "--grpc-port", str(port))
+        said = rejected("-f", small, "--repository", small.with_name("repository"), "--grpc-port", str(port))
     assert f"Triton cannot listen on 127.0.0.1 port {port} (Address already in use)." in said
     assert "choose another one with --grpc-port." in said
 
 
 def test_ports_that_are_the_same(small: Path) -> None:
-    said = refused("-f", small, "--repository", small.with_name("repository"), "--grpc-port", "7", "--http-port", "7")
+    said = rejected("-f", small, "--repository", small.with_name("repository"), "--grpc-port", "7", "--http-port", "7")
     assert "Two of Triton's ports are the same." in said
 
 
 def test_a_repository_that_is_not_there_or_lacks_models(small: Path, tmp_path: Path, tiny_model_dir: Path) -> None:
-    said = refused("-f", small, "--repository", tmp_path / "nowhere")
+    said = rejected("-f", small, "--repository", tmp_path / "nowhere")
     assert f"There is no model repository at {tmp_path / 'nowhere'}. Render it: gateway repo build -f FILE -o" in said
     file = render(tmp_path, deployment(tiny_model_dir, prefix="a_"))
-    assert "lacks a_tensorrt_llm." in refused("-f", file, "--repository", small.with_name("repository"))
+    assert "lacks a_tensorrt_llm." in rejected("-f", file, "--repository", small.with_name("repository"))
 
 
 def test_a_repository_that_the_review_refuses(tmp_path: Path, tiny_model_dir: Path) -> None:
     file = render(tmp_path, deployment(tiny_model_dir))
     (tmp_path / "repository" / "tensorrt_llm" / "1" / "model.py").unlink()
-    assert "model.py" in refused("-f", file, "--repository", tmp_path / "repository")
+    assert "model.py" in rejected("-f", file, "--repository", tmp_path / "repository")
 
 
 @pytest.mark.parametrize("name", ["my models", "o'clock", 'in "quotes"', "a;b", "cost$", "(new)"])
@@ -172,7 +172,7 @@ def test_a_path_that_no_stub_of_triton_starts_from(name: str, tmp_path: Path, ti
     folder = tmp_path / name
     folder.mkdir()
     file = render(folder, deployment(tiny_model_dir))
-    said = refused("-f", file, "--repository", folder / "repository")
+    said = rejected("-f", file, "--repository", folder / "repository")
     assert f"hands paths to a shell as they are, and {folder}/repository has" in said
     assert "Move the repository into a folder without it." in said
 
@@ -190,14 +190,14 @@ def test_a_target_without_its_draft(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_is_none(small: Path) -> None:
-    assert "--restart 'sometimes': write no, on-failure, or on-failure:N." in refused(
+    assert "--restart 'sometimes': write no, on-failure, or on-failure:N." in rejected(
         "-f", small, "--restart", "sometimes"
     )
 
 
 def test_a_program_that_is_not_there(small: Path) -> None:
     where = ("-f", small, "--repository", small.with_name("repository"))
-    assert "There is no tritonserver at /nowhere." in refused(*where, "--tritonserver", "/nowhere")
+    assert "There is no tritonserver at /nowhere." in rejected(*where, "--tritonserver", "/nowhere")
 
 
 def tensorrt(tmp_path: Path, model: Path, **more: Any) -> Path:
@@ -211,15 +211,15 @@ def test_fewer_gpus_than_ranks_no_mpirun_and_no_engine(
     gpus(1)
     file = tensorrt(tmp_path, tiny_model_dir, parallelism={"tp": 2})
     where = ("-f", file, "--repository", tmp_path / "repository")
-    said = refused(*where)
+    said = rejected(*where)
     assert "The deployments need 2 GPUs, and 1 is visible." in said
     assert "Leader mode needs mpirun, which is not on PATH." in said
     assert "There is no tritonserver at /opt/tritonserver/bin/tritonserver." in said
     assert f"one: {tmp_path / 'engine'}: There is nothing. Build it with `gateway engine build`." in said
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
-    assert "GPUs, and" not in refused(*where)
+    assert "GPUs, and" not in rejected(*where)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert "0 are visible (CUDA_VISIBLE_DEVICES=)." in refused(*where)
+    assert "0 are visible (CUDA_VISIBLE_DEVICES=)." in rejected(*where)
 
 
 @pytest.mark.parametrize(("gpu", "said"), [(1, True), (2, False)])
@@ -229,7 +229,7 @@ def test_gpus_that_the_variable_leaves_out(
     made = deployment(tiny_model_dir, engine="llmapi", triton={"gpu_ids": [[gpu]]}, limits={"max_seq_len": 64})
     file = render(tmp_path, made)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
-    found = refused("-f", file, "--repository", tmp_path / "repository")
+    found = rejected("-f", file, "--repository", tmp_path / "repository")
     assert (f"one: GPU {gpu} of triton.gpu_ids is not in CUDA_VISIBLE_DEVICES=0,2." in found) == said
     assert "The deployments need" not in found
 
@@ -241,7 +241,7 @@ def test_several_machines_are_left_to_slurm(
     where = ("-f", file, "--repository", tmp_path / "repository")
     options = "--nodes=2 --ntasks=4 --ntasks-per-node=2 --kill-on-bad-exit=1"
     line = f"srun --mpi=pmix {options} sh {tmp_path}/repository/launch.sh"
-    said = refused(*where)
+    said = rejected(*where)
     assert "4 ranks on 2 machines are started by Slurm, not from one machine. Submit the job of gateway repo" in said
     assert line in said
     assert line in launch(*where, "--dry-run").stdout
@@ -252,5 +252,5 @@ def test_a_task_of_many_is_told_that_it_is_one(
 ) -> None:
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
     file = tensorrt(tmp_path, tiny_model_dir, parallelism={"tp": 4})
-    said = refused("-f", file, "--repository", tmp_path / "repository")
+    said = rejected("-f", file, "--repository", tmp_path / "repository")
     assert "srun has started this 4 times, and each would start all ranks. Start it with --ntasks=1" in said

@@ -376,13 +376,13 @@ def test_the_models_shape_is_read_from_its_own_folder(tmp_path: Path, deployment
     ],
 )
 def test_an_encoder_needs_a_model_with_one(
-    tmp_path: Path, deployments_of, config: dict[str, Any] | None, refused: bool
+    tmp_path: Path, deployments_of, config: dict[str, Any] | None, rejected: bool
 ) -> None:
     if config is not None:
         (tmp_path / "config.json").write_text(json.dumps(config))
     found = said(deployments_of({"model": {"source": str(tmp_path)}, "encoder": {"engine_dir": "/e"}}))
-    assert found.keys() == ({"encoder"} if refused else set())
-    if refused:
+    assert found.keys() == ({"encoder"} if rejected else set())
+    if rejected:
         assert found["encoder"] == (
             "the model has no encoder: its config.json (llama) is a decoder's",
             "Leave it out, or name an encoder-decoder model in model.source.",

@@ -145,10 +145,10 @@ def deployment_with(engine: str, key: str) -> DeploymentSettings:
 @pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda parameter: parameter.name)
 def test_what_an_engine_reads_is_rendered_and_the_rest_is_refused(engine: str, parameter: Any) -> None:
     deployment = deployment_with(engine, parameter.key)
-    refused = {dotted(found.keys).partition(".")[2] for found in contradictions([deployment])}
+    rejected = {dotted(found.keys).partition(".")[2] for found in contradictions([deployment])}
     reads = engine in parameter.readers or (engine not in ENGINES and parameter.name != "max_beam_width")
     elsewhere = engine == "llmapi" and parameter.key == "lora.host_memory_bytes"  # by its file of arguments
-    assert (parameter.key in refused) == (not reads and not elsewhere), refused
+    assert (parameter.key in rejected) == (not reads and not elsewhere), rejected
     if reads:
         value = VALUES[parameter.key]
         written = value[0][0] if isinstance(value, list) else value

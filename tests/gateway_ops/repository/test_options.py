@@ -82,7 +82,7 @@ def _number_or_flag(name: str) -> str:
     return "12"
 
 
-@pytest.mark.parametrize("name", [variable.name for variable in VARIABLES if not variable.refused])
+@pytest.mark.parametrize("name", [variable.name for variable in VARIABLES if not variable.rejected])
 def test_an_option_reaches_its_configuration(name: str) -> None:
     value, section, setting, written = sample(name)
     plain = {**yaml.safe_load(yaml.safe_dump(SMALL)), **section}

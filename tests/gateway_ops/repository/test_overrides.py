@@ -24,7 +24,7 @@ def test_every_variable_of_the_templates_has_a_place_or_a_reason() -> None:
         for model, facts in models.items():
             for name in facts["variables"]:
                 variable = BY_NAME[name]
-                assert variable.key in keys or variable.refused, (version, name)
+                assert variable.key in keys or variable.rejected, (version, name)
                 assert model in variable.models or name == "engine_dir", (model, name)
     parameters = UPSTREAM["1.2.1"]["tensorrt_llm"]["parameters"]
     constant = {name for name, value in parameters.items() if not value.startswith("${")}

@@ -197,8 +197,8 @@ async def test_one_that_leaves_as_its_turn_comes_takes_no_place() -> None:
 
 async def test_a_full_queue_refuses_the_greediest() -> None:
     async with processes(max_running=1, max_waiting=6) as (admission,):
-        line, refused = Line(), Counter[str]()
-        admission.refused = lambda reason: refused.update([reason])
+        line, rejected = Line(), Counter[str]()
+        admission.rejected = lambda reason: rejected.update([reason])
         await line.ask(admission, "runs", demand("flood"))
         flood = [await line.ask(admission, f"flood {index}", demand("flood")) for index in range(6)]
         again = await line.ask(admission, "one more", demand("flood"))
@@ -210,7 +210,7 @@ async def test_a_full_queue_refuses_the_greediest() -> None:
         with pytest.raises(EngineError, match="most of them yours"):
             await flood[-1]  # the newest
         assert not polite.done()
-        assert refused == {"full": 2}
+        assert rejected == {"full": 2}
         line.tasks.remove(again)
         line.tasks.remove(flood[-1])
         await line.end_all()
@@ -257,14 +257,14 @@ async def test_one_that_is_refused_as_its_turn_comes_takes_no_place() -> None:
         waiting = asyncio.create_task(admission.enter(demand()))
         await asyncio.sleep(0.01)
         loop = asyncio.get_running_loop()
-        refused = asyncio.Event()
+        rejected = asyncio.Event()
 
         def told(_: str) -> None:  # a turn comes after the refusal, and before the task that was refused has run
             loop.call_soon(running.leave, 0)
-            refused.set()
+            rejected.set()
 
-        admission.refused = told
-        await refused.wait()
+        admission.rejected = told
+        await rejected.wait()
         with pytest.raises(EngineError) as error:
             await waiting
         assert error.value.kind is ErrorKind.QUEUE_FULL
@@ -406,8 +406,8 @@ async def test_room_for_many_tokens_is_made_by_as_many_requests_as_it_takes() ->
         flood = [await line.ask(admission, f"flood {index}", demand("flood")) for index in range(6)]
         polite = await line.ask(admission, "polite", demand("polite", tokens=250))
         assert not polite.done()
-        refused = await asyncio.gather(*flood[3:], return_exceptions=True)
-        assert all(isinstance(each, EngineError) for each in refused)
+        rejected = await asyncio.gather(*flood[3:], return_exceptions=True)
+        assert all(isinstance(each, EngineError) for each in rejected)
         for each in flood[3:]:
             line.tasks.remove(each)
         await line.end_all()

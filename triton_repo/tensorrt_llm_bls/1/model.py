@@ -39,7 +39,7 @@ _CANCEL_CHECK_S = 0.1
 _KEEP_ITERATOR_S = 2.0
 
 _VISION = ("image_input", "image_bytes_input", "image_url_input", "video_bytes_input")
-_REFUSED = dict.fromkeys(_VISION, "this model is for text only")
+_REJECTED = dict.fromkeys(_VISION, "this model is for text only")
 _NO_DRAFT = dict.fromkeys(("num_draft_tokens", "use_draft_logits"), "no draft model is configured")
 
 
@@ -112,7 +112,7 @@ class TritonPythonModel:
         # The model that guesses; an unset environment variable means no such model.
         draft = parameters.get("tensorrt_llm_draft_model_name", "")
         self._draft = os.environ.get(draft[2:-1], "") if draft.startswith("${") else draft
-        self._refused = _REFUSED if self._draft else {**_REFUSED, **_NO_DRAFT}
+        self._rejected = _REJECTED if self._draft else {**_REJECTED, **_NO_DRAFT}
         self._silence_s = float(parameters["engine_silence_seconds"])
         self._workers = ThreadPoolExecutor(int(parameters["max_concurrent_requests"]), "request")
         self._jobs: dict[str, _Job] = {}
@@ -155,7 +155,7 @@ class TritonPythonModel:
         if job.stopped:  # cancelled while it waited for a thread
             job.end()
             return
-        for name, reason in self._refused.items():
+        for name, reason in self._rejected.items():
             if name in job.inputs:
                 raise _RequestError(f"{name} is not supported: {reason}")
         several = "num_return_sequences" in job.inputs and int(job.inputs["num_return_sequences"].reshape(-1)[0]) > 1

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Tensors = dict[str, NDArray[Any]]
 
 # Inputs that drafts cannot serve truly.
-_REFUSED = {
+_REJECTED = {
     "num_return_sequences": "several sequences cannot be drafted for in one request",
     "beam_width": "beams cannot be drafted for",
     "return_context_logits": "context logits are not supported with speculative decoding",
@@ -50,7 +50,7 @@ def draft_length(inputs: Tensors) -> int:
 
 def refusal(inputs: Tensors) -> str | None:
     """The reason why a request with drafts cannot be served, with the name of the input; None when it can."""
-    for name, reason in _REFUSED.items():
+    for name, reason in _REJECTED.items():
         value = inputs.get(name)
         if value is None or not value.size or value.reshape(-1)[0] in (0, False):
             continue
@@ -148,7 +148,7 @@ class Speculation:
 
     def _continue(self, tokens: list[int], done: int) -> Tensors:
         """The inputs of a call that goes on after the tokens."""
-        inputs = {name: value for name, value in self.inputs.items() if name not in (*_OWN, *_REFUSED)}
+        inputs = {name: value for name, value in self.inputs.items() if name not in (*_OWN, *_REJECTED)}
         inputs["input_ids"] = np.array([tokens], np.int32)
         inputs["input_lengths"] = _scalar(len(tokens))
         inputs["streaming"] = np.array([[False]])

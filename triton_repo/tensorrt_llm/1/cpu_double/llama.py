@@ -51,7 +51,7 @@ class LlamaConfig:
         """
         raw = read_json(folder / "config.json")
         rope = raw.get("rope_parameters") or {}
-        _refuse_variants(raw, rope)
+        _reject_variants(raw, rope)
         try:
             heads = int(raw["num_attention_heads"])
             return cls(
@@ -71,7 +71,7 @@ class LlamaConfig:
             raise ModelError(f"config.json: {error.args[0]} is missing") from error
 
 
-def _refuse_variants(raw: dict[str, Any], rope: dict[str, Any]) -> None:
+def _reject_variants(raw: dict[str, Any], rope: dict[str, Any]) -> None:
     architecture = (raw.get("architectures") or [raw.get("model_type")])[0]
     if architecture not in ("LlamaForCausalLM", "llama"):
         raise ModelError(f"config.json: architecture {architecture} is not supported by the reference engine")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from wire.request import LoraTask, RefusedError
+from wire.request import LoraTask, RejectedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,11 +121,11 @@ def load_adapter(
         RefusedError: what does not fit the model, in TensorRT-LLM's words.
     """
     if weights.ndim != 2:
-        raise RefusedError("Invalid shape for lora_weights tensor")
+        raise RejectedError("Invalid shape for lora_weights tensor")
     if rows.ndim != 2 or rows.shape[1] != 3:
-        raise RefusedError("Invalid shape for lora_keys tensor")
+        raise RejectedError("Invalid shape for lora_keys tensor")
     if len(weights) != len(rows):
-        raise RefusedError("Expected dim1 lora_weights and lora_keys to have the same size")
+        raise RejectedError("Expected dim1 lora_weights and lora_keys to have the same size")
     places = _places(config)
     deltas: dict[tuple[int, str], list[Delta]] = {}
     for values, (module, layer, rank) in zip(weights, rows.tolist(), strict=True):
@@ -140,19 +140,19 @@ def load_adapter(
 
 def _check(config: LlamaConfig, places: Places, module: int, layer: int, rank: int, width: int) -> Place:
     if not 0 <= layer < config.layers:
-        raise RefusedError("lora_config: Expected layerId to be in the range [0, numModelLayers)")
+        raise RejectedError("lora_config: Expected layerId to be in the range [0, numModelLayers)")
     if rank < 1:
-        raise RefusedError("lora_config: Expected adapterSize to be > 0")
+        raise RejectedError("lora_config: Expected adapterSize to be > 0")
     name = _NAMES.get(module, str(module))
     if module not in places:
-        raise RefusedError(f"lora module {name} not enabled for this model")
+        raise RejectedError(f"lora module {name} not enabled for this model")
     if rank > MAX_RANK:
-        raise RefusedError(
+        raise RejectedError(
             f"lora_config: Invalid low_rank ({rank}). low_rank must be smaller than mMaxLowRank ({MAX_RANK})"
         )
     place = places[module]
     if rank * (place.inputs + place.outputs) > width:
-        raise RefusedError(f"lora_weights has to few values for {name}")
+        raise RejectedError(f"lora_weights has to few values for {name}")
     return place
 
 
@@ -221,8 +221,8 @@ class AdapterCache:
 
     def _load(self, task: LoraTask) -> _Held:
         if task.weights is None or task.rows is None:
-            raise RefusedError(f"LoRA task {task.id} not found in cache. Please send LoRA weights with request")
+            raise RejectedError(f"LoRA task {task.id} not found in cache. Please send LoRA weights with request")
         if task.weights.nbytes > self._capacity:
-            raise RefusedError(f"PEFT Cache is full. Could not store taskId={task.id}")
+            raise RejectedError(f"PEFT Cache is full. Could not store taskId={task.id}")
         model = self._model
         return _Held(load_adapter(model.config, model.norms, task.weights, task.rows), task.weights.nbytes)

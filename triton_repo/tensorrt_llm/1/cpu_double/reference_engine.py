@@ -15,7 +15,7 @@ from cpu_double.kv_cache import BLOCK, BlockPool
 from cpu_double.lora import AdapterCache
 from cpu_double.sampler import Sampler
 from cpu_double.sequence import RunningSequence, echo
-from wire.request import NO_GUIDED_DECODER, LoraTask, RefusedError, Request
+from wire.request import NO_GUIDED_DECODER, LoraTask, RejectedError, Request
 from wire.response import Finish, Perf, Response
 
 if TYPE_CHECKING:
@@ -127,15 +127,15 @@ class ReferenceEngine:
         request.check(max_seq_len=self.limits.max_seq_len, vocab=self.vocab_size)
         _check_table(request, self._model.config.hidden, reuse=self.limits.kv_reuse_blocks > 0)
         if request.guide is not None and self._guided is None:
-            raise RefusedError(NO_GUIDED_DECODER)
+            raise RejectedError(NO_GUIDED_DECODER)
         request.arrival_ns = time.monotonic_ns()
         with self._lock:
             if request.id and request.id in self._ids:
-                raise RefusedError(f"requestId {request.id} is already in progress, request is ignored.")
+                raise RejectedError(f"requestId {request.id} is already in progress, request is ignored.")
             free = self.limits.max_batch_size - len(self._slots)
             if len(self._waiting) >= self.limits.max_queue_size + max(free, 0):
                 size = self.limits.max_queue_size
-                raise RefusedError(
+                raise RejectedError(
                     f"Maximum queue size of {size} has been reached, please try again later", queue_full=True
                 )
             adapter = guide = None
@@ -324,9 +324,9 @@ def _check_table(request: Request, hidden: int, *, reuse: bool) -> None:
     if table is None:
         return
     if reuse and not table.extra_ids:  # as TensorRT-LLM, for which all tables have the same token ids
-        raise RefusedError("Input token extra ids must be provided when enabling kv cache reuse with prompt table")
+        raise RejectedError("Input token extra ids must be provided when enabling kv cache reuse with prompt table")
     if table.rows.ndim != 2 or table.rows.shape[1] != hidden:
-        raise RefusedError(f"prompt_embedding_table must have shape [1, rows, {hidden}]")
+        raise RejectedError(f"prompt_embedding_table must have shape [1, rows, {hidden}]")
 
 
 def _guide_failed(request: Request, error: GuideError) -> Response:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wire.request import Beams, Draft, LoraTask, PromptTable, RefusedError, RetainedRange, Retention
+from wire.request import Beams, Draft, LoraTask, PromptTable, RejectedError, RetainedRange, Retention
 from wire.tensor_reader import TensorReader
 
 LORA, PROMPT_TABLE, DRAFT = "lora", "prompt_table", "draft"
@@ -49,8 +49,8 @@ def refusals(takes: frozenset[str]) -> dict[str, str]:
     Args:
         takes: the additions that it has.
     """
-    refused = [REFUSALS[kind] for kind in REFUSALS.keys() - takes]
-    return {name: words.format(name=name) for names, words in refused for name in names}
+    rejected = [REFUSALS[kind] for kind in REFUSALS.keys() - takes]
+    return {name: words.format(name=name) for names, words in rejected for name in names}
 
 
 def parse_lora(read: TensorReader) -> LoraTask | None:
@@ -66,9 +66,9 @@ def parse_lora(read: TensorReader) -> LoraTask | None:
     if task is None and weights is None and rows is None:
         return None
     if task is None:
-        raise RefusedError("lora_task_id must be set for LoRA inference")
+        raise RejectedError("lora_task_id must be set for LoRA inference")
     if (weights is None) != (rows is None):
-        raise RefusedError("Request for LoRA inference must have both lora_weights and lora_keys")
+        raise RejectedError("Request for LoRA inference must have both lora_weights and lora_keys")
     return LoraTask(int(task), _copy(weights), _copy(rows))
 
 
@@ -89,11 +89,11 @@ def parse_prompt_table(read: TensorReader) -> PromptTable | None:
     if table is None and size is None and extra is None:
         return None
     if table is None or size is None:
-        raise RefusedError("prompt_embedding_table and prompt_vocab_size must be given together")
+        raise RejectedError("prompt_embedding_table and prompt_vocab_size must be given together")
     if size != len(table):
-        raise RefusedError(f"prompt_vocab_size is {size}, but prompt_embedding_table has {len(table)} rows")
+        raise RejectedError(f"prompt_vocab_size is {size}, but prompt_embedding_table has {len(table)} rows")
     if not np.isfinite(table).all():
-        raise RefusedError("prompt_embedding_table must be finite")
+        raise RejectedError("prompt_embedding_table must be finite")
     extra_ids = () if extra is None else tuple(int(value) for value in extra.reshape(-1))
     return PromptTable(table.astype(np.float32), extra_ids)
 
@@ -113,13 +113,13 @@ def parse_draft(read: TensorReader) -> Draft:
         read.scalar("draft_acceptance_threshold"),
     )
     if logits is not None and ids is None:
-        raise RefusedError("draft_logits must be given together with draft_input_ids")
+        raise RejectedError("draft_logits must be given together with draft_input_ids")
     if threshold is not None and logits is None:
-        raise RefusedError("draft_acceptance_threshold must be given together with draft_logits")
+        raise RejectedError("draft_acceptance_threshold must be given together with draft_logits")
     if threshold is not None and not 0 < threshold <= 1:
-        raise RefusedError("draft_acceptance_threshold must be above 0, to 1")
+        raise RejectedError("draft_acceptance_threshold must be above 0, to 1")
     if logits is not None and np.isnan(logits).any():
-        raise RefusedError("draft_logits must not hold NaN")
+        raise RejectedError("draft_logits must not hold NaN")
     return Draft(() if ids is None else tuple(ids.reshape(-1).tolist()), _copy(logits), threshold)
 
 
@@ -144,14 +144,14 @@ def parse_top_p_decay(read: TensorReader) -> Decay:
     if all(read.scalar(name) is None for name in names):
         return Decay()
     if read.scalar("runtime_top_p_decay") is None:
-        raise RefusedError("runtime_top_p_min and runtime_top_p_reset_ids have no effect without runtime_top_p_decay")
+        raise RejectedError("runtime_top_p_min and runtime_top_p_reset_ids have no effect without runtime_top_p_decay")
     if read.scalar("runtime_top_k") or not (read.scalar("runtime_top_p") or 0) > 0:
-        raise RefusedError("runtime_top_p_decay goes with runtime_top_p, and without runtime_top_k")
+        raise RejectedError("runtime_top_p_decay goes with runtime_top_p, and without runtime_top_k")
     factor, least = read.number("runtime_top_p_decay", 1.0), read.scalar("runtime_top_p_min")
     if not 0 < factor <= 1:
-        raise RefusedError("runtime_top_p_decay must be above 0, to 1")
+        raise RejectedError("runtime_top_p_decay must be above 0, to 1")
     if least is not None and not 0 < least <= 1:
-        raise RefusedError("runtime_top_p_min must be above 0, to 1")
+        raise RejectedError("runtime_top_p_min must be above 0, to 1")
     reset = read.scalar("runtime_top_p_reset_ids")
     return Decay(factor, least or 0.0, -1 if reset is None else int(reset))
 
@@ -169,7 +169,7 @@ def parse_beams(read: TensorReader) -> Beams:
     if width is None or width == 1:
         return Beams()
     if width < 1:
-        raise RefusedError(f"beam_width must be at least 1, not {width}")
+        raise RejectedError(f"beam_width must be at least 1, not {width}")
     penalty, rate, early = (
         read.scalar(name) for name in ("len_penalty", "beam_search_diversity_rate", "early_stopping")
     )
@@ -192,20 +192,20 @@ def parse_retention(read: TensorReader) -> Retention | None:
     starts, ends, priorities, durations = ([] if row is None else row.reshape(-1).tolist() for row in rows)
     durations = durations or [-1] * len(starts)
     if not len(starts) == len(ends) == len(priorities) == len(durations):
-        raise RefusedError("retention_token_range_starts, _ends, _priorities and _durations_ms must be as many")
+        raise RejectedError("retention_token_range_starts, _ends, _priorities and _durations_ms must be as many")
     ranges = tuple(
         RetainedRange(start, None if end == -1 else end, least, None if ms == -1 else ms)
         for start, end, least, ms in zip(starts, ends, priorities, durations, strict=True)
     )
     for one in ranges:
         if one.start < 0 or (one.end is not None and one.end <= one.start):
-            raise RefusedError(f"retention_token_range_starts, _ends: there is no range from {one.start} to {one.end}")
+            raise RejectedError(f"retention_token_range_starts, _ends: there is no range from {one.start} to {one.end}")
     given = [one.priority for one in ranges] + ([] if priority is None else [priority])
     if not all(0 <= value <= 100 for value in given):
-        raise RefusedError("retention_token_range_priorities and retention_decode_priority must be from 0 to 100")
+        raise RejectedError("retention_token_range_priorities and retention_decode_priority must be from 0 to 100")
     decode_ms = None if duration in (None, -1) else int(duration)
     if any(ms is not None and ms < 0 for ms in (decode_ms, *(one.duration_ms for one in ranges))):
-        raise RefusedError("retention_token_range_durations_ms and retention_decode_duration_ms must not be negative")
+        raise RejectedError("retention_token_range_durations_ms and retention_decode_duration_ms must not be negative")
     return Retention(ranges, priority, decode_ms)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wire.inputs import parse
 from wire.outputs import Tensors, default_output, to_tensors
-from wire.request import RefusedError, Request
+from wire.request import RejectedError, Request
 from wire.response import Response
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
@@ -87,7 +87,7 @@ class Handle:
             self._sender.send(pb_utils.InferenceResponse(output_tensors=outputs), flags=_FINAL if final else 0)
             self._ended = final
 
-    def refuse(self, error: RefusedError) -> None:
+    def reject(self, error: RejectedError) -> None:
         """Answer that a request is not taken."""
         self._send_error(str(error), queue_full=error.queue_full)
 
@@ -112,7 +112,7 @@ class Engine(Protocol):
     """A generator of tokens."""
 
     def submit(self, request: Request) -> None:
-        """Take a request, or raise `RefusedError`."""
+        """Take a request, or raise `RejectedError`."""
 
     def cancel(self, request_id: str) -> None:
         """End a request; an unknown id is harmless."""
@@ -171,12 +171,12 @@ class BaseAdapter:
             )
             parsed.handle = handle
             self._engine.submit(parsed)
-        except RefusedError as error:
-            handle.refuse(error)
+        except RejectedError as error:
+            handle.reject(error)
 
     def _stop(self, request_id: str, handle: Handle) -> None:
         if not request_id:
-            raise RefusedError("Trying to stop a request but request ID is not provided")
+            raise RejectedError("Trying to stop a request but request ID is not provided")
         self._engine.cancel(request_id)
         handle.send({}, final=True)
 
@@ -199,7 +199,7 @@ def _array(tensor: pb_utils.Tensor) -> NDArray[Any]:
     try:
         return tensor.as_numpy()
     except pb_utils.TritonModelException as error:  # BF16, which NumPy does not have
-        raise RefusedError(f"{tensor.name()}: its type in config.pbtxt is not supported by the engine") from error
+        raise RejectedError(f"{tensor.name()}: its type in config.pbtxt is not supported by the engine") from error
 
 
 def _handle(request: Request) -> Handle:

@@ -21,7 +21,7 @@ from wire.additions import (
     parse_top_p_decay,
     refusals,
 )
-from wire.request import GUIDE_KINDS, NO_DRAFT, NO_GUIDED_DECODER, Guide, RefusedError, Request, Sampling
+from wire.request import GUIDE_KINDS, NO_DRAFT, NO_GUIDED_DECODER, Guide, RejectedError, Request, Sampling
 from wire.tensor_reader import TensorReader
 
 MAX_TOP_K = 1024
@@ -29,7 +29,7 @@ MAX_TOP_LOG_PROBS = 20
 
 # Absent, empty or false they mean nothing; anything else no engine here can do.
 _LOOKAHEAD = ("lookahead_window_size", "lookahead_ngram_size", "lookahead_verification_set_size")
-_REFUSED = dict.fromkeys(_LOOKAHEAD, "lookahead decoding is not supported by the engine")
+_REJECTED = dict.fromkeys(_LOOKAHEAD, "lookahead decoding is not supported by the engine")
 _UNSUPPORTED = (
     "no_repeat_ngram_size",
     "medusa_choices",
@@ -43,7 +43,7 @@ _UNSUPPORTED = (
     "mrope_position_deltas",
     "context_phase_params",
 )
-_REFUSED.update({name: f"{name} is not supported by the engine" for name in _UNSUPPORTED})
+_REJECTED.update({name: f"{name} is not supported by the engine" for name in _UNSUPPORTED})
 
 
 def parse(
@@ -71,7 +71,7 @@ def parse(
         RefusedError: something missing, invalid or not supported, by name.
     """
     read = TensorReader(inputs)
-    _refuse_unsupported(read, takes)
+    _reject_unsupported(read, takes)
     excluded, end_id = read.scalar("exclude_input_in_output"), read.scalar("end_id")
     return Request(
         id=request_id,
@@ -102,23 +102,23 @@ def parse(
     )
 
 
-def _refuse_unsupported(read: TensorReader, takes: frozenset[str]) -> None:
-    for name, message in {**_REFUSED, **refusals(takes)}.items():
+def _reject_unsupported(read: TensorReader, takes: frozenset[str]) -> None:
+    for name, message in {**_REJECTED, **refusals(takes)}.items():
         if read.asks_for(name):
-            raise RefusedError(message)
+            raise RejectedError(message)
     if BEAMS not in takes and (beams := read.scalar("beam_width") or 1) > 1:
-        raise RefusedError(f"Requested beam width {beams} is larger than the maximum beam width 1")
+        raise RejectedError(f"Requested beam width {beams} is larger than the maximum beam width 1")
     if (sequences := read.scalar("num_return_sequences") or 1) > 1:
-        raise RefusedError(f"num_return_sequences {sequences} is not supported by the engine")
+        raise RejectedError(f"num_return_sequences {sequences} is not supported by the engine")
 
 
 def _parse_prompt(read: TensorReader) -> list[int]:
     row = read.row("input_ids")
     if row is None:
-        raise RefusedError("A value is required for input_ids")
+        raise RejectedError("A value is required for input_ids")
     length = read.required("input_lengths")
     if not 0 < length <= row.size:
-        raise RefusedError(f"input_lengths is {length}, but input_ids holds {row.size} tokens")
+        raise RejectedError(f"input_lengths is {length}, but input_ids holds {row.size} tokens")
     ids: list[int] = row.reshape(-1)[:length].tolist()
     return ids
 
@@ -127,7 +127,7 @@ def _parse_logits(read: TensorReader, kind: str, *, gathered: bool) -> bool:
     name = f"return_{kind}_logits"
     wanted = read.flag(name)
     if wanted and not gathered:
-        raise RefusedError(f"{name}: the engine does not gather {kind} logits")
+        raise RejectedError(f"{name}: the engine does not gather {kind} logits")
     return wanted
 
 
@@ -136,30 +136,30 @@ def _parse_guide(read: TensorReader, *, guided: bool) -> Guide | None:
     if not kind and not text:
         return None
     if not guided:
-        raise RefusedError(NO_GUIDED_DECODER)
+        raise RejectedError(NO_GUIDED_DECODER)
     if kind not in GUIDE_KINDS:
-        raise RefusedError(f"guided_decoding_guide_type must be one of {', '.join(GUIDE_KINDS)}")
+        raise RejectedError(f"guided_decoding_guide_type must be one of {', '.join(GUIDE_KINDS)}")
     if not text and kind != "json":
-        raise RefusedError("The guide string must be provided unless using GuideType::kJSON.")
+        raise RejectedError("The guide string must be provided unless using GuideType::kJSON.")
     return Guide(kind, text or "")
 
 
 def _parse_sampling(read: TensorReader) -> Sampling:
     temperature, top_p = read.scalar("temperature"), read.scalar("runtime_top_p")
     if temperature is not None and read.number("temperature", 1.0) < 0:
-        raise RefusedError("temperature must not be negative")
+        raise RejectedError("temperature must not be negative")
     if top_p is not None and read.number("runtime_top_p", 0.0) > 1:
-        raise RefusedError("runtime_top_p must be at most 1")
+        raise RejectedError("runtime_top_p must be at most 1")
     repetition_penalty = read.number("repetition_penalty", 1.0)
     if repetition_penalty <= 0:
-        raise RefusedError("repetition_penalty must be above 0")
+        raise RejectedError("repetition_penalty must be above 0")
     min_p = read.number("min_p", 0.0)
     if not 0 <= min_p <= 1:
-        raise RefusedError("min_p must be from 0 to 1")
+        raise RejectedError("min_p must be from 0 to 1")
     decay = parse_top_p_decay(read)
     bias = read.row("embedding_bias")
     if bias is not None and np.isnan(bias).any():
-        raise RefusedError("embedding_bias must not hold NaN")
+        raise RejectedError("embedding_bias must not hold NaN")
     return Sampling(
         temperature=temperature,
         top_k=read.count("runtime_top_k", MAX_TOP_K),

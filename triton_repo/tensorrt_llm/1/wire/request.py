@@ -14,7 +14,7 @@ NO_GUIDED_DECODER = "Request has a guide for guided decoding, but GuidedDecoder 
 GUIDE_KINDS = ("json", "json_schema", "regex", "ebnf_grammar", "structural_tag")
 
 
-class RefusedError(ValueError):
+class RejectedError(ValueError):
     """A request that the engine does not take, in the engine's words (wire contract 2.10).
 
     Attributes:
@@ -26,7 +26,7 @@ class RefusedError(ValueError):
         self.queue_full = queue_full
 
 
-def refuse_asked(asked: Mapping[str, bool], by: str) -> None:
+def reject_asked(asked: Mapping[str, bool], by: str) -> None:
     """Refuse a request that asks for features which it cannot have.
 
     Args:
@@ -38,7 +38,7 @@ def refuse_asked(asked: Mapping[str, bool], by: str) -> None:
     """
     for name, given in asked.items():
         if given:
-            raise RefusedError(f"{name} is not supported by {by}")
+            raise RejectedError(f"{name} is not supported by {by}")
 
 
 @dataclass(frozen=True)
@@ -251,39 +251,39 @@ class Request:
         """
         length, longest = len(self.prompt), max_seq_len - 1
         if length > longest:
-            raise RefusedError(f"Prompt length ({length}) exceeds maximum input length ({longest}).")
+            raise RejectedError(f"Prompt length ({length}) exceeds maximum input length ({longest}).")
         if not length:
-            raise RefusedError("input_ids must hold at least one token")
+            raise RejectedError("input_ids must hold at least one token")
         self._check_prompt(vocab)
         self._check_draft(vocab)
         if self.max_tokens < 1:
-            raise RefusedError("request_output_len must be at least 1")
+            raise RejectedError("request_output_len must be at least 1")
         if self.end_id >= vocab:
-            raise RefusedError(f"end_id must be within the vocabulary of {vocab} tokens")
+            raise RejectedError(f"end_id must be within the vocabulary of {vocab} tokens")
         bias = self.sampling.bias
         if bias is not None and bias.shape != (vocab,):
-            raise RefusedError(f"embedding_bias must have {vocab} values, not {bias.size}")
+            raise RejectedError(f"embedding_bias must have {vocab} values, not {bias.size}")
         if self.sampling.top_p_reset_id >= vocab:
-            raise RefusedError(f"runtime_top_p_reset_ids must be within the vocabulary of {vocab} tokens")
+            raise RejectedError(f"runtime_top_p_reset_ids must be within the vocabulary of {vocab} tokens")
         if any(max(word) >= vocab or min(word) < 0 for word in self.sampling.bad_words):
-            raise RefusedError(f"bad_words_list must be within the vocabulary of {vocab} tokens")
+            raise RejectedError(f"bad_words_list must be within the vocabulary of {vocab} tokens")
 
     def _check_draft(self, vocab: int) -> None:
         ids, logits = self.draft.ids, self.draft.logits
         if ids and (min(ids) < 0 or max(ids) >= vocab):
-            raise RefusedError(f"draft_input_ids must be within the vocabulary of {vocab} tokens")
+            raise RejectedError(f"draft_input_ids must be within the vocabulary of {vocab} tokens")
         if logits is not None and logits.shape != (len(ids), vocab):
-            raise RefusedError(f"draft_logits must have shape [1, {len(ids)}, {vocab}]")
+            raise RejectedError(f"draft_logits must have shape [1, {len(ids)}, {vocab}]")
 
     def _check_prompt(self, vocab: int) -> None:
         table = self.prompt_table
         known = vocab if table is None else vocab + len(table.rows)
         if min(self.prompt) < 0 or max(self.prompt) >= known:
             more = "" if table is None else f" and {len(table.rows)} rows of prompt_embedding_table"
-            raise RefusedError(f"input_ids must be within the vocabulary of {vocab} tokens{more}")
+            raise RejectedError(f"input_ids must be within the vocabulary of {vocab} tokens{more}")
         if table is None:
             return
         if table.extra_ids and len(table.extra_ids) != len(self.prompt):
-            raise RefusedError(f"prompt_table_extra_ids must have {len(self.prompt)} values, as input_ids has")
+            raise RejectedError(f"prompt_table_extra_ids must have {len(self.prompt)} values, as input_ids has")
         if self.prompt_log_probs is not None and max(self.prompt) >= vocab:
-            raise RefusedError("num_prompt_log_probs is not supported by the engine with prompt_embedding_table")
+            raise RejectedError("num_prompt_log_probs is not supported by the engine with prompt_embedding_table")

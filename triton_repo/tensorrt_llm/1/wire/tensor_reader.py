@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wire.request import RefusedError
+from wire.request import RejectedError
 from wire.word_lists import Words, unpack_words
 
 
@@ -40,7 +40,7 @@ class TensorReader:
         try:
             return value.decode() if isinstance(value, bytes) else str(value)
         except UnicodeDecodeError:
-            raise RefusedError(f"{name} must be UTF-8") from None
+            raise RejectedError(f"{name} must be UTF-8") from None
 
     def required(self, name: str) -> int:
         """First value of a tensor as a whole number.
@@ -50,7 +50,7 @@ class TensorReader:
         """
         value = self.scalar(name)
         if value is None:
-            raise RefusedError(f"A value is required for {name}")
+            raise RejectedError(f"A value is required for {name}")
         return int(value)
 
     def flag(self, name: str) -> bool:
@@ -67,7 +67,7 @@ class TensorReader:
         if value is None:
             return default
         if not math.isfinite(value):
-            raise RefusedError(f"{name} must be finite")
+            raise RejectedError(f"{name} must be finite")
         return float(value)
 
     def count(self, name: str, highest: int) -> int | None:
@@ -78,7 +78,7 @@ class TensorReader:
         """
         value: int | None = self.scalar(name)
         if value is not None and not 0 <= value <= highest:
-            raise RefusedError(f"{name} must be from 0 to {highest}, not {value}")
+            raise RejectedError(f"{name} must be from 0 to {highest}, not {value}")
         return value
 
     def row(self, name: str) -> NDArray[Any] | None:
@@ -91,7 +91,7 @@ class TensorReader:
             return None
         array = self._inputs[name]
         if array.shape[0] != 1:
-            raise RefusedError(f"{name} has batch size {array.shape[0]}; send one sequence per request")
+            raise RejectedError(f"{name} has batch size {array.shape[0]}; send one sequence per request")
         row: NDArray[Any] = array[0]
         return row
 

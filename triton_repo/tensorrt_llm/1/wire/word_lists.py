@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wire.request import RefusedError
+from wire.request import RejectedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,14 +24,14 @@ def unpack_words(name: str, packed: NDArray[np.int32]) -> Words:
         RefusedError: another shape, or offsets that do not ascend within W.
     """
     if packed.ndim != 2 or packed.shape[0] != 2:
-        raise RefusedError(f"{name} must have shape [1, 2, W], not {[1, *packed.shape]}")
+        raise RejectedError(f"{name} must have shape [1, 2, W], not {[1, *packed.shape]}")
     words: list[tuple[int, ...]] = []
     start = 0
     for end in packed[1].tolist():
         if end < 0:
             break
         if not start < end <= packed.shape[1]:
-            raise RefusedError(f"{name} has the offset {end} after {start}, in {packed.shape[1]} columns")
+            raise RejectedError(f"{name} has the offset {end} after {start}, in {packed.shape[1]} columns")
         words.append(tuple(packed[0, start:end].tolist()))
         start = end
     return tuple(words)

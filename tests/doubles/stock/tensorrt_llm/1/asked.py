@@ -14,7 +14,7 @@ _LONGEST_SHOWN = 4096
 _GUIDES = ("json", "json_schema", "regex", "ebnf_grammar")
 
 
-class RefusedError(ValueError):
+class RejectedError(ValueError):
     """A request that the engine does not take."""
 
 
@@ -72,15 +72,15 @@ def parse(request_id: str, tensors: Tensors, limits: Limits) -> Asked:
     """
     for name in ("input_ids", "request_output_len"):
         if name not in tensors:
-            raise RefusedError(f"A value is required for {name}")
+            raise RejectedError(f"A value is required for {name}")
     prompt = [int(token) for token in tensors["input_ids"].reshape(-1)]
     if len(prompt) >= limits.max_seq_len:
-        raise RefusedError(f"Prompt length ({len(prompt)}) exceeds maximum input length ({limits.max_seq_len - 1}).")
+        raise RejectedError(f"Prompt length ({len(prompt)}) exceeds maximum input length ({limits.max_seq_len - 1}).")
     max_tokens = min(int(_scalar(tensors, "request_output_len")), limits.max_seq_len - len(prompt))
     if max_tokens < 1:
-        raise RefusedError("request_output_len must be at least 1")
+        raise RejectedError("request_output_len must be at least 1")
     if (_scalar(tensors, "beam_width") or 1) > 1:
-        raise RefusedError("Requested beam width 2 is larger than the max beam width 1")
+        raise RejectedError("Requested beam width 2 is larger than the max beam width 1")
     end_id = _scalar(tensors, "end_id")
     streaming = bool(_scalar(tensors, "streaming"))
     exclude = _scalar(tensors, "exclude_input_in_output")
@@ -151,7 +151,7 @@ def _guide(tensors: Tensors, limits: Limits) -> dict[str, str] | None:
     if kind is None:
         return None
     if not limits.guided:
-        raise RefusedError("Request has a guide for guided decoding, but GuidedDecoder is not set up")
+        raise RejectedError("Request has a guide for guided decoding, but GuidedDecoder is not set up")
     if kind not in _GUIDES:  # in silence, as the C++ backend does it
         return None
     return {"kind": kind, "text": _scalar(tensors, "guided_decoding_guide") or ""}
@@ -163,7 +163,7 @@ def _bias(tensors: Tensors, vocab_size: int) -> dict[str, float]:
         return {}
     dense = tensors["embedding_bias"].reshape(-1)
     if dense.size not in (0, vocab_size):
-        raise RefusedError(f"embedding_bias must have {vocab_size} values, not {dense.size}")
+        raise RejectedError(f"embedding_bias must have {vocab_size} values, not {dense.size}")
     return {str(token): float(dense[token]) for token in np.flatnonzero(dense)}
 
 

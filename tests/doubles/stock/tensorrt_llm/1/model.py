@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, os.environ["DOUBLE_TURNS"])
 
 from answers import answer, log_prob
-from asked import Asked, Limits, RefusedError, parse, shown
+from asked import Asked, Limits, RejectedError, parse, shown
 from turns import Script
 
 Tensors = dict[str, NDArray[Any]]
@@ -90,7 +90,7 @@ class TritonPythonModel:
                 sender.send(pb_utils.InferenceResponse([]), flags=_FINAL)
                 return
             asked, turn = self._accept(request.request_id(), tensors)
-        except RefusedError as error:
+        except RejectedError as error:
             sender.send(_error(str(error)), flags=_FINAL)
             return
         self._players.submit(_Player(self, asked, turn, sender).play)
@@ -98,7 +98,7 @@ class TritonPythonModel:
     def _answer_whole(self, request: Any) -> Any:
         try:
             asked, turn = self._accept(request.request_id(), _inputs(request))
-        except RefusedError as error:
+        except RejectedError as error:
             return _error(str(error))
         ids, _ = self.draw(asked, turn)
         if turn.get("fail_after", len(ids)) < len(ids):
@@ -113,16 +113,16 @@ class TritonPythonModel:
     def _accept(self, request_id: str, tensors: Tensors) -> tuple[Asked, dict[str, Any]]:
         asked = parse(request_id, tensors, self._limits)
         if asked.streaming and not self._decoupled:
-            raise RefusedError("Streaming is only supported in decoupled mode.")
+            raise RejectedError("Streaming is only supported in decoupled mode.")
         self._check_lora(asked)
         turn = self._script.turn(asked.prompt)
         if turn is None:
             if asked.max_tokens > 2:
-                raise RefusedError("no turn of the script matches the prompt")
+                raise RejectedError("no turn of the script matches the prompt")
             turn = {"ids": asked.prompt[:1] * 2, "chunk": [1]}
         with self._lock:
             if asked.id in self._live:
-                raise RefusedError(f"requestId {asked.id} is already in progress, request is ignored.")
+                raise RejectedError(f"requestId {asked.id} is already in progress, request is ignored.")
             self._live |= {asked.id} - {""}
         self._write_asked(asked, turn)
         return asked, turn
@@ -134,11 +134,11 @@ class TritonPythonModel:
         if "lora_weights" in asked.tensors:
             self._cached_loras.add(task)
         if task not in self._cached_loras:
-            raise RefusedError(f"LoRA task {task} not found in cache. Please send LoRA weights with request")
+            raise RejectedError(f"LoRA task {task} not found in cache. Please send LoRA weights with request")
 
     def _stop(self, request_id: str) -> None:
         if not request_id:
-            raise RefusedError("Trying to stop a request but request ID is not provided")
+            raise RejectedError("Trying to stop a request but request ID is not provided")
         with self._lock:
             self._stopped |= {request_id} & self._live
 

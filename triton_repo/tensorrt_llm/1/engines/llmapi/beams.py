@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engines.llmapi.extensions import performance
 from engines.llmapi.generation import EngineError, chosen_log_prob, ended_ids, finish_reason
-from wire.request import RefusedError, refuse_asked
+from wire.request import RejectedError, reject_asked
 from wire.response import Beam, Perf, Response
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def check_beams(request: Request, width: int, *, log_probs: bool) -> None:
     """
     wanted = request.beams.width
     if wanted > width:
-        raise RefusedError(f"Requested beam width {wanted} is larger than the maximum beam width {width}")
+        raise RejectedError(f"Requested beam width {wanted} is larger than the maximum beam width {width}")
     if wanted < width:
-        raise RefusedError(
+        raise RejectedError(
             f"Requested beam width {wanted} is not {width}: the engine searches that many, of any request"
         )
     if width == 1:
@@ -46,7 +46,7 @@ def check_beams(request: Request, width: int, *, log_probs: bool) -> None:
         "runtime_top_p_decay": request.sampling.top_p_decay < 1,
         "stop_words_list: a word of more than one token": any(len(word) > 1 for word in request.stop_words),
     }
-    refuse_asked(asked, "the engine's beam search")
+    reject_asked(asked, "the engine's beam search")
 
 
 def beam_arguments(beams: Beams, temperature: float | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wire.request import RefusedError, refuse_asked
+from wire.request import RejectedError, reject_asked
 from wire.response import Perf
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Extensions:
         """
         arguments: dict[str, Any] = {}
         if request.cache_salt:
-            refuse_asked({"cache_salt": not self.cache_salt}, "the engine")
+            reject_asked({"cache_salt": not self.cache_salt}, "the engine")
             arguments["cache_salt"] = request.cache_salt
         if request.lora is not None and self.lora is not None:
             arguments["lora_request"] = self.lora(request.lora)
@@ -104,20 +104,20 @@ class Extensions:
             "return_context_logits": no_logits and request.context_logits,
             "return_generation_logits": no_logits and request.generation_logits,
         }
-        refuse_asked(asked, "the engine")
+        reject_asked(asked, "the engine")
         asked = {
             "min_p": sampling.min_p > 0 and not self.min_p,
             "runtime_top_p_decay": sampling.top_p_decay < 1 and not self.top_p_decay,
         }
-        refuse_asked(asked, "the engine's sampler")
+        reject_asked(asked, "the engine's sampler")
 
     def _guide(self, guide: Guide) -> Any:
         if self.guided is None:
-            raise RefusedError("guided_decoding_guide is not supported by the engine")
+            raise RejectedError("guided_decoding_guide is not supported by the engine")
         if guide.kind == "json":
             return self.guided(json_object=True)
         if guide.kind == "structural_tag" and self.guided_backend != "xgrammar":
-            raise RefusedError("guided_decoding_guide_type structural_tag is not supported by the engine's backend")
+            raise RejectedError("guided_decoding_guide_type structural_tag is not supported by the engine's backend")
         return self.guided(**{_GUIDES[guide.kind]: guide.text})
 
 

@@ -14,7 +14,7 @@ from engines.llmapi.beams import BeamSearch
 from engines.llmapi.extensions import Extensions
 from engines.llmapi.generation import Generation
 from engines.llmapi.sampling_params import has_long_words, sampling_arguments, set_bad_words
-from wire.request import RefusedError, Request
+from wire.request import RejectedError, Request
 from wire.response import Response
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ class LlmEngine:
         live = _Live(followed, arguments, self._extensions.generate_arguments(request))
         with self._lock:
             if request.id and request.id in self._ids:
-                raise RefusedError(f"requestId {request.id} is already in progress, request is ignored.")
+                raise RejectedError(f"requestId {request.id} is already in progress, request is ignored.")
             if len(self._live) >= self._options.max_in_flight:
                 size = self._options.max_queue_size
-                raise RefusedError(
+                raise RejectedError(
                     f"Maximum queue size of {size} has been reached, please try again later", queue_full=True
                 )
             self._live[request] = live

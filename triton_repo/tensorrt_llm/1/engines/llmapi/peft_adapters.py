@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wire.request import RefusedError
+from wire.request import RejectedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,8 +58,8 @@ class Adapters:
         if task.id in self.paths:
             return {"lora_name": str(task.id), "lora_int_id": task.id, "lora_path": str(self.paths[task.id])}
         if task.weights is None:
-            raise RefusedError(f"LoRA task {task.id} not found in cache. Please send LoRA weights with request")
-        raise RefusedError("lora_weights is not supported by the engine: it has the adapters of its own folder alone")
+            raise RejectedError(f"LoRA task {task.id} not found in cache. Please send LoRA weights with request")
+        raise RejectedError("lora_weights is not supported by the engine: it has the adapters of its own folder alone")
 
 
 def read_adapters(folder: Path) -> Adapters:

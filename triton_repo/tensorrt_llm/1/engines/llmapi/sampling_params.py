@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from engines.llmapi.beams import beam_arguments, check_beams
 from engines.llmapi.extensions import Extensions
-from wire.request import RefusedError, refuse_asked
+from wire.request import RejectedError, reject_asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ def sampling_arguments(
     """
     sampling, beams = request.sampling, request.beams
     check_beams(request, extensions.beams, log_probs=extensions.beam_log_probs)
-    _refuse(sampling, applies_penalties=applies_penalties, long_bad_words=extensions.long_bad_words)
+    _reject(sampling, applies_penalties=applies_penalties, long_bad_words=extensions.long_bad_words)
     arguments: dict[str, Any] = {
         "max_tokens": max_tokens,
         # Explicit, because the LLM API would ask a tokenizer otherwise, which is not loaded. -1 ends nothing, as does
@@ -93,7 +93,7 @@ def set_bad_words(params: Any, sampling: Sampling) -> None:
     words = [list(word) for word in sampling.bad_words]
     params.bad, params._bad_word_ids = [], words  # noqa: SLF001 - see above
     if params._get_bad_words() != words:  # noqa: SLF001
-        raise RefusedError("bad_words_list: this TensorRT-LLM takes no bad word of more than one token id")
+        raise RejectedError("bad_words_list: this TensorRT-LLM takes no bad word of more than one token id")
 
 
 def sampling_strategy(sampling: Sampling) -> dict[str, Any]:
@@ -112,10 +112,10 @@ def sampling_strategy(sampling: Sampling) -> dict[str, Any]:
     return {**strategy, "seed": sampling.seed}
 
 
-def _refuse(sampling: Sampling, *, applies_penalties: bool, long_bad_words: bool) -> None:
+def _reject(sampling: Sampling, *, applies_penalties: bool, long_bad_words: bool) -> None:
     if has_long_words(sampling) and not long_bad_words:
-        raise RefusedError("bad_words_list: the LLM API takes no bad word of more than one token id")
+        raise RejectedError("bad_words_list: the LLM API takes no bad word of more than one token id")
     if applies_penalties:
         return
     asked = {**dict.fromkeys(_penalties(sampling), True), "bad_words_list": bool(sampling.bad_words)}
-    refuse_asked(asked, "the engine's sampler")
+    reject_asked(asked, "the engine's sampler")

@@ -11,7 +11,7 @@ import transformers
 
 from engines.llmapi.llm_engine import LlmEngine
 from engines.transformers.seeded_sampling import generation_config, install
-from wire.request import refuse_asked
+from wire.request import reject_asked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,7 @@ class TransformersEngine(LlmEngine):
             "return_context_logits": request.context_logits,
             "return_generation_logits": request.generation_logits,
         }
-        refuse_asked(asked, "the engine")
+        reject_asked(asked, "the engine")
         super().submit(request)
 
 
