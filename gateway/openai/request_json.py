@@ -20,6 +20,7 @@ MOST_CHARACTERS = 2**23  # of one string
 MOST_LEVELS = 64  # of nesting
 MOST_CONTAINERS = 65536  # objects and arrays, and keys
 MOST_ITEMS = 327680  # of objects and arrays
+_MOST_UNCOUNTED = 2 * MOST_CONTAINERS  # bytes: each object or array has two at least
 _MOST_SURROGATES = 65536  # groups of escapes in a body that has a lone one
 _MOST_NAMED = 33  # paths of replaced characters; a header names 32 and says whether there are more
 _LONGEST_PATH = 256  # characters
@@ -66,7 +67,7 @@ def parse_body(raw: bytes) -> RequestBody:
         BadRequestError: it is not a JSON object, has a key twice, or breaks one of the bounds above; a key, name or id
             has a NUL character or a lone surrogate.
     """
-    if len(raw) > MOST_CONTAINERS and parts_of(raw) > MOST_CONTAINERS:
+    if len(raw) > _MOST_UNCOUNTED and _may_have_too_many(raw):
         _check_counts(raw)
     try:
         value = _parse(raw)
@@ -158,6 +159,15 @@ def _backslashes(raw: bytes, end: int) -> int:
             return count
 
 
+def _may_have_too_many(raw: bytes) -> bool:
+    """Whether the bytes that begin objects, arrays, values and items are too many, in strings or outside of them."""
+    parts = parts_of(raw)
+    if parts <= MOST_CONTAINERS:
+        return False
+    commas = raw.count(b",")
+    return parts - commas > MOST_CONTAINERS or parts > MOST_ITEMS
+
+
 def _check_counts(raw: bytes) -> None:
     """Reject too many objects, arrays, keys and items before any is made: parsing a million takes a second."""
     containers = commas = 0
@@ -217,9 +227,11 @@ def _check_conversation(messages: Any, path: str) -> None:
     parts = 0
     for index, message in enumerate(messages if isinstance(messages, list) else ()):
         if isinstance(message, dict):
-            _check_length(message.get("tool_calls"), MOST_CALLS, f"{path}[{index}].tool_calls")
+            if isinstance(calls := message.get("tool_calls"), list):
+                _check_length(calls, MOST_CALLS, f"{path}[{index}].tool_calls")
             for name in ("content", "output"):
-                parts += _check_length(message.get(name), MOST_PARTS_OF_ONE, f"{path}[{index}].{name}")
+                if isinstance(found := message.get(name), list):
+                    parts += _check_length(found, MOST_PARTS_OF_ONE, f"{path}[{index}].{name}")
     if parts > MOST_PARTS:
         message = (
             f"The {_NOUNS[path]} of one request may have {MOST_PARTS} content parts in all, but these have {parts}."
