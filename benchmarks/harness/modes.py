@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import (
+    bodies,
     features,
     front_door,
     hostile,
@@ -29,6 +30,7 @@ MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
     "memory": memory.measure,
     "features": features.measure,
     "requests": request_cost.measure,
+    "bodies": bodies.measure,
     "frontdoor": front_door.measure,
     "lag": lag.measure,
     "mirror": mirror.measure,

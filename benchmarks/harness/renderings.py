@@ -108,6 +108,12 @@ def requests(values: dict[str, Any]) -> str:
     )
 
 
+def bodies(values: dict[str, Any]) -> str:
+    """CPU to parse bodies."""
+    rows = [[row["body"], f"{row['bytes']:,}", row["gateway"], row["jiter"], row["json"]] for row in values["rows"]]
+    return table(["body", "bytes", "gateway, ms", "jiter alone, ms", "json of the standard library, ms"], rows)
+
+
 def front_door(values: dict[str, Any]) -> str:
     """Cost of what stands before the engines."""
     rows = [

@@ -19,6 +19,7 @@ _MODES: dict[str, Callable[[dict[str, Any]], str]] = {
     "memory": renderings.memory,
     "features": renderings.features,
     "requests": renderings.requests,
+    "bodies": renderings.bodies,
     "frontdoor": renderings.front_door,
     "lag": renderings.lag,
     "mirror": renderings.mirror,
