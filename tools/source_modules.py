@@ -19,13 +19,14 @@ class SourceModule:
     nodes: list[ast.AST]
 
     def code_lines(self) -> int:
-        """Lines without blank ones, comments and constants that are statements, as docstrings are."""
+        """Lines without blank ones, comments and strings that are statements, which docstrings are."""
         lines = self.text.splitlines()
         documented: set[int] = set()
         quoted: set[int] = set()
         for node in self.nodes:
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                documented.update(range(node.lineno, (node.end_lineno or 0) + 1))
+                if isinstance(node.value.value, str):
+                    documented.update(range(node.lineno, (node.end_lineno or 0) + 1))
             elif isinstance(node, (ast.Constant, ast.JoinedStr)) and '"""' in lines[node.lineno - 1]:
                 quoted.update(range(node.lineno, (node.end_lineno or 0) + 1))
         return sum(

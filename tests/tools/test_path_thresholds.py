@@ -81,6 +81,7 @@ def test_an_imported_constant_counts_where_it_is_defined(tmp_path: Path, imports
 
 def test_code_lines_are_those_without_text(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
-    text = '"""Module.\n\nMore.\n"""\n\n# A comment.\nX = """\n# text\n\n"""\n\n\ndef f():\n    """Do."""\n    return X  # .\n'
+    text = '"""Module.\n\nMore.\n"""\n\n# Comment.\nX = """\n# text\n\n"""\n\n\ndef f():\n    """Do."""\n    return X\n'
+    text += "\n\ndef g(): ...\n"
     (tmp_path / "package" / "module.py").write_text(text)
-    assert read_modules(tmp_path, "package")["package.module"].code_lines() == 5
+    assert read_modules(tmp_path, "package")["package.module"].code_lines() == 6
