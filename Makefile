@@ -85,7 +85,7 @@ build/%-venv/.done: requirements/%.txt | $(BIN)/python
 	build/$*-venv/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-house: $(VENV)/.dev ## count what makes the code easy or hard to read, and trace one request
+house: $(VENV)/.dev ## count what makes the code easy or hard to read, beside what is held; ARGS=--list: one by one
 	@$(BIN)/python -m tools.house $(ARGS) 2>/dev/null
 
 # What archives and images say of themselves.

@@ -6,7 +6,7 @@ Pure: no I/O, no web framework, no gRPC.
 from gateway.generation.assembler import Piece, SequenceAssembler
 from gateway.generation.engine import (
     Capability,
-    Describing,
+    DescribingEngine,
     Engine,
     EngineChunk,
     EngineError,
@@ -27,7 +27,7 @@ from gateway.generation.token_logprobs import PromptTokenLogprob, TokenLogprob, 
 
 __all__ = [
     "Capability",
-    "Describing",
+    "DescribingEngine",
     "Engine",
     "EngineChunk",
     "EngineError",

@@ -183,7 +183,7 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class Describing(Protocol):
+class DescribingEngine(Protocol):
     """An engine that can show the tensors of a request."""
 
     def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 from gateway.generation.engine import (
     AdapterNotHeldError,
     AdapterRejectedError,
-    Describing,
+    DescribingEngine,
     Engine,
     EngineChunk,
     EngineError,
@@ -55,8 +55,8 @@ class LoraEngine:
         return self._engine.features
 
     def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:
-        """The input tensors of a request; see ``gateway.generation.engine.Describing``."""
-        return self._engine.describe(self._with(request)) if isinstance(self._engine, Describing) else []
+        """The input tensors of a request; see ``gateway.generation.engine.DescribingEngine``."""
+        return self._engine.describe(self._with(request)) if isinstance(self._engine, DescribingEngine) else []
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.Engine``.

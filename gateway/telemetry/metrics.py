@@ -329,7 +329,7 @@ class Metrics:
             models: each as it is now.
         """
         now = CollectorRegistry()
-        now.register(_Now(readiness, models))
+        now.register(_CurrentState(readiness, models))
         counted, folder = self.registry, os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         if folder:
             counted = CollectorRegistry()
@@ -337,7 +337,7 @@ class Metrics:
         return generate_latest(counted) + generate_latest(now), CONTENT_TYPE_LATEST
 
 
-class _Now(Collector):
+class _CurrentState(Collector):
     """What is ready now: no process counts it, so that none can leave a stale one."""
 
     def __init__(self, readiness: Mapping[str, EngineCondition], models: Mapping[str, ModelSnapshot]) -> None:

@@ -34,7 +34,7 @@ class _Place(BaseModel):
     city: Literal["Ulaanbaatar"]
 
 
-class _Anything(BaseModel):
+class _AnyObject(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
@@ -173,7 +173,7 @@ def _json_object(server: ServerUnderCheck) -> None:
 def _json_answer(server: ServerUnderCheck, prompt: str) -> None:
     seen = server.whole(server.chat(prompt, _LONG, response_format={"type": "json_object"}), "response_format")
     message = seen.choice().message
-    _json(seen, message.content if message else None, _Anything)
+    _json(seen, message.content if message else None, _AnyObject)
 
 
 @TOOLS.check("json-schema", "`response_format: json_schema` makes the answer match the schema.", CREATE)

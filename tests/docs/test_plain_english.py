@@ -1,4 +1,4 @@
-"""Words that a reader must decode stand in no docstring and no comment."""
+"""Words that a reader must decode stand in no docstring and no comment, and name no class and no package."""
 
 from __future__ import annotations
 
@@ -22,6 +22,21 @@ ONE_WORD = re.compile(r"\b(refus(?!als?\b)\w+|told|sealed)\b", re.IGNORECASE)
 CODE = re.compile(r"``?[^`]+``?|\"[^\"]*\"|'[^']*'|^\s*\w+: ")
 """Names and quotations, and arguments that a docstring describes."""
 PACKAGES = ("gateway", "gateway_ops")
+EVERYDAY = re.compile(
+    r"_*("
+    r"Admitted|Aim|All|Any|Anyone|Anything|Asked|Before|Begun|Both|Chosen|Counted|Done|Each|Everything|Found|"
+    r"Given|Gone|Held|It|Kept|Known|Left|Lost|Made|Meant|Met|Mine|Nothing|Now|One|Other|Others|Ours|Put|Rest|"
+    r"Said|Seen|Seldom|Sent|Shown|Something|Standing|Stretch|Taken|That|Their|Them|These|They|Thinker|This|"
+    r"Those|Told|Thought|Us|Wanted|Way|What|Which|Who|Written|Yours"
+    r")"
+)
+"""Participles, pronouns and everyday words, each of which says too little where it is the whole name of a class."""
+PARTICIPLE = re.compile(r"[A-Z][a-z0-9]*(ed|ing)")
+FIELD_NOUNS = {"Finding", "Paging", "Reasoning", "Rendering", "Setting", "Timing", "Tracing"}
+SCHEMAS = {"Tokenized", "Detokenized"}
+"""Names in ``/openapi.json``, of which clients generate code."""
+SERVING = "serving"
+"""The one package that is named by a gerund: model serving is what the field calls its work."""
 
 
 def prose(source: str) -> Iterator[tuple[int, str]]:
@@ -44,6 +59,38 @@ def test_no_listed_word_is_in_docstrings_and_comments(package: str) -> None:
         if WORDS.search(line) or ONE_WORD.search(line)
     ]
     assert found == []
+
+
+def everyday_classes(source: str) -> list[str]:
+    """Classes whose whole name is an everyday word, and public ones whose whole name is a participle."""
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef)
+        and (EVERYDAY.fullmatch(node.name) or PARTICIPLE.fullmatch(node.name))
+        and node.name not in FIELD_NOUNS | SCHEMAS
+    ]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_class_is_named_by_a_noun(package: str) -> None:
+    found = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in sorted((ROOT / package).rglob("*.py"))
+        for name in everyday_classes(file.read_text())
+    ]
+    assert found == []
+
+
+def test_everyday_names_are_found() -> None:
+    source = "class Asked: ...\nclass _Way: ...\nclass Moving: ...\nclass Setting: ...\nclass PreparedChat: ...\n"
+    assert everyday_classes(source) == ["Asked", "_Way", "Moving"]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_is_named_by_a_noun(package: str) -> None:
+    names = {file.parent.name for file in (ROOT / package).rglob("__init__.py")}
+    assert {name for name in names if name.endswith("ing")} <= {SERVING}
 
 
 def test_the_words_are_found() -> None:

@@ -19,7 +19,7 @@ from gateway.access.key_metrics import KeyMetrics
 from gateway.generation.health import READY, STATES
 from gateway.generation.route import EndpointStatus
 from gateway.telemetry.events import GROUPS
-from gateway.telemetry.metrics import Metrics, ModelSnapshot, _Now
+from gateway.telemetry.metrics import Metrics, ModelSnapshot, _CurrentState
 from tests.app.harness import gateway
 from tests.app.scripted import write_tokenizer
 
@@ -45,7 +45,7 @@ def labels_of_metrics() -> dict[str, set[str]]:
         for suffix in SUFFIXES[collector._type]:
             found[collector._name + suffix] = {*collector._labelnames, *({"le"} if suffix == "_bucket" else ())}
     endpoint = EndpointStatus("a:1", READY, 0)
-    for family in _Now(
+    for family in _CurrentState(
         {"m": READY}, {"m": ModelSnapshot(running=0, waiting=0, limit=1, endpoints=[endpoint])}
     ).collect():
         found[family.name] = set(family.samples[0].labels)

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from gateway.bad_request import BadRequestError
-from gateway.generation import Describing, EngineError, EngineFeatures, ErrorKind, GenerationRequest
+from gateway.generation import DescribingEngine, EngineError, EngineFeatures, ErrorKind, GenerationRequest
 from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.endpoint import find_model, models_of_caller
 from gateway.openai.errors import from_engine
@@ -148,7 +148,7 @@ async def render(answer: ChatAnswer, model: ServedModel) -> bytes:
         OpenAIError: when the request cannot be encoded.
     """
     engine = model.engine
-    if not isinstance(engine, Describing):
+    if not isinstance(engine, DescribingEngine):
         raise BadRequestError("The engine of this model does not show its requests.", param="model")
     requests = [generation.request for generation in answer.generations]
     write = functools.partial(_rendered, requests, engine.describe, engine.features, model)

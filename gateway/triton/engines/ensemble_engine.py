@@ -191,7 +191,7 @@ class EnsembleEngine:
         return self._features
 
     def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:
-        """The tensors that ``generate`` would send; see ``gateway.generation.engine.Describing``."""
+        """The tensors that ``generate`` would send; see ``gateway.generation.engine.DescribingEngine``."""
         return describe_tensors(self.encode(request))
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:

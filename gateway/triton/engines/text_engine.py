@@ -57,7 +57,7 @@ class TextEngine(ABC):
         return self._features
 
     def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:
-        """The tensors that ``generate`` would send; see ``gateway.generation.engine.Describing``."""
+        """The tensors that ``generate`` would send; see ``gateway.generation.engine.DescribingEngine``."""
         return describe_tensors(self.encode(request))
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:

@@ -1,0 +1,87 @@
+"""Which comparisons with a numeric constant choose a path, and which reject."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.path_thresholds import ThresholdSearch
+from tools.source_modules import read_modules
+
+CONSTANTS = "LIMIT = 4 * 2**10\nTWICE: int = 2 * LIMIT\nNAME = 'four'\nLISTS = [4]\n"
+PATHS = [
+    "if len(x) > LIMIT:\n    x = x[:4]",
+    "if 0 < len(x) <= LIMIT and x:\n    x = x[:4]",
+    "if x > 2 * LIMIT - 1:\n    x = 0",
+    "while x >= TWICE:\n    x -= 1",
+    "x = 1 if x < LIMIT else 2",
+    "def is_long(x):\n    return len(x) > LIMIT",
+    "x = [y for y in x if y < LIMIT]",
+    "if x > LIMIT:\n    while x:\n        x -= 1\n    raise ValueError",
+    "if x > LIMIT:\n    x = 1\nraise ValueError",
+]
+REJECTING = [
+    "if len(x) > LIMIT:\n    text = 'long'\n    raise ValueError(text)",
+    "if len(x) > TWICE:\n    raise ValueError\nelif x:\n    x = 1",
+    "def parse(x):\n    if x <= LIMIT:\n        return x\n    raise ValueError",
+    "def check(x):\n    if x > LIMIT:\n        return api_error('long')\n    return x",
+    "def problems(x):\n    if x > LIMIT:\n        yield Problem('long')",
+    "x = failure('long') if x > LIMIT else x",
+    "assert x < LIMIT",
+    "raise ValueError('long' if x > LIMIT else 'short')",
+]
+NEITHER = [
+    "if x == LIMIT:\n    x = 0",
+    "if x > min(LIMIT, 8):\n    x = 0",
+    "x = max(x, LIMIT)",
+    "if x > NAME:\n    x = 0",
+    "if x > LISTS[0]:\n    x = 0",
+    "if x > y[LIMIT]:\n    x = 0",
+    "if x > 4096:\n    x = 0",
+]
+
+
+def _found(folder: Path, code: str, imports: str) -> tuple[list[str], list[str]]:
+    package = folder / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("from package.constants import LIMIT, LISTS, NAME, TWICE\n")
+    (package / "constants.py").write_text(CONSTANTS)
+    (package / "user.py").write_text(f"{imports}\n{code}\n")
+    search = ThresholdSearch(read_modules(folder, "package"))
+    return [found.name for found in search.path_thresholds], [found.name for found in search.rejecting_bounds]
+
+
+@pytest.mark.parametrize("code", PATHS)
+def test_a_branch_that_goes_on_is_a_path(tmp_path: Path, code: str) -> None:
+    assert _found(tmp_path, code, CONSTANTS) == (["TWICE" if "TWICE" in code else "LIMIT"], [])
+
+
+@pytest.mark.parametrize("code", REJECTING)
+def test_a_branch_that_only_raises_rejects(tmp_path: Path, code: str) -> None:
+    assert _found(tmp_path, code, CONSTANTS) == ([], ["TWICE" if "TWICE" in code else "LIMIT"])
+
+
+@pytest.mark.parametrize("code", NEITHER)
+def test_what_is_not_compared_by_order_with_a_constant_is_neither(tmp_path: Path, code: str) -> None:
+    assert _found(tmp_path, code, CONSTANTS) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("imports", "name"),
+    [
+        ("from package.constants import LIMIT", "LIMIT"),
+        ("from package import LIMIT as MOST", "MOST"),
+        ("from package import constants", "constants.LIMIT"),
+    ],
+)
+def test_an_imported_constant_counts_where_it_is_defined(tmp_path: Path, imports: str, name: str) -> None:
+    assert _found(tmp_path, f"if len(x) > {name}:\n    x = x[:4]", imports) == (["LIMIT"], [])
+
+
+def test_code_lines_are_those_without_text(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    text = '"""Module.\n\nMore.\n"""\n\n# Comment.\nX = """\n# text\n\n"""\n\n\ndef f():\n    """Do."""\n    return X\n'
+    text += "\n\ndef g(): ...\n"
+    (tmp_path / "package" / "module.py").write_text(text)
+    assert read_modules(tmp_path, "package")["package.module"].code_lines() == 6
