@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = ("architecture", "how-to", "internals", "relay")
+PAGES = ("architecture", "glossary", "how-to", "internals", "relay")
+MOST_TERMS = 60
 SOURCES = ("gateway", "gateway_ops", "tools", "triton_repo", "tests")
 FILES = r"py|md|yaml|yml|pbtxt|jinja|toml|json|ini|txt|sh"
 
@@ -111,3 +112,11 @@ def test_each_class_and_function_exists(page: str) -> None:
     named |= {text for text in texts if _CLASS.fullmatch(text)}
     assert [name for name in sorted(named - _OF_OTHERS) if name not in defined()] == []
     assert len(named) > 1
+
+
+def test_the_glossary_is_short() -> None:
+    """Its terms are the first cells of the rows, each given once."""
+    rows = re.findall(r"(?m)^\| (\S.*?) \| (.*) \|$", (DOCS / "glossary.md").read_text(encoding="utf-8"))
+    terms = [term for term, meaning in rows if (term, meaning) != ("term", "meaning")]
+    assert 40 < len(terms) <= MOST_TERMS
+    assert sorted(set(terms)) == sorted(terms)

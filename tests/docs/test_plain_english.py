@@ -1,4 +1,4 @@
-"""Words that a reader must decode stand in no docstring and no comment, and name no class and no package."""
+"""Words that a reader must decode stand in no docstring, comment or page, and name no class and no package."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ SCHEMAS = {"Tokenized", "Detokenized"}
 """Names in ``/openapi.json``, of which clients generate code."""
 SERVING = "serving"
 """The one package that is named by a gerund: model serving is what the field calls its work."""
+PAGES = ("docs/**/*.md", "deploy/**/*.md", "chat_templates/*.md", "README.md", "CONTRIBUTING.md", "SECURITY.md")
+WRITTEN_BY_TOOLS = re.compile(
+    r"\A# .*\n\n<!-- Written by `.*\Z"  # a whole page; its text is that of tables in the code
+    r"|<!-- (?:From here on written by|events: written by|scale -->|variations -->).*?<!-- (?:Up to here|end)\b",
+    re.DOTALL,
+)
+QUOTED = re.compile(r"``?[^`]+``?|\"[^\"]*\"|\]\([^)]*\)")
 
 
 def prose(source: str) -> Iterator[tuple[int, str]]:
@@ -91,6 +98,40 @@ def test_everyday_names_are_found() -> None:
 def test_a_package_is_named_by_a_noun(package: str) -> None:
     names = {file.parent.name for file in (ROOT / package).rglob("__init__.py")}
     assert {name for name in names if name.endswith("ing")} <= {SERVING}
+
+
+def page_prose(name: str, text: str) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a page without code blocks, generated parts, names of code and quotations."""
+    for left_out in (WRITTEN_BY_TOOLS, re.compile(r"(?ms)^ *```.*?^ *```$")):
+        text = left_out.sub(lambda found: "\n" * found[0].count("\n"), text)
+    if name == "wire-contract.md":  # facts in upstream's own words: the introduction and the headings alone
+        head, heading, rest = text.partition("\n## ")
+        text = head + "".join(
+            line if line.startswith("#") else "\n" for line in (heading + rest).splitlines(keepends=True)
+        )
+    yield from enumerate((QUOTED.sub("", line) for line in text.splitlines()), start=1)
+
+
+def test_no_listed_word_is_in_the_docs() -> None:
+    pages = sorted({page for pattern in PAGES for page in ROOT.glob(pattern)})
+    found = [
+        f"{page.relative_to(ROOT)}:{number}: {line.strip()}"
+        for page in pages
+        for number, line in page_prose(page.name, page.read_text(encoding="utf-8"))
+        if WORDS.search(line) or ONE_WORD.search(line)
+    ]
+    assert found == []
+    assert len(pages) > 50
+
+
+def test_the_words_are_found_in_a_page() -> None:
+    word = ONE_WORD.pattern.partition("|")[2].partition("|")[0]
+    text = f'# T\n\n{word}\n```\n{word}\n```\n`{word}`, "{word}" {word}\n<!-- scale -->\n{word}\n<!-- end -->\n{word}\n'
+    assert [number for number, line in page_prose("x.md", text) if ONE_WORD.search(line)] == [3, 7, 11]
+    tools = text.replace("# T\n\n", "# T\n\n<!-- Written by `a`. -->\n")
+    assert [line for _, line in page_prose("x.md", tools) if line] == []
+    contract = f"# T\n\n{word}\n\n## {word}\n\n{word}\n"
+    assert [number for number, line in page_prose("wire-contract.md", contract) if ONE_WORD.search(line)] == [3, 5]
 
 
 def test_the_words_are_found() -> None:

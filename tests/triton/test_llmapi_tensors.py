@@ -158,7 +158,9 @@ def test_every_parameter_of_the_engine_is_decided_on(version: str) -> None:
 def test_the_page_names_what_is_refused() -> None:
     page = (Path(__file__).parents[2] / "docs" / "dialects.md").read_text()
     page = page.partition("## The stock model of the LLM API")[2].partition("\n## ")[0]
-    by_name, by_version = (page.split(f"**Refused by {what}**")[-1].split("\n\n")[0] for what in ("name", "version"))
+    by_name, by_version = (
+        page.split(f"**{start}**")[-1].split("\n\n")[0] for start in ("Rejected", "Rejected by version")
+    )
     known = {name: each.how for name, each in features("1.3", EngineOptions(version=(1, 3))).capabilities.items()}
     unknown = {name: each.how for name, each in features("1.3").capabilities.items()}
     named = set(re.findall(r"`(\w+)`", by_name))
