@@ -57,7 +57,7 @@ async def test_a_doubtful_family_is_a_finding(tmp_path: Path) -> None:
     assert list(said["family_doubts"].values()) == [findings[0].fix]
 
 
-@pytest.mark.parametrize(("key", "refused"), [("key", 503), ("another", 401)])
+@pytest.mark.parametrize(("key", "rejected"), [("key", 503), ("another", 401)])
 async def test_what_it_refuses_is_read_and_closed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, key: str, rejected: int
 ) -> None:

@@ -298,7 +298,7 @@ def test_what_cannot_be_exported_is_named(folder: Path, monkeypatch: pytest.Monk
         create_app(settings)
 
 
-@pytest.mark.parametrize(("traces", "refused"), [(False, False), (True, True)])
+@pytest.mark.parametrize(("traces", "rejected"), [(False, False), (True, True)])
 def test_a_variable_for_other_programs_does_not_end_a_start(folder: Path, traces: bool, rejected: bool) -> None:
     environment = {
         "GATEWAY_MODEL": "m",

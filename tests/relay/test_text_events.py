@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.generation import Piece, TokenLogprob
-from gateway.openai.chat.answer import CompletionChunkWriter as ChatWriter
+from gateway.openai.chat.answer import ChatChunkWriter as ChatWriter
 from gateway.openai.chat.choice import ChunkExtras
 from gateway.openai.completions.answer import CompletionChunkWriter as CompletionsWriter
 from gateway.relay.text_events import PassthroughTemplate, one_line, parsed_events

@@ -346,7 +346,7 @@ def test_ctrl_c_shows_what_was_found(start: Start, tmp_path: Path) -> None:
 
 
 def test_every_aspect_can_be_ignored() -> None:
-    assert {aspect.value for aspect in ComparedAspect} == set(get_args(verdict.ComparedAspect))
+    assert {aspect.value for aspect in ComparedAspect} == set(get_args(verdict.Aspect))
 
 
 def test_names_of_a_server_cannot_play_with_the_terminal(start: Start, tmp_path: Path) -> None:

@@ -367,7 +367,7 @@ def test_the_models_shape_is_read_from_its_own_folder(tmp_path: Path, deployment
 
 
 @pytest.mark.parametrize(
-    ("config", "refused"),
+    ("config", "rejected"),
     [
         ({"model_type": "llama"}, True),
         ({"model_type": "t5", "is_encoder_decoder": True}, False),
