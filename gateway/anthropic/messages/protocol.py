@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from starlette.types import Scope
 
 from gateway.openai.request_json import MOST_MESSAGES
@@ -136,9 +136,6 @@ class InputMessage(BaseModel):
 
 def _as_blocks(content: Any) -> list[Block]:
     return [TextBlock(type="text", text=content)] if isinstance(content, str) else content
-
-
-MESSAGES: TypeAdapter[list[InputMessage]] = TypeAdapter(list[InputMessage])
 
 
 class _Part(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.custom_tools import arguments_of
@@ -14,7 +14,6 @@ from gateway.openai.validation import BRANCH, FUNCTION_OR_CUSTOM, branch_by, tex
 from gateway.prompt.conversation import OpenCalls
 
 _PLAIN = frozenset(("role", "content"))  # of a message: nothing else is given
-_GROUP = 256  # messages that are checked in one go, in which nothing else runs
 
 
 class _Part(BaseModel):
@@ -182,8 +181,6 @@ Message = Annotated[
 
 # However short they are: each one is checked, rendered and tokenized before anybody can tell that they do not fit.
 Messages = Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)]
-
-_messages: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
 
 def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:

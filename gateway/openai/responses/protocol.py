@@ -60,9 +60,6 @@ def _named(value: Any) -> Any:
     return {"id": value} if isinstance(value, str) else value
 
 
-_Conversation = Annotated[ConversationName, BeforeValidator(_named, json_schema_input_type=str | ConversationName)]
-
-
 class ResponsesRequest(BaseModel):
     """A request for a response. Null means absent; unknown fields are served without, and named.
 

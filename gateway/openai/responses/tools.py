@@ -202,7 +202,6 @@ def _validated(given: Any, path: str) -> ResponsesFunctionTool | ResponsesCustom
         raise placed(error_of(error), path) from None
 
 
-Choice = Literal["none", "auto", "required"]
 _MODES = ("none", "auto", "required")
 _OWN = ("function", "custom")
 _INVALID = "invalid_value"
