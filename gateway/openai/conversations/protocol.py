@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gateway.bad_request import BadRequestError
 from gateway.openai.conversations.contents import MOST_ITEMS
 from gateway.openai.responses.input_items import InputItem, ReferenceItem
-from gateway.openai.stored_items import ItemLines
+from gateway.openai.stored_items import StoredItems, stored_items
 from gateway.openai.validation import validated
 
 _Items = Annotated[list[InputItem], Field(max_length=MOST_ITEMS, fail_fast=True)]
@@ -49,7 +49,7 @@ class ItemsRequest(_Request):
 Asked = TypeVar("Asked", bound=_Request)
 
 
-def parse_conversation(kind: type[Asked], fields: dict[str, Any]) -> tuple[Asked, ItemLines]:
+def parse_conversation(kind: type[Asked], fields: dict[str, Any]) -> tuple[Asked, StoredItems]:
     """Parse and validate a request body; returns it and its items as they are kept.
 
     Raises:
@@ -63,4 +63,4 @@ def parse_conversation(kind: type[Asked], fields: dict[str, Any]) -> tuple[Asked
         if isinstance(item, ReferenceItem):
             message = f"A conversation holds items, no references: send the item itself as 'items[{index}]'."
             raise BadRequestError(message, f"items[{index}]", "invalid_value")
-    return asked, ItemLines.of(data.get("items", ()) if kind is not ConversationUpdate else ())
+    return asked, stored_items(data.get("items", ()) if kind is not ConversationUpdate else ())
