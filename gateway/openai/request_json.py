@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jiter
 
-from gateway.bad_request import BadRequestError
+from gateway.bad_request import BadRequestError, printable
 
 MOST_MESSAGES = 4096
 MOST_PARTS = 16384  # of content, in all messages
@@ -109,7 +109,7 @@ def _syntax_error(raw: bytes, reason: str) -> BadRequestError:
     if reason.startswith("recursion limit"):
         return _too_deep()
     if duplicate := _DUPLICATE.match(reason):
-        key = _printable(duplicate[1])[:64]
+        key = printable(duplicate[1])[:64]
         return _unreadable(f"the key {key!r} is given twice", key)
     return _unreadable(reason)
 
@@ -294,9 +294,5 @@ def _nul(path: _Path) -> BadRequestError:
 
 def _named(path: _Path) -> str | None:
     """A path as errors and headers name it, cut where it is long; None for the body itself."""
-    steps = [f"[{step}]" if isinstance(step, int) else f".{_printable(step)}" for step in path]
+    steps = [f"[{step}]" if isinstance(step, int) else f".{printable(step, _LONGEST_PATH)}" for step in path]
     return "".join(steps).removeprefix(".")[:_LONGEST_PATH] or None
-
-
-def _printable(text: str) -> str:
-    return text[:_LONGEST_PATH].encode("ascii", "backslashreplace").decode()

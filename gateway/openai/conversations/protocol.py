@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.conversations.contents import MOST_ITEMS
 from gateway.openai.responses.input_items import InputItem, ReferenceItem
 from gateway.openai.stored_items import StoredItems, stored_items
-from gateway.openai.validation import validated
+from gateway.openai.validation import RequestPart, validated
 
 _Items = Annotated[list[InputItem], Field(max_length=MOST_ITEMS, fail_fast=True)]
 _Metadata = Annotated[
@@ -19,9 +19,7 @@ _Metadata = Annotated[
 ]
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
+class _Request(RequestPart):
     def ignored(self) -> list[str]:
         """The names of fields that the request is served without."""
         return list(self.model_extra or ())
