@@ -366,8 +366,7 @@ class ChatCompletionRequest(GenerationFields):
         found = super().unknown_parts()
         for name, parts in (("messages", self.messages), ("tools", self.tools)):
             for index, part in enumerate(parts):
-                if part.__pydantic_extra__:  # what the property gives, without its call
-                    found |= extras(f"{name}[{index}]", part)
+                found |= extras(f"{name}[{index}]", part)
         for index, tool in enumerate(self.tools):
             if isinstance(tool, CustomTool):
                 found |= _extras_of_custom(f"tools[{index}].custom", tool.custom)
