@@ -14,7 +14,6 @@ import hashlib
 import mmap
 import time
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from typing import Final
 
 from gateway.access.buckets import Level, refilled
@@ -218,7 +217,6 @@ class SharedBuckets:
         return True
 
 
-@lru_cache(maxsize=_SLOTS)
 def _key_of(identity: str) -> int:
     return int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8).digest(), "little") >> 1 or 1
 
