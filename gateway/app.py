@@ -83,7 +83,7 @@ from gateway.telemetry.exporting import open_telemetry
 from gateway.telemetry.logs import set_up_logging
 from gateway.telemetry.memory import Memory
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.slim_page import CONTENT_TYPE, ModelQueue, SlimPage, load_families
+from gateway.telemetry.slim_page import CONTENT_TYPE, ModelQueue, load_families, slim_page
 from gateway.telemetry.store_metrics import MeteredStore
 from gateway.telemetry.triton_metrics import TritonMetrics
 from gateway.tokens.token_cache import TokenCache, own_token_cache
@@ -105,7 +105,6 @@ from gateway.web.middleware import (
 from gateway.web.operations import Page, operations_router
 from gateway.web.pages import PAGE_PATHS, api_page_router, chat_page_router
 from gateway.web.routing import Application, widen
-from gateway.web.scrapes import ScrapesMiddleware
 from gateway.web.server import InternalPort, Server, ServerStages, ServerTls
 from gateway.web.shutdown import ShutdownState
 
@@ -234,9 +233,6 @@ def create_app(
     _add_routes(app, settings, registry, metrics, share, state, runs, relayed)
     _add_middleware(app, settings, guard)
     app.add_middleware(AccessLogMiddleware, metrics=metrics, running=registry.running, telemetry=telemetry)
-    if settings.server.metrics_shown == "slim" and not _names(settings):
-        # Around all of it, with what Starlette and FastAPI put before the first middleware.
-        app.middleware_stack = ScrapesMiddleware(app.build_middleware_stack(), app.state.slim_page, metrics)
     return app
 
 
@@ -277,13 +273,10 @@ def _add_routes(
         own, content_type = metrics.render(readiness(), models)
         return own + load_families(queues(), relayed.engines.load).encode() + others, content_type
 
-    slim_now = SlimPage(readiness, queues, lambda: relayed.engines)
-
     async def slim() -> Page:
         await relayed.fresh()
-        return slim_now(), CONTENT_TYPE
+        return slim_page(readiness(), queues(), relayed.engines).encode(), CONTENT_TYPE
 
-    app.state.slim_page = lambda: slim_now() if relayed.is_fresh() else None
     operations = functools.partial(
         operations_router, readiness, all_metrics, slim, __version__,
         endpoints=endpoints, engine_dead=lambda: _engine_dead(registry),

@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 from typing import Final
 
-from gateway.telemetry.events import GROUPS, Event
+from tools.log_events import GROUPS, Event
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "observability.md"
-_BEGIN: Final = "<!-- events: written by `python -m tools.log_events_page` from gateway/telemetry/events.py -->\n"
+_BEGIN: Final = "<!-- events: written by `python -m tools.log_events_page` from tools/log_events.py -->\n"
 _END: Final = "<!-- end -->"
 
 

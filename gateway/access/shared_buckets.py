@@ -8,12 +8,12 @@ less.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import mmap
 import time
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from gateway.access.buckets import Level, refilled
@@ -142,25 +142,18 @@ class SharedBuckets:
         self._levels[place + 1] = self._clock()
         return Level(level.limit, left)
 
-    def _slot(self, identity: str) -> _Slot:
-        """The first cell of a caller's slot, while no other process changes it."""
-        return _Slot(self, _key_of(identity))
-
-    def take(self, key: int) -> tuple[int, bool]:
-        """Take the lock of all callers whose slots begin where this one's does; its slot, and whether it is held."""
+    @contextlib.contextmanager
+    def _slot(self, identity: str) -> Iterator[int]:
+        """The first cell of a caller's slot; meanwhile no other process changes those that begin where it does."""
+        key = _key_of(identity)
         first = key % _SLOTS
         held = self._lock(first)
         try:
             found = self._find(key, first)
-            return (self._claim(key, first) if found is None else found), held
-        except BaseException:
+            yield self._claim(key, first) if found is None else found
+        finally:
             if held:
                 self._unlock(first)
-            raise
-
-    def give_back(self, key: int) -> None:
-        """Give the lock back."""
-        self._unlock(key % _SLOTS)
 
     def _claim(self, key: int, first: int) -> int:
         """Make a slot a key's own, one at a time: one slot is not to be taken by two."""
@@ -224,29 +217,6 @@ class SharedBuckets:
         return True
 
 
-class _Slot:
-    """A caller's slot, locked while a ``with`` statement lasts; gives its first cell.
-
-    A class: the generator of a context manager costs as much as what is done within.
-    """
-
-    __slots__ = ("_buckets", "_held", "_key")
-
-    def __init__(self, buckets: SharedBuckets, key: int) -> None:
-        self._buckets = buckets
-        self._key = key
-        self._held = False
-
-    def __enter__(self) -> int:
-        base, self._held = self._buckets.take(self._key)
-        return base
-
-    def __exit__(self, *_: object) -> None:
-        if self._held:
-            self._buckets.give_back(self._key)
-
-
-@lru_cache(maxsize=_SLOTS)
 def _key_of(identity: str) -> int:
     return int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8).digest(), "little") >> 1 or 1
 

@@ -20,6 +20,7 @@ from gateway.comparison.verdict import ComparisonRules, OutcomeKind
 from gateway.config import ModelSettings
 from gateway.config.model_settings import MirrorSettings
 from gateway.mirror.link import MirrorFrame, pack, read_frame
+from gateway.telemetry.slim_page import escaped
 
 _log = logging.getLogger(__name__)
 _MOST_ROWS: Final = 1000
@@ -278,7 +279,7 @@ def metrics_page(mirrors: list[Mirror]) -> str:
     """The metrics of mirrors in Prometheus' text format."""
     samples: tuple[list[str], ...] = ([], [], [])
     for mirror in mirrors:
-        labels = f'model="{_escaped(mirror.settings.name)}",to="{_escaped(mirror.to)}"'
+        labels = f'model="{escaped(mirror.settings.name)}",to="{escaped(mirror.to)}"'
         counts = {kind.value: mirror.report.counts[kind] for kind in OutcomeKind if kind is not OutcomeKind.UNSTEADY}
         groups: tuple[tuple[str, Mapping[str, int]], ...] = (
             ("outcome", counts),
@@ -291,7 +292,3 @@ def metrics_page(mirrors: list[Mirror]) -> str:
     for (family, text), lines in zip(_FAMILIES.items(), samples, strict=True):
         pages += [f"# HELP {family} {text}", f"# TYPE {family} counter", *lines]
     return "\n".join(pages) + "\n"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -142,9 +142,3 @@ def _other(arguments: str) -> str:
         if isinstance(only, str):
             return only
     return arguments
-
-
-def input_of(arguments: str) -> str:
-    """The input of a custom tool from its function's arguments; see ``InputReader``."""
-    reader = InputReader()
-    return reader.push(arguments) + reader.finish()

@@ -27,7 +27,7 @@ from gateway.openai.request_json import RequestBody
 from gateway.relay.interface import Forward, StreamOutput, Write, copied
 from gateway.relay.text_events import one_line
 from gateway.serving.generation import Generation, Ready
-from gateway.serving.generation_group import MANY, Generations, together
+from gateway.serving.generation_group import Generations, together
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
@@ -162,8 +162,6 @@ async def _whole(answer: PendingAnswer, record: RequestRecord) -> bytes:
             ended = True
         finally:
             answer.note(record, group, ended=ended)
-    if len(answer.generations) > MANY:
-        await asyncio.sleep(0)  # counting them takes milliseconds, and writing them some more
     return await answer.body(group)
 
 

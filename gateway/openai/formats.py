@@ -15,7 +15,7 @@ from gateway.generation.sampling_params import Guide, GuideBackend, GuideKind
 from gateway.openai.request_json import parse_body
 from gateway.openai.schemas import check_schema, deviations, guided_schema
 from gateway.openai.schemas.patterns import has_assertions
-from gateway.openai.validation import BRANCH
+from gateway.openai.validation import BRANCH, RequestPart, branch_by
 
 _LONGEST = 65536
 GrammarText = Annotated[str, Field(min_length=1, max_length=_LONGEST)]
@@ -35,38 +35,34 @@ _GUIDES: Mapping[str, tuple[GuideKind, ...]] = {
 """Kinds of guide for each form, the better first."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class TextFormat(_Part):
+class TextFormat(RequestPart):
     """Any text."""
 
     type: Literal["text"]
 
 
-class JsonObjectFormat(_Part):
+class JsonObjectFormat(RequestPart):
     """Any JSON object; with a schema, as llama.cpp's server has it, one that follows it."""
 
     type: Literal["json_object"]
     schema_: dict[str, Any] | None = Field(default=None, alias="schema")
 
 
-class JsonFormat(_Part):
+class JsonFormat(RequestPart):
     """Extension of trtllm-serve: JSON that follows a schema."""
 
     type: Literal["json"]
     schema_: dict[str, Any] = Field(alias="schema")
 
 
-class RegexFormat(_Part):
+class RegexFormat(RequestPart):
     """Extension of trtllm-serve: text that an expression matches."""
 
     type: Literal["regex"]
     regex: GrammarText
 
 
-class EbnfFormat(_Part):
+class EbnfFormat(RequestPart):
     """Extension of trtllm-serve: text that a grammar makes."""
 
     type: Literal["ebnf"]
@@ -84,22 +80,17 @@ class NamedSchema(BaseModel):
     strict: bool = False
 
 
-class JsonSchemaFormat(_Part):
+class JsonSchemaFormat(RequestPart):
     """JSON that follows a schema; without one any object."""
 
     type: Literal["json_schema"]
     json_schema: NamedSchema
 
 
-class StructuralTagFormat(_Part):
+class StructuralTagFormat(RequestPart):
     """Extension: text of which tags hold a part to a structure; the other fields are xgrammar's."""
 
     type: Literal["structural_tag"]
-
-
-def _type(value: Any) -> str | None:
-    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return BRANCH + kind if isinstance(kind, str) else None
 
 
 ResponseFormat = Annotated[
@@ -111,7 +102,7 @@ ResponseFormat = Annotated[
     | Annotated[EbnfFormat, Tag(BRANCH + "ebnf")]
     | Annotated[StructuralTagFormat, Tag(BRANCH + "structural_tag")],
     Discriminator(
-        _type,
+        branch_by("type"),
         custom_error_type="format",
         custom_error_message="An object is expected with a type of text, json_object, json_schema, json, regex, ebnf or"
         " structural_tag",
@@ -119,7 +110,7 @@ ResponseFormat = Annotated[
 ]
 
 
-class StructuredOutputs(_Part):
+class StructuredOutputs(RequestPart):
     """Extension: exactly one of these."""
 
     json_: dict[str, Any] | str | None = Field(default=None, alias="json")

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 from gateway.bad_request import BadRequestError
@@ -36,7 +36,7 @@ from gateway.openai.parameters.row import (
     Extension,
     Parameter,
 )
-from gateway.openai.validation import BRANCH, text_or_list
+from gateway.openai.validation import BRANCH, RequestPart, text_or_list
 from gateway.serving.prompts import Truncation
 
 # Below this a temperature is greedy: dividing logits by it overflows float32, and the outcome is the same.
@@ -77,10 +77,8 @@ LIMIT = Parameter(
 )
 
 
-class SamplingFields(BaseModel):
+class SamplingFields(RequestPart):
     """The shape of an answer but for its form; null means absent. Of several fields at fault the first is named."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
     model: Annotated[str, Field(min_length=1), Parameter("names the served model, or an alias of it", how=BY_GATEWAY)]
     max_tokens: Annotated[int | None, Field(ge=1, le=MOST_TOKENS), LIMIT] = None
@@ -346,10 +344,8 @@ _FORMS: Mapping[str, Literal["json_schema", "regex", "choice", "grammar"]] = {
 _FORM_FIELDS = ("response_format", "structured_outputs", *_FORMS)
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(RequestPart):
     """Options of a stream."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
     include_usage: Annotated[bool, Parameter("adds a last chunk with the usage of the whole answer", how=COUNTED)] = (
         False

@@ -11,15 +11,12 @@ from starlette.requests import Request
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.errors import SERVER, OpenAIError
-from gateway.openai.request_json import RequestBody, parse_body, parts_of
+from gateway.openai.request_json import RequestBody, parse_body
 from gateway.serving.long_work import BODIES
 from gateway.serving.overload import OVERLOAD
 from gateway.web.client_connection import ClientDisconnectedError, while_connected
-from gateway.web.routing import HEADERS, headers_of
 
-_LARGE_BODY = 65536  # bytes; to check and translate more than this takes milliseconds
-_LARGE_TEXT = 262144  # bytes, of a body that is mostly text
-_FEW_PARTS = 8192  # objects, keys and items, in strings too
+_LARGE_BODY = 131072  # bytes; to check and translate more than this takes milliseconds
 _JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)
 _OWN_SITES = ("same-origin", "none")  # of Sec-Fetch-Site; another port of this machine is the same site
 _MOST_HELD = 128 * 2**20  # bytes of large bodies that are in memory at a time
@@ -81,9 +78,9 @@ async def read_request(request: Request, parse: Callable[[RequestBody], Parsed])
         OpenAIError: 415 for another content type than JSON and for a compressed body, 400 for an empty one, and what
             ``parse`` raises; 503 when too many large ones are being received.
     """
-    if OVERLOAD.state != "normal":
-        OVERLOAD.check()
-    _check_headers(request)
+    OVERLOAD.check()
+    _check_type(request.headers)
+    _check_coding(request.headers)
     pieces: list[bytes] = []
     size = counted = 0
     try:
@@ -103,8 +100,6 @@ async def read_request(request: Request, parse: Callable[[RequestBody], Parsed])
         if not pieces:
             raise BadRequestError("The request body is empty; a JSON object is expected.")
         raw = b"".join(pieces)
-        if size <= _LARGE_BODY or (size <= _LARGE_TEXT and parts_of(raw) <= _FEW_PARTS):
-            return parse(parse_body(raw))
         return await in_turn(request, size, lambda: parse(parse_body(raw)))
     finally:
         if counted:
@@ -126,14 +121,6 @@ async def in_turn(request: Request, size: int, work: Callable[[], Parsed]) -> Pa
     if size <= _LARGE_BODY:
         return work()
     return await while_connected(request.scope, request.receive, BODIES.run(lambda _: work()))
-
-
-def _check_headers(request: Request) -> None:
-    headers = request.scope.get(HEADERS) or headers_of(request.scope)
-    if headers.get(b"content-type") != b"application/json" or len(headers) < len(request.scope["headers"]):
-        _check_type(request.headers)
-    if b"content-encoding" in headers:
-        _check_coding(request.headers)
 
 
 def _check_type(headers: Headers) -> None:

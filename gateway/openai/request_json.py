@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jiter
 
-from gateway.bad_request import BadRequestError
+from gateway.bad_request import BadRequestError, printable
 
 MOST_MESSAGES = 4096
 MOST_PARTS = 16384  # of content, in all messages
@@ -25,7 +25,6 @@ _MOST_SURROGATES = 65536  # groups of escapes in a body that has a lone one
 _MOST_NAMED = 33  # paths of replaced characters; a header names 32 and says whether there are more
 _LONGEST_PATH = 256  # characters
 _RUN = 4096  # bytes of a run of backslashes that are counted in one step
-_LEAST_LIMITED = 2048  # bytes; a smaller body has no array that is too long
 _CONTAINERS = frozenset((dict, list))
 _NO_MARKS = bytes(set(range(256)) - set(b"{[:,"))
 _PIECE = 2**20  # bytes that are looked at in one step
@@ -82,19 +81,13 @@ def parse_body(raw: bytes) -> RequestBody:
     if not isinstance(value, dict):
         raise _unreadable("it must be a JSON object")
     _check_values(value)
-    if len(raw) > _LEAST_LIMITED:
-        _check_lengths(value)
+    _check_lengths(value)
     if len(raw) > MOST_CHARACTERS:
         _check_texts(value)
     replaced: list[str] = []
     if _NUL in raw:
         value = _without_nul(value, (), replaced)
     return RequestBody(raw, value, replaced)
-
-
-def parts_of(raw: bytes) -> int:
-    """Count what begins objects, arrays, values of keys and further items, in strings too."""
-    return len(raw.translate(None, _NO_MARKS))
 
 
 def _parse(raw: bytes) -> Any:
@@ -111,7 +104,7 @@ def _syntax_error(raw: bytes, reason: str) -> BadRequestError:
     if reason.startswith("recursion limit"):
         return _too_deep()
     if duplicate := _DUPLICATE.match(reason):
-        key = _printable(duplicate[1])[:64]
+        key = printable(duplicate[1])[:64]
         return _unreadable(f"the key {key!r} is given twice", key)
     return _unreadable(reason)
 
@@ -161,7 +154,7 @@ def _backslashes(raw: bytes, end: int) -> int:
 
 def _may_have_too_many(raw: bytes) -> bool:
     """Whether the bytes that begin objects, arrays, values and items are too many, in strings or outside of them."""
-    parts = parts_of(raw)
+    parts = len(raw.translate(None, _NO_MARKS))
     if parts <= MOST_CONTAINERS:
         return False
     commas = raw.count(b",")
@@ -315,9 +308,5 @@ def _nul(path: _Path) -> BadRequestError:
 
 def _named(path: _Path) -> str | None:
     """A path as errors and headers name it, cut where it is long; None for the body itself."""
-    steps = [f"[{step}]" if isinstance(step, int) else f".{_printable(step)}" for step in path]
+    steps = [f"[{step}]" if isinstance(step, int) else f".{printable(step)}" for step in path]
     return "".join(steps).removeprefix(".")[:_LONGEST_PATH] or None
-
-
-def _printable(text: str) -> str:
-    return text[:_LONGEST_PATH].encode("ascii", "backslashreplace").decode()

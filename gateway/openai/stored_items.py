@@ -1,18 +1,12 @@
-"""Items of responses and conversations as they are kept, with ids, statuses and parts; and as they are listed.
-
-Lists of them are kept as JSON, a line for each, because most are passed on and few are looked at. Each line is parsed
-and written on its own: to parse many megabytes in one go would hold up all streams, in whatever thread.
-"""
+"""Items of responses and conversations as they are kept, with ids, statuses and parts; and as they are listed."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-import orjson
+import jiter
 from starlette.datastructures import QueryParams
 from typing_extensions import TypedDict
 
@@ -44,7 +38,6 @@ _STATUSES = frozenset({"in_progress", "completed", "incomplete"})
 
 _MOST_LISTED = 100  # items of a page
 _MOST_INCLUDED = 64
-_LARGE = 65536  # bytes of an item
 
 INCLUDE: Final = parameter("include", "query", f"`{LOGPROBS}` and `{ENCRYPTED}` are served.")
 """The OpenAPI entry of ``include``, which may be given several times, also as ``include[]``."""
@@ -100,13 +93,6 @@ def shown(item: Mapping[str, Any], include: Collection[str], cipher: OwnerCipher
     return listed
 
 
-def shown_line(line: bytes, include: Collection[str], cipher: OwnerCipher | None) -> bytes:
-    """The same of an item as a line of JSON, which is parsed only where something may be left out or added."""
-    if b'"type":"reasoning"' in line or line.count(b'"logprobs":') != line.count(b'"logprobs":[]'):
-        return repeated(shown(json.loads(line), include, cipher))
-    return line
-
-
 def text_of(parts: Any) -> str:
     """The texts of content parts as lines; empty where there are none that can be read."""
     texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
@@ -126,66 +112,29 @@ def _parts(role: str, content: Any) -> list[dict[str, Any]]:
     return [lists | part if part["type"] == "output_text" else dict(part) for part in content or ()]
 
 
-@dataclass(slots=True)
-class ItemLines:
-    """Items, the oldest first.
+StoredItems = dict[str, bytes]
+"""Items by their ids, the oldest first, as JSON: most are passed on, and few are looked at."""
 
-    Attributes:
-        ids: of the items, all different.
-        lines: the items as ``as_stored`` makes them, as JSON.
-    """
 
-    ids: list[str] = field(default_factory=list)
-    lines: list[bytes] = field(default_factory=list)
+def stored_items(items: Iterable[Mapping[str, Any]]) -> StoredItems:
+    """Items of a request that was checked, or of a response, as they are kept."""
+    made: StoredItems = {}
+    for item in items:
+        kept = as_stored(item, made)
+        made[kept["id"]] = repeated(kept)
+    return made
 
-    @staticmethod
-    def of(items: Iterable[Mapping[str, Any]]) -> ItemLines:
-        """Items of a request that was checked, or of a response."""
-        made, taken = ItemLines(), set[str]()
-        for item in items:
-            made._append(as_stored(item, taken))
-            taken.add(made.ids[-1])
-        return made
 
-    @property
-    def size(self) -> int:
-        """Bytes of the items."""
-        return sum(map(len, self.lines))
-
-    def items(self) -> list[dict[str, Any]]:
-        """All items, with numbers as the client wrote them. It takes the longer the larger they are."""
-        return [json.loads(line) for line in self.lines]
-
-    def item(self, place: int) -> dict[str, Any]:
-        """One item."""
-        found: dict[str, Any] = json.loads(self.lines[place])
-        return found
-
-    def part(self, places: Sequence[int]) -> ItemLines:
-        """Some of the items."""
-        return ItemLines([self.ids[place] for place in places], [self.lines[place] for place in places])
-
-    def add(self, others: ItemLines) -> ItemLines:
-        """Put items behind those that are there; returns them as they are here: one whose id is taken gets another."""
-        taken, added = set(self.ids), ItemLines()
-        for place, name in enumerate(others.ids):
-            if name in taken:
-                added._append(as_stored(others.item(place), taken))
-            else:
-                added.ids.append(name)
-                added.lines.append(others.lines[place])
-            taken.add(added.ids[-1])
-        self.ids += added.ids
-        self.lines += added.lines
-        return added
-
-    def remove(self, place: int) -> None:
-        """Take an item out."""
-        del self.ids[place], self.lines[place]
-
-    def _append(self, item: dict[str, Any]) -> None:
-        self.ids.append(item["id"])
-        self.lines.append(repeated(item))
+def append(items: StoredItems, others: StoredItems) -> StoredItems:
+    """Put items behind those that are there; returns them as they are here: one whose id is taken gets another."""
+    added: StoredItems = {}
+    for name, line in others.items():
+        if name in items:
+            added |= stored_items([{**jiter.from_json(line), "id": None}])
+        else:
+            added[name] = line
+    items |= added
+    return added
 
 
 class ItemPage(TypedDict):
@@ -238,8 +187,8 @@ def included(query: QueryParams, cipher: OwnerCipher | None) -> tuple[frozenset[
     return frozenset(values), [f"include.{value}" for value in dict.fromkeys(values) if value not in served]
 
 
-async def page_of(
-    items: ItemLines, paging: Paging, query: QueryParams, cipher: OwnerCipher | None
+def page_of(
+    items: StoredItems, paging: Paging, query: QueryParams, cipher: OwnerCipher | None
 ) -> tuple[bytes, list[str]]:
     """Write the page that the parameters of the URL ask for.
 
@@ -256,25 +205,24 @@ async def page_of(
         BadRequestError: the item ``after`` does not exist.
     """
     include, left_out = included(query, cipher)
-    places = range(len(items.ids))[:: -1 if paging.newest_first else 1]
+    names = list(items)[:: -1 if paging.newest_first else 1]
     start = 0
     if paging.after is not None:
-        if paging.after not in items.ids:
+        if paging.after not in items:
             message = "Invalid value for 'after': there is no item with this id in the list."
             raise BadRequestError(message, "after", "invalid_value")
-        start = places.index(items.ids.index(paging.after)) + 1
-    page = places[start : start + paging.limit]
-    return await list_of(items.part(page), include, cipher, more=len(places) > start + paging.limit), left_out
+        start = names.index(paging.after) + 1
+    page = {name: items[name] for name in names[start : start + paging.limit]}
+    return list_of(page, include, cipher, more=len(names) > start + paging.limit), left_out
 
 
-async def list_of(
-    items: ItemLines, include: frozenset[str], cipher: OwnerCipher | None, *, more: bool = False
-) -> bytes:
-    """Write a list of items as they are shown; see ``page_of``. Between large ones others have their turn."""
-    lines = []
-    for line in items.lines:
-        if len(line) > _LARGE:
-            await asyncio.sleep(0)
-        lines.append(shown_line(line, include, cipher))
-    ends = {"first_id": items.ids[0] if lines else None, "last_id": items.ids[-1] if lines else None}
-    return b'{"object":"list","data":[%b],%b' % (b",".join(lines), orjson.dumps({**ends, "has_more": more})[1:])
+def list_of(items: StoredItems, include: frozenset[str], cipher: OwnerCipher | None, *, more: bool = False) -> bytes:
+    """Write a list of items as they are shown; see ``page_of``."""
+    page: ItemPage = {
+        "object": "list",
+        "data": [shown(jiter.from_json(line), include, cipher) for line in items.values()],
+        "first_id": next(iter(items), None),
+        "last_id": next(reversed(items), None),
+        "has_more": more,
+    }
+    return repeated(page)

@@ -9,12 +9,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, Discriminator, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, ValidationError
 
 from gateway.bad_request import BadRequestError
 
 BRANCH = "~"
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class RequestPart(BaseModel):
+    """An object of a request: types are strict, and fields that it does not know are kept, to be named."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
 
 
 def text_or_list(value: Any) -> str | None:

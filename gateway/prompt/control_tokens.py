@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-import operator
+import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,6 @@ from typing import Any, Final
 from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
-from gateway.json_levels import inside, texts
 from gateway.tokens.any_of import any_of
 
 ROLES: Final = ("system", "developer", "user", "assistant", "tool")
@@ -32,8 +31,6 @@ _STAND_IN = f"{_MARK}[{_SYMBOLS}]+{_MARK}"
 STAND_IN_OR_NON_ASCII: Final = re.compile(f"{_STAND_IN}|[^\\x00-\\x7f]")
 _NONCE = 8  # symbols
 _PLACEHOLDER = re.compile(r"(\{\w*\}|%s)")  # of a string that is formatted
-_PLAIN = {2}  # lengths of messages that have a role and a content
-_CONTENT = operator.methodcaller("get", "content")
 _ROLE_FILTER = "template_role"
 
 
@@ -310,12 +307,9 @@ def with_stand_ins(
     return assembled
 
 
-def holds_marks(messages: Sequence[Mapping[str, Any]], *data: Any) -> bool:
-    """Whether any string of a conversation, or of further nested data, holds the mark of stand-ins."""
-    contents = [*map(_CONTENT, messages)]
-    if any(data) or set(map(len, messages)) != _PLAIN or set(map(type, contents)) != {str}:
-        contents = strings((messages, *data))
-    return any(_MARK in text for text in contents)
+def holds_marks(*data: Any) -> bool:
+    """Whether any string of nested data holds the mark of stand-ins, which JSON writes as it is."""
+    return _MARK in json.dumps(data, ensure_ascii=False)
 
 
 def without_marks(data: Any, control_tokens: ControlTokens) -> Any:
@@ -327,13 +321,3 @@ def without_marks(data: Any, control_tokens: ControlTokens) -> Any:
     if isinstance(data, list | tuple):
         return [without_marks(item, control_tokens) for item in data]
     return data
-
-
-def strings(data: Any) -> list[str]:
-    """Every string in nested lists and mappings, keys included."""
-    found: list[str] = []
-    level = [data]
-    while level:
-        found += texts(level)
-        level = inside(level)
-    return found

@@ -100,13 +100,7 @@ _NOT_SHOWN = (
 )
 
 
-class Capabilities(dict[str, Capability]):
-    """Capabilities by parameter. Never changed once made, hashed as an object: a key for what follows from them."""
-
-    __hash__ = object.__hash__  # type: ignore[assignment]
-
-
-def capabilities(features: EngineFeatures, parts: ModelParts, settings: ModelSettings) -> Capabilities:
+def capabilities(features: EngineFeatures, parts: ModelParts, settings: ModelSettings) -> dict[str, Capability]:
     """By name of a parameter how it is served; what is not named is served as the table of parameters says.
 
     Args:
@@ -128,7 +122,7 @@ def capabilities(features: EngineFeatures, parts: ModelParts, settings: ModelSet
     if settings.structured_output_without_guidance == "validate":
         unguided = [name for name in _CHECKABLE if name not in found or found[name].how == "impossible"]
         found |= dict.fromkeys(unguided, _CHECKED)
-    return Capabilities(found | _answers(features, found))
+    return found | _answers(features, found)
 
 
 def queues(settings: ModelSettings) -> bool:

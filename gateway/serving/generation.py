@@ -131,7 +131,7 @@ class Generation:
         )
         if self.running is not None:
             self.running.add(self)
-        self._metrics.in_flight.add(1)
+        self._metrics.in_flight.inc()
         self._task = asyncio.create_task(self._read())
 
     async def __aenter__(self) -> Generation:
@@ -278,13 +278,12 @@ class Generation:
         self._leave_route(None if late else self._error)
         metrics = self._metrics
         metrics.inter_token.flush()
-        metrics.in_flight.add(-1)
+        metrics.in_flight.dec()
         if self.responded:
             usage = self._usage = self.assembler.usage
-            metrics.prompt_tokens.add(usage.prompt_tokens)
-            metrics.completion_tokens.add(usage.completion_tokens)
-            if self.assembler.surplus_tokens:
-                metrics.surplus_tokens.add(self.assembler.surplus_tokens)
+            metrics.prompt_tokens.inc(usage.prompt_tokens)
+            metrics.completion_tokens.inc(usage.completion_tokens)
+            metrics.surplus_tokens.inc(self.assembler.surplus_tokens)
             if self.on_end is not None:
                 self.on_end(usage)
             if self.complete and usage.predicted is not None and any(usage.predicted):

@@ -11,9 +11,6 @@ from gateway.generation import EngineError, PredictedCounts, Usage
 from gateway.relay.interface import Forward
 from gateway.serving.generation import Generation, Ready, cancel_all
 
-MANY = 64
-"""Generations of one answer whose objects the garbage collector would look at for milliseconds."""
-
 
 class Generations(Protocol):
     """All generations of one answer, an asynchronous context manager; leaving it early cancels them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import operator
+import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,6 @@ from gateway.bad_request import BadRequestError
 from gateway.config import ModelSettings
 from gateway.families.call_schema import definitions_in_place
 from gateway.generation import Prompt, PromptTooLongError, context_exceeded
-from gateway.json_levels import inside, texts, whole_numbers
 from gateway.prompt import RequestTemplate, history
 from gateway.prompt.turn_text import TokenBreaker, path_of
 from gateway.serving.loading import ModelParts
@@ -110,10 +109,6 @@ _MOST_LOOKED_UP = 262144  # characters of its messages, reasoning and calls amon
 _MOST_CHARACTERS = 8  # for each token, in a long prompt; texts have 1 to 6
 _MOST_UNCOUNTED = 65536  # characters of a prompt that is not long in this sense
 _FRAME = 16  # characters that a template writes around a message or a call
-_FRAME_INSIDE = 8  # around a key or a value
-_BITS_PER_DIGIT = 3  # of a number, which may have thousands of digits
-_PLAIN_KEYS = 2  # of a message with nothing but a role and a text
-_CONTENT = operator.itemgetter("content")
 _LEAST_BOUND = 131072  # so that long documents can be cut by those who count them first
 
 
@@ -129,7 +124,7 @@ def may_be_known(source: PromptSource, work: LongWork, parts: ModelParts) -> boo
     """Whether a long prompt may be a conversation that goes on: looked up, it costs less than a thread's turn."""
     if work is TEMPLATES or not isinstance(source, ChatPrompt) or len(source.messages) > _MOST_MESSAGES:
         return False
-    if work is LARGE_PROMPTS and (_said(source, _MOST_LOOKED_UP) > _MOST_LOOKED_UP or _nested(source, _LARGE) > _LARGE):
+    if work is LARGE_PROMPTS and (_said(source) > _MOST_LOOKED_UP or _nested(source) > _LARGE):
         return False
     return parts.tokenizer.obstacle is None
 
@@ -145,42 +140,29 @@ def most_tokens(parts: ModelParts) -> int:
 
 
 def _size(source: PromptSource) -> int:
-    """Roughly its characters, or its ids; what is large is not measured to the end."""
+    """Roughly its characters, or its ids."""
     if isinstance(source, TextPrompt):
         return len(source.text)
     if isinstance(source, IdsPrompt):
         return len(source.ids)
-    size = _said(source, _LARGE)
-    return size + _nested(source, _LARGE - size) if source.tools or source.documents or source.variables else size
+    return _said(source) + _nested(source)
 
 
-def _said(source: ChatPrompt, most: int) -> int:
-    """Roughly the characters of its messages; measured up to ``most``."""
-    size = 0
-    for message in source.messages:
-        # A template writes something for an empty message as well.
-        size += _FRAME + len(message["content"])
-        if len(message) > _PLAIN_KEYS:
-            size += len(message.get("reasoning", ""))
-            size += sum([_FRAME + len(call["function"]["arguments"]) for call in message.get("tool_calls", ())])
-        if size > most:
-            break
-    return size
+def _said(source: ChatPrompt) -> int:
+    """Roughly the characters of its messages; a template writes something for an empty message as well."""
+    return sum(
+        _FRAME
+        + len(message["content"])
+        + len(message.get("reasoning", ""))
+        + sum(_FRAME + len(call["function"]["arguments"]) for call in message.get("tool_calls", ()))
+        for message in source.messages
+    )
 
 
-def _nested(source: ChatPrompt, most: int) -> int:
-    """Roughly the characters of what stands beside the messages; measured up to ``most``."""
-    size = 0
-    level = [each for each in (source.tools, source.documents, source.variables) if each]
-    while level:
-        size += _FRAME_INSIDE * len(level)
-        if size <= most:
-            size += sum(map(len, texts(level)))
-            size += sum(map(int.bit_length, whole_numbers(level))) // _BITS_PER_DIGIT
-        if size > most:
-            break
-        level = inside(level)
-    return size
+def _nested(source: ChatPrompt) -> int:
+    """Roughly the characters of what stands beside the messages."""
+    beside = [each for each in (source.tools, source.documents, source.variables) if each]
+    return len(json.dumps(beside, ensure_ascii=False)) if beside else 0
 
 
 def build(
@@ -319,7 +301,7 @@ class LengthBound:
         elif isinstance(source, TextPrompt):
             self.check_characters(len(source.text))
         else:
-            size = sum(map(len, map(_CONTENT, source.messages)))
+            size = sum(len(message["content"]) for message in source.messages)
             if size > self.characters:
                 self.check_characters(size)
 

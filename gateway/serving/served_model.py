@@ -23,6 +23,7 @@ from gateway.config.model_settings import AdapterSettings, SamplingDefaults
 from gateway.families import ToolPlan
 from gateway.families.family_choice import FamilyChoice
 from gateway.generation import (
+    Capability,
     Engine,
     EngineError,
     EngineFeatures,
@@ -39,7 +40,7 @@ from gateway.serving.admission.shares import SharedLines
 from gateway.serving.answer_reader import AnswerReader, PreparedTurn, prepare
 from gateway.serving.backend import Backend
 from gateway.serving.budgeted_engine import BudgetedEngine, ReasoningBudget
-from gateway.serving.capabilities import Capabilities, capabilities, queues, text_losses
+from gateway.serving.capabilities import capabilities, queues, text_losses
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.engine_requests import engine_requests, predictions_work, tokenize_prediction
 from gateway.serving.generation import Generation
@@ -123,7 +124,7 @@ class ServedModel:
         self._parts: ModelParts | None = None
         self.reasons = False
         self._features: EngineFeatures | None = None
-        self._capabilities = Capabilities()
+        self._capabilities: Mapping[str, Capability] = {}
         self._losses: Mapping[str, str] = {}
         self._problem: ConfigError | None = None
         self._adapters: dict[str, LoraState] = {}  # by the endpoint that holds it
@@ -156,7 +157,7 @@ class ServedModel:
         return self._parts.template(tools=False).fault is None if self._parts else None
 
     @property
-    def capabilities(self) -> Capabilities:
+    def capabilities(self) -> Mapping[str, Capability]:
         """How each request parameter is served, as of the last discovery; empty before the first."""
         return self._capabilities
 
@@ -165,7 +166,7 @@ class ServedModel:
         """What is lost of its answers as of the last discovery; see ``EngineFeatures.losses``."""
         return self._losses
 
-    def known_capabilities(self) -> Capabilities:
+    def known_capabilities(self) -> Mapping[str, Capability]:
         """How each request parameter is served now.
 
         Raises:
@@ -290,9 +291,8 @@ class ServedModel:
             prompt = prompts.build(
                 source, parts, self.settings, frames=frames, most=most, left=left, recall=recall, unknown=unknown
             )
-            if prompt.recalled:
-                self.metrics.recalled_tokens.add(prompt.recalled)
-            self.metrics.tokenized_tokens.add(len(prompt.ids) - prompt.recalled)
+            self.metrics.recalled_tokens.inc(prompt.recalled)
+            self.metrics.tokenized_tokens.inc(len(prompt.ids) - prompt.recalled)
             if truncation is not None:
                 prompt = prompts.truncated(prompt, source, truncation, parts, room=room, frames=frames)
             return then(prompt)

@@ -92,7 +92,7 @@ class Memory:
     def _held(self, process: str) -> tuple[int, int]:
         """Resident bytes of a process, and those of them that it shares, mostly libraries."""
         try:
-            _, resident, shared, *_ = _content(self._proc / process / "statm").split()
+            _, resident, shared, *_ = (self._proc / process / "statm").read_bytes().split()
             return int(resident) * _PAGE, int(shared) * _PAGE
         except (OSError, ValueError):  # a helper that has ended
             return 0, 0
@@ -147,19 +147,10 @@ def _lines(file: Path) -> list[str]:
         return []
 
 
-def _content(file: Path) -> bytes:
-    """Read a short file in three system calls, a third of those of a file object: the GIL is waited for after each."""
-    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, _PAGE)
-    finally:
-        os.close(descriptor)
-
-
 def _number(file: Path) -> int:
     """The number in a file; without limit where it has another word, such as ``max``, or cannot be read."""
     try:
-        return min(int(_content(file)), _UNLIMITED)
+        return min(int(file.read_bytes()), _UNLIMITED)
     except (OSError, ValueError):
         return _UNLIMITED
 

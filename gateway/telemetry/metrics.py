@@ -7,7 +7,7 @@ import functools
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -28,20 +28,6 @@ _STORE_BUCKETS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
 _SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 _MOST_NAMES = 100  # clients choose the names of unknown parameters: label values must stay bounded
 _MOST_WAITING = 256  # observations that a scrape may miss
-
-
-class ChildCounter:
-    """Adds to one child of a counter or gauge; ``inc`` of the library checks each time what is known here.
-
-    Attributes:
-        add: takes the amount.
-    """
-
-    __slots__ = ("add",)
-
-    def __init__(self, child: Counter | Gauge) -> None:
-        """Add to ``child``, whose labels are set."""
-        self.add: Callable[[float], None] = child._value.inc  # noqa: SLF001 - prometheus_client has no other way
 
 
 class BatchedHistogram:
@@ -107,12 +93,12 @@ class ModelMetrics:
     """The metrics of one served model, looked up once: the hot path must not look up labels."""
 
     model: str
-    in_flight: ChildCounter
+    in_flight: Gauge
     ttft: Histogram
     inter_token: BatchedHistogram
-    prompt_tokens: ChildCounter
-    completion_tokens: ChildCounter
-    surplus_tokens: ChildCounter
+    prompt_tokens: Counter
+    completion_tokens: Counter
+    surplus_tokens: Counter
     accepted_tokens: Counter
     rejected_tokens: Counter
     cancelled: Counter
@@ -121,8 +107,8 @@ class ModelMetrics:
     failures: Mapping[str, Counter]
     waits: Histogram
     rejected: Mapping[str, Counter]
-    recalled_tokens: ChildCounter
-    tokenized_tokens: ChildCounter
+    recalled_tokens: Counter
+    tokenized_tokens: Counter
 
 
 class Metrics:
@@ -266,12 +252,12 @@ class Metrics:
         """The metrics of one served model, at zero where nothing was counted yet."""
         return ModelMetrics(
             model=model,
-            in_flight=ChildCounter(self.in_flight.labels(model)),
+            in_flight=self.in_flight.labels(model),
             ttft=self.ttft.labels(model),
             inter_token=BatchedHistogram(self.inter_token.labels(model)),
-            prompt_tokens=ChildCounter(self.prompt_tokens.labels(model)),
-            completion_tokens=ChildCounter(self.completion_tokens.labels(model)),
-            surplus_tokens=ChildCounter(self.surplus_tokens.labels(model)),
+            prompt_tokens=self.prompt_tokens.labels(model),
+            completion_tokens=self.completion_tokens.labels(model),
+            surplus_tokens=self.surplus_tokens.labels(model),
             accepted_tokens=self.predicted_tokens.labels(model, "accepted"),
             rejected_tokens=self.predicted_tokens.labels(model, "rejected"),
             cancelled=self.cancelled.labels(model),
@@ -280,8 +266,8 @@ class Metrics:
             failures={kind.value: self.failures.labels(model, kind.value) for kind in ErrorKind},
             waits=self.waits.labels(model),
             rejected={reason: self.rejected.labels(model, reason) for reason in ("full", "late")},
-            recalled_tokens=ChildCounter(self.tokenized_tokens.labels(model, "cache")),
-            tokenized_tokens=ChildCounter(self.tokenized_tokens.labels(model, "tokenizer")),
+            recalled_tokens=self.tokenized_tokens.labels(model, "cache"),
+            tokenized_tokens=self.tokenized_tokens.labels(model, "tokenizer"),
         )
 
     def count_ignored(self, model: str, parameters: Sequence[str]) -> None:

@@ -8,14 +8,13 @@ meant to read have one sample, for all models and endpoints of this gateway toge
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from gateway.generation.health import EngineCondition
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_KEPT_S: Final = 0.25  # a page on which no number has changed, for what may have changed beside them
 
 
 class ModelQueue(NamedTuple):
@@ -62,40 +61,6 @@ class Engines(NamedTuple):
 
     load: EngineLoad = EngineLoad()
     families: str = ""
-
-
-class SlimPage:
-    """The page as it is now; it is written when something has changed, since most scrapes find the same numbers.
-
-    Args:
-        readiness: the condition of each served model.
-        queues: of each model.
-        engines: behind them.
-        clock: in seconds.
-    """
-
-    def __init__(
-        self,
-        readiness: Callable[[], Mapping[str, EngineCondition]],
-        queues: Callable[[], Mapping[str, ModelQueue]],
-        engines: Callable[[], Engines],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._readiness = readiness
-        self._queues = queues
-        self._engines = engines
-        self._clock = clock
-        self._said: tuple[Mapping[str, ModelQueue], Engines] | None = None
-        self._written = 0.0
-        self._page = b""
-
-    def __call__(self) -> bytes:
-        """Give it: its numbers are of this moment, what else it says is a quarter of a second old at most."""
-        numbers, now = (self._queues(), self._engines()), self._clock()
-        if numbers != self._said or now - self._written > _KEPT_S:
-            self._said, self._written = numbers, now
-            self._page = slim_page(self._readiness(), *numbers).encode()
-        return self._page
 
 
 def load_families(models: Mapping[str, ModelQueue], engines: EngineLoad) -> str:

@@ -80,12 +80,8 @@ class TritonMetrics:
 
     async def fresh(self) -> None:
         """See to it that the attributes are not older than ``render``'s answer would be."""
-        if not self.is_fresh() and self._reading is not None:
+        if self._refresh() >= _STALE_S and self._reading is not None:
             await asyncio.shield(self._reading)
-
-    def is_fresh(self) -> bool:
-        """Whether the attributes are as new as ``fresh`` would have them; what is older than a second is read anew."""
-        return self._refresh() < _STALE_S
 
     def engine_limit(self, endpoints: Collection[str], model: str) -> int | None:
         """How many requests the engines at some endpoints run at a time, as they said last.

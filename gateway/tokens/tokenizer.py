@@ -136,14 +136,6 @@ class Tokenizer:
         """
         return self._encode(self._backend, text, framed=True)
 
-    def encode_parts(self, parts: Sequence[str]) -> list[int]:
-        """Ids of each part encoded by itself, one after another; no token spans two parts.
-
-        Raises:
-            TokenizerError: as ``encode``.
-        """
-        return [index for part in parts for index in self._encode(self._backend, part)]
-
     @cached_property
     def obstacle(self) -> str | None:
         """Why a text is tokenized whole at each time, as the end of a sentence; None where known parts are not."""

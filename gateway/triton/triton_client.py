@@ -56,11 +56,6 @@ class TritonClient:
         response = await self._call(self._stub.ServerLive, service_pb2.ServerLiveRequest())
         return bool(response.live)
 
-    async def server_ready(self) -> bool:
-        """Whether every model of the server is loaded, as far as its readiness policy goes."""
-        response = await self._call(self._stub.ServerReady, service_pb2.ServerReadyRequest())
-        return bool(response.ready)
-
     async def model_ready(self, model: str) -> bool:
         """Whether the model is loaded; False also for one that Triton does not know."""
         response = await self._call(self._stub.ModelReady, service_pb2.ModelReadyRequest(name=model))
@@ -70,11 +65,6 @@ class TritonClient:
         """The configuration of a loaded model."""
         response = await self._call(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model))
         return cast("model_config_pb2.ModelConfig", response.config)
-
-    async def model_metadata(self, model: str) -> service_pb2.ModelMetadataResponse:
-        """Tensor names, types and shapes of a loaded model, as on the wire."""
-        response = await self._call(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=model))
-        return cast("service_pb2.ModelMetadataResponse", response)
 
     async def repository(self) -> dict[str, ModelState]:
         """State of each model of the repository by name, loaded or not."""

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.ids import new_id
 from gateway.telemetry.logs import log_facts, work_for
-from gateway.telemetry.metrics import ChildCounter, Metrics
+from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import RequestTrace, Telemetry, tracing
 from gateway.web.routing import BEGUN, HEADERS, headers_of
 
@@ -108,7 +108,6 @@ class AccessLogMiddleware:
         self._metrics = metrics
         self._running = running
         self._telemetry = telemetry
-        self._counts: dict[tuple[str, ...], Callable[[float], None]] = {}  # by labels: looking those up takes long
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -148,12 +147,7 @@ class AccessLogMiddleware:
         if record.disconnected and status == 500:
             status = 499  # the client left before anything was sent: nginx's number, not a failure of the gateway
         route = getattr(scope.get("route"), "path", None)
-        endpoint = route or "unmatched"
-        labels = (record.model or "", endpoint, str(status))
-        add = self._counts.get(labels)
-        if add is None:
-            add = self._counts[labels] = ChildCounter(self._metrics.requests.labels(*labels)).add
-        add(1)
+        self._metrics.requests.labels(record.model or "", route or "unmatched", str(status)).inc()
         if trace is not None:
             trace.end(route, status, time.perf_counter() - record.started, record)
         fields = {

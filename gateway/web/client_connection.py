@@ -16,10 +16,10 @@ EXTENSION = "gateway.connection"
 
 
 class ClientConnection:
-    """A connection that can join two writes to one, end after an answer, and tell that it was lost.
+    """A connection that can end after an answer, and tell that it was lost.
 
-    uvicorn writes the head of a response by itself, and its body after it. It goes on writing until it hears that the
-    connection is lost, which uvloop's transport takes for an error once a write has failed: those bytes are dropped.
+    uvicorn goes on writing until it hears that the connection is lost, which uvloop's transport takes for an error once
+    a write has failed: those bytes are dropped.
 
     Attributes:
         transport: of the event loop.
@@ -39,9 +39,6 @@ class ClientConnection:
         self.write_chunk: Write | None = None
         self.close_soon: Callable[[], None] = _nothing
         self.is_closing = transport.is_closing
-        self._write = transport.write
-        self._joins = False
-        self._held = b""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.transport, name)
@@ -57,28 +54,10 @@ class ClientConnection:
         info = self.transport.get_extra_info(name, default)
         return info[:2] if name == "peername" and info else info  # of IPv6 there are four parts
 
-    def join_next_writes(self) -> None:
-        """Send the next write together with the one that follows immediately, which saves a system call."""
-        self._joins = True
-
     def write(self, data: bytes) -> None:
-        """Send bytes, or hold them back for the next write."""
-        if self.is_closing():
-            self._held = b""
-        elif self._joins:
-            self._joins, self._held = False, data
-        elif self._held:
-            data, self._held = self._held + data, b""
-            self._write(data)
-        else:
-            self._write(data)
-
-    def close(self) -> None:
-        """Close the connection after all bytes that were written or held back."""
-        if self._held:
-            self._write(self._held)
-            self._held = b""
-        self.transport.close()
+        """Send bytes, unless the connection is closing."""
+        if not self.is_closing():
+            self.transport.write(data)
 
     def end(self) -> None:
         """Call all of ``on_lost``, and drop the references to the protocol, which holds this."""

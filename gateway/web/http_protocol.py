@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +32,6 @@ _TELL_S = 1.0  # how long such a connection may stay silent before it is closed
 _LEAST_READ = 2**14  # bytes that it must read in that time
 _WARN_S = 60.0
 _LINGER_S = 1.0
-_NAME = operator.itemgetter(0)
 _UPGRADE = re.compile(rb"(?i)\r\nupgrade:")
 _LARGE_HEAD = f"The request line and headers are larger than {HEAD_LIMIT // 1024} KiB, the most that is accepted."
 _LARGE_TAIL = (
@@ -278,7 +276,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         """
         if self.parser.should_upgrade():  # it takes the body for the other protocol's, and then for the next request
             self._stop_parsing(400, _OTHER_PROTOCOL)
-        names = [*map(_NAME, self.headers)]
+        names = [name for name, _ in self.headers]
         hosts = names.count(b"host")
         if hosts != 1 and (hosts or self.parser.get_http_version() != "1.0"):
             self._stop_parsing(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
@@ -82,7 +81,6 @@ def is_loopback(host: str) -> bool:
     return bool(found) and all(ipaddress.ip_address(str(each[4][0]).partition("%")[0]).is_loopback for each in found)
 
 
-@functools.lru_cache(maxsize=64)
 def _without_port(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]

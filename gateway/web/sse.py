@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.relay.interface import StreamOutput
 from gateway.relay.text_events import one_line
 from gateway.web.access_log import record_of
-from gateway.web.client_connection import CancelOnDisconnect, ClientConnection, ClientDisconnectedError, connection_of
+from gateway.web.client_connection import CancelOnDisconnect, ClientDisconnectedError, connection_of
 
 _USUAL = {"Cache-Control": "no-cache"}
 COMMENT = ServerSentEvent(comment="waiting", sep="\n").encode()
@@ -71,7 +71,9 @@ class EventStream(EventSourceResponse):
                 async with aclosing(self.body_iterator) as events:
                     async for data in events:
                         if not self._begun:
-                            await self._begin(connection, send)
+                            self._begun = True
+                            start = {"type": "http.response.start", "status": self.status_code}
+                            await send({**start, "headers": self.raw_headers})
                         body = data if data.isascii() else one_line(data)
                         # The last events go before the generator has cleaned up, which may take longer.
                         await send({"type": "http.response.body", "body": body, "more_body": not output.ending})
@@ -86,13 +88,6 @@ class EventStream(EventSourceResponse):
         finally:
             if record.error is not None and connection is not None:
                 connection.close_soon()
-
-    async def _begin(self, connection: ClientConnection | None, send: Send) -> None:
-        """Send the head, together with what follows immediately."""
-        self._begun = True
-        if connection is not None:
-            connection.join_next_writes()
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
 
     async def _send_whole(self, send: Send) -> None:
         async with aclosing(self.body_iterator) as events:

@@ -23,7 +23,6 @@ from gateway_ops.local_stack.tritonserver import STUMBLED, UNLOADING, decisive_l
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-REJECTED: Final = 2
 STUB_DIED: Final = 3
 NOT_READY: Final = 4
 HANGS: Final = 5

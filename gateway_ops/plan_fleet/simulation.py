@@ -16,7 +16,6 @@ from gateway_ops.plan_fleet.engine import EngineJob, EngineWork, SimulatedEngine
 from gateway_ops.plan_fleet.engine_costs import EngineCosts
 from gateway_ops.plan_fleet.loads import LoadRequest
 
-POLICIES: Final = ("least_in_flight", "power_of_two", "prefix")
 _BOUND: Final = 1.25  # as gateway.serving.fleet.policies has it
 
 

@@ -196,7 +196,10 @@ def test_a_script_gets_the_text_alone(stack: GatewayProcess, scripted_triton: Sc
     ("arguments", "says"),
     [
         (["--api-key", "sk-wrong"], "Give a key of the server with --api-key or GATEWAY_API_KEY."),
-        (["--api-key", KEY, "--model", "other"], "The server rejected (404, model_not_found, model): The model 'other'"),
+        (
+            ["--api-key", KEY, "--model", "other"],
+            "The server rejected (404, model_not_found, model): The model 'other'",
+        ),
         (
             ["--api-key", KEY, "--set", "temperature=9"],
             "The server rejected (400, decimal_above_max_value, temperature): Invalid",

@@ -86,7 +86,7 @@ def test_a_prompt_of_many_messages_is_built_off_the_event_loop(
         ({"a": "b", "c": [1, None, True, {"d": "e"}]}, None),
         ({"a": "b" * 5000}, PROMPTS),
         ({"b" * 5000: 1}, PROMPTS),
-        ({"a": [[]] * 1000}, PROMPTS),
+        ({"a": [[]] * 2000}, PROMPTS),
         ({"a": "b" * 70_000}, LARGE_PROMPTS),
         ({"a": [1] * 70_000}, LARGE_PROMPTS),
         ({"a": [10**2000] * 3}, PROMPTS),

@@ -15,10 +15,9 @@ from gateway.bad_request import BadRequestError
 from gateway.generation import Capability
 from gateway.openai.chat.protocol import ChatCompletionRequest
 from gateway.openai.completions.protocol import CompletionRequest
-from gateway.openai.parameters.check import IgnoredParameters, Policy, check_parameters, serves_all
+from gateway.openai.parameters.check import Policy, check_parameters
 from gateway.openai.parameters.row import EndpointName
 from gateway.openai.parameters.table import PARAMETERS, find
-from gateway.serving.capabilities import Capabilities
 from tests.openai import peer_parameters as peers
 from tools.parameters_page import render
 
@@ -110,36 +109,3 @@ def test_policies_decide() -> None:
     with pytest.raises(BadRequestError) as caught:
         check_parameters("chat", {"top_k": 11}, {"top_k": Capability("native", "by a tensor.", 10)}, Policies("ignore"))
     assert (caught.value.param, caught.value.code) == ("top_k", "integer_above_max_value")
-
-
-USUAL: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "user": "u"}
-
-
-@pytest.mark.parametrize(
-    ("more", "usual"),
-    [
-        ({}, True),
-        ({"stream": True, "stream_options": {"include_usage": True}, "temperature": 0.5, "stop": "x"}, True),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, True),
-        ({"min_p": 0.5}, False),
-        ({"top_k": 2}, False),  # up to a limit
-        ({"colour": "red"}, False),
-        ({"prompt_token_ids": [1]}, False),  # what the engine can, and no parameter of chat
-        ({"stream": True, "stream_options": {"colour": "red"}}, False),
-        ({"messages": [{"role": "user", "content": "Hi", "colour": "red"}]}, False),
-        ({"response_format": {"type": "regex", "regex": "a"}}, False),
-        ({"chat_template_kwargs": {"colour": "red"}}, False),
-    ],
-)
-def test_a_request_needs_no_check_when_all_of_its_fields_are_served_with_any_value(
-    more: dict[str, Any], usual: bool
-) -> None:
-    able = Capability("native", "by a tensor.")
-    known = Capabilities(
-        top_k=Capability("native", "by a tensor.", 1024), prompt_token_ids=able, response_format=able, temperature=able
-    )
-    request = ChatCompletionRequest.model_validate(USUAL | more)
-    assert serves_all("chat", request, known) is usual
-    if usual:
-        fields = request.given() | request.unknown_parts()
-        assert check_parameters("chat", fields, known, Policies("strict", "strict", "strict")) == IgnoredParameters()

@@ -131,7 +131,7 @@ def test_json_and_source_code_in_texts_are_no_parts() -> None:
     assert parse_body(body).fields == json.loads(body)
 
 
-def test_parts_are_counted_where_escapes_and_quotes_fall_on_the_edge_of_a_piece() -> None:
+def test_parts_are_counted_beside_long_runs_of_escapes() -> None:
     for shift in range(4):
         strings = ['\\"' * (2**19 + shift), "," * 400_000, "\\" * (2**20 + shift)]
         assert parse_body(json.dumps({"a": strings}).encode()).fields == {"a": strings}

@@ -18,10 +18,10 @@ from prometheus_client.metrics import MetricWrapperBase
 from gateway.access.key_metrics import KeyMetrics
 from gateway.generation.health import READY, STATES
 from gateway.generation.route import EndpointStatus
-from gateway.telemetry.events import GROUPS
 from gateway.telemetry.metrics import Metrics, ModelSnapshot, _CurrentState
 from tests.app.harness import gateway
 from tests.app.scripted import write_tokenizer
+from tools.log_events import GROUPS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 RUNBOOK = DEPLOY.parent / "docs" / "runbook.md"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.telemetry.events import GROUPS, Event
+from tools.log_events import GROUPS, Event
 
 ROOT = Path(__file__).parents[2] / "gateway"
 EVENTS: dict[str, Event] = {name: event for events in GROUPS.values() for name, event in events.items()}

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
+from pydantic import Discriminator, Field, Tag
 from starlette.types import Scope
 
 from gateway.openai.request_json import MOST_MESSAGES
-from gateway.openai.validation import BRANCH, pruned, text_or_list, validated
+from gateway.openai.validation import BRANCH, RequestPart, pruned, text_or_list, validated
 
 _KINDS = frozenset({"text", "tool_use", "tool_result", "thinking"})
 """Types of blocks that are read, and their branches; another type is of the branch ``other``."""
@@ -31,10 +31,8 @@ SERVED_BETAS: Final = frozenset(
 """Betas whose fields are read, and named by themselves where a model cannot serve them."""
 
 
-class Block(BaseModel):
+class Block(RequestPart):
     """A content block."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
     branch: ClassVar[str]
 
@@ -120,10 +118,8 @@ _Blocks = Annotated[list[AnyBlock], Tag(BRANCH + "parts"), Field(fail_fast=True)
 Content = Annotated[_String | _Blocks, _strings]
 
 
-class InputMessage(BaseModel):
+class InputMessage(RequestPart):
     """A turn of the conversation."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
     role: Literal["user", "assistant", "system"]
     content: Content
@@ -138,14 +134,7 @@ def _as_blocks(content: Any) -> list[Block]:
     return [TextBlock(type="text", text=content)] if isinstance(content, str) else content
 
 
-MESSAGES: TypeAdapter[list[InputMessage]] = TypeAdapter(list[InputMessage])
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class ThinkingOptions(_Part):
+class ThinkingOptions(RequestPart):
     """Whether the model reasons, where its chat template has a switch, and how many tokens that may take."""
 
     type: str
@@ -153,14 +142,14 @@ class ThinkingOptions(_Part):
     display: str | None = None
 
 
-class OutputOptions(_Part):
+class OutputOptions(RequestPart):
     """The effort, which the chat template gets, and the form of the answer's text."""
 
     effort: str | None = None
     format: dict[str, Any] | None = None
 
 
-class CountTokensRequest(_Part):
+class CountTokensRequest(RequestPart):
     """A conversation whose tokens are counted. Null means absent; unknown fields are served without, and named."""
 
     model: Annotated[str, Field(min_length=1)]

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from gateway.bad_request import BadRequestError
 from gateway.ids import new_id
 from gateway.openai.translation import function_name, no_such_tool, not_run, placed
-from gateway.openai.validation import error_of, pruned
+from gateway.openai.validation import RequestPart, error_of, pruned
 
 _ID_PREFIX = "toolu_"
 _ENCODED_ID = "toolu_b64-"
@@ -27,10 +27,8 @@ _LONGEST_ID = 64
 _NEW_ID = "call_"  # how ids begin that the gateway gives
 
 
-class ClientTool(BaseModel):
+class ClientTool(RequestPart):
     """A tool that the client runs."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
     type: Literal["custom"] = "custom"
     name: str = Field(min_length=1, max_length=256)
@@ -39,10 +37,8 @@ class ClientTool(BaseModel):
     strict: bool = False
 
 
-class ToolChoice(BaseModel):
+class ToolChoice(RequestPart):
     """Whether calls are forbidden, possible or demanded."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -71,12 +70,6 @@ def _failed(message: str) -> OpenAIError:
     )
 
 
-_ENGINE_REASON = operator.attrgetter("assembler.finish_reason")
-_MOST_NAMED = 16384  # tokens, of some 300 bytes each
-_OPEN, _NO_OTHERS = b'{"content":[', b',"top_logprobs":[]}],"refusal":null}'
-_named: dict[str, tuple[bytes, bytes, bytes]] = {}  # by text, of tokens that came before: their bytes, see `_name`
-
-
 def logprobs_object(entries: Sequence[TokenLogprob], *, names_as_ids: bool = False) -> dict[str, Any]:
     """The ``logprobs`` object of a choice; ``bytes`` is a list of integers, as OpenAI has it.
 
@@ -87,35 +80,6 @@ def logprobs_object(entries: Sequence[TokenLogprob], *, names_as_ids: bool = Fal
     if names_as_ids:
         entries = list(map(named_by_id, entries))
     return {"content": [_entry(entry) for entry in entries], "refusal": None}
-
-
-def logprobs_json(entries: Sequence[TokenLogprob]) -> bytes:
-    """The JSON of ``logprobs_object``, of which all but the numbers is known of tokens that came before."""
-    if len(entries) == 1 and not (only := entries[0]).top:  # the usual case, in fewer steps
-        return _OPEN + _opened_json(only.token, only.bytes, only.logprob) + _NO_OTHERS
-    shown = []
-    for entry in entries:
-        opened = _opened_json(entry.token, entry.bytes, entry.logprob)
-        top = b"},".join([_opened_json(*alternative) for alternative in entry.top]) + b"}" if entry.top else b""
-        shown.append(opened + b',"top_logprobs":[' + top + b"]}")
-    return _OPEN + b",".join(shown) + b'],"refusal":null}'
-
-
-def _opened_json(token: str, data: bytes, logprob: float) -> bytes:
-    """The JSON of an entry or alternative; its end is open."""
-    known = _named.get(token)
-    if known is None or known[0] != data:
-        known = _name(token, data)
-    return known[1] + orjson.dumps(logprob) + known[2]
-
-
-def _name(token: str, data: bytes) -> tuple[bytes, bytes, bytes]:
-    """Keep what an entry has before and behind its log-prob, with the bytes of the token."""
-    if len(_named) >= _MOST_NAMED:
-        _named.clear()
-    before, after = b'{"token":' + orjson.dumps(token) + b',"logprob":', b',"bytes":' + orjson.dumps(list(data))
-    known = _named[token] = data, before, after
-    return known
 
 
 def _entry(entry: TokenLogprob) -> dict[str, Any]:
@@ -183,8 +147,6 @@ class ChatAnswer(PendingAnswer):
 
     def finish_reasons(self) -> list[str]:
         """See the base."""
-        if not self.parsed:
-            return [*map(_ENGINE_REASON, self.generations)]
         return [self.finish_reason(index) for index in range(len(self.generations))]
 
     def usage(self, group: Generations) -> Usage:
@@ -345,10 +307,7 @@ class ChatChunkWriter:
         more = usage is not None or piece.ids is not None
         if not piece.logprobs and not more:
             return start + self._after
-        if piece.logprobs and not self._names_as_ids:
-            start += b'},"logprobs":' + logprobs_json(piece.logprobs)
-        else:
-            start += b'},"logprobs":' + orjson.dumps(self._logprobs(piece.logprobs) if piece.logprobs else None)
+        start += b'},"logprobs":' + orjson.dumps(self._logprobs(piece.logprobs) if piece.logprobs else None)
         if not more:
             return start + self._unfinished
         ids = b"" if piece.ids is None else b',"token_ids":' + orjson.dumps(piece.ids)

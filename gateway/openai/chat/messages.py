@@ -5,30 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
+from pydantic import Discriminator, Field, Tag
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.custom_tools import arguments_of
 from gateway.openai.request_json import MOST_CALLS, MOST_MESSAGES
-from gateway.openai.validation import BRANCH, FUNCTION_OR_CUSTOM, branch_by, text_or_list
+from gateway.openai.validation import BRANCH, FUNCTION_OR_CUSTOM, RequestPart, branch_by, text_or_list
 from gateway.prompt.conversation import OpenCalls
 
 _PLAIN = frozenset(("role", "content"))  # of a message: nothing else is given
-_GROUP = 256  # messages that are checked in one go, in which nothing else runs
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class TextPart(_Part):
+class TextPart(RequestPart):
     """A content part of text."""
 
     type: Literal["text"]
     text: str
 
 
-class RefusalPart(_Part):
+class RefusalPart(RequestPart):
     """The content part of a refusal."""
 
     type: Literal["refusal"]
@@ -57,7 +52,7 @@ TextContent = Annotated[_String | _TextParts, _CONTENT_DISCRIMINATOR]
 AssistantContent = Annotated[_String | _AnyParts, _CONTENT_DISCRIMINATOR]
 
 
-class _Message(_Part):
+class _Message(RequestPart):
     name: str | None = None
 
 
@@ -82,14 +77,14 @@ class UserMessage(_Message):
     content: TextContent
 
 
-class CalledFunction(_Part):
+class CalledFunction(RequestPart):
     """The function of an earlier tool call."""
 
     name: str
     arguments: str
 
 
-class _Call(_Part):
+class _Call(RequestPart):
     id: str
 
 
@@ -100,7 +95,7 @@ class FunctionCall(_Call):
     function: CalledFunction
 
 
-class CalledCustom(_Part):
+class CalledCustom(RequestPart):
     """The custom tool of an earlier tool call."""
 
     name: str
@@ -125,7 +120,7 @@ ToolCall = Annotated[
 ]
 
 
-class Prediction(_Part):
+class Prediction(RequestPart):
     """How the answer is thought to begin."""
 
     type: Literal["content"]
@@ -182,8 +177,6 @@ Message = Annotated[
 
 # However short they are: each one is checked, rendered and tokenized before anybody can tell that they do not fit.
 Messages = Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)]
-
-_messages: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
 
 def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:

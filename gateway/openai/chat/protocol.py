@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from gateway.bad_request import BadRequestError
 from gateway.generation import Capability
@@ -52,7 +52,7 @@ from gateway.openai.parameters.row import (
     Extension,
     Parameter,
 )
-from gateway.openai.validation import pruned, pruned_inside, validated, without_nulls
+from gateway.openai.validation import RequestPart, pruned, pruned_inside, validated, without_nulls
 from gateway.serving.prompts import ChatPrompt
 
 __all__ = ["GREEDY_BELOW", "ChatCompletionRequest", "StreamOptions", "parse_chat_request"]
@@ -73,10 +73,8 @@ _SAID = (
 _TIERS: dict[str, Literal["flex", "priority"]] = {"flex": "flex", "priority": "priority"}
 
 
-class PromptCacheOptions(BaseModel):
+class PromptCacheOptions(RequestPart):
     """How a prompt is cached: an annotation, since the engine decides."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
     mode: Literal["implicit", "explicit"] | None = None
     ttl: str | None = Field(default=None, max_length=16)
@@ -368,8 +366,7 @@ class ChatCompletionRequest(GenerationFields):
         found = super().unknown_parts()
         for name, parts in (("messages", self.messages), ("tools", self.tools)):
             for index, part in enumerate(parts):
-                if part.__pydantic_extra__:  # what the property gives, without its call
-                    found |= extras(f"{name}[{index}]", part)
+                found |= extras(f"{name}[{index}]", part)
         for index, tool in enumerate(self.tools):
             if isinstance(tool, CustomTool):
                 found |= _extras_of_custom(f"tools[{index}].custom", tool.custom)

@@ -23,13 +23,11 @@ from gateway.openai.chat.tools import NO_TOOLS, FunctionDefinition, OfferedTools
 from gateway.openai.errors import Names
 from gateway.openai.guidance import ANY_TEXT, Structure, structure
 from gateway.openai.parameters.check import (
-    NOTHING_IGNORED,
     IgnoredParameters,
     check_parameters,
     consider_form,
     consider_greedy,
     consider_truncation,
-    serves_all,
     without,
 )
 from gateway.openai.schemas import deviations, guided_schema
@@ -186,12 +184,9 @@ def check_chat(request: ChatCompletionRequest, model: ServedModel) -> tuple[Chat
         EngineError: UNAVAILABLE while it is not known what the model can do.
         BadRequestError: for a parameter that the model cannot serve, by policy.
     """
-    known = model.known_capabilities()
+    capabilities = dict(model.known_capabilities())
     if model.queues:
         request.take_turns()
-    if serves_all("chat", request, known):
-        return request, _with_formats(request, NOTHING_IGNORED, model) if request.tools else NOTHING_IGNORED
-    capabilities = dict(known)
     own_template = request.chat_template is not None and model.settings.allow_request_template
     if own_template:
         capabilities |= _BY_OWN_TEMPLATE

@@ -7,23 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, Discriminator, Field, Tag
 
-from gateway.bad_request import BadRequestError
+from gateway.bad_request import BadRequestError, printable
 from gateway.openai.custom_tools import described, input_schema, is_pattern
 from gateway.openai.schemas import check_schema
 from gateway.openai.schemas.keywords import types_of
-from gateway.openai.validation import BRANCH, FUNCTION_OR_CUSTOM, branch_by
+from gateway.openai.validation import BRANCH, FUNCTION_OR_CUSTOM, RequestPart, branch_by
 
 _Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 MOST_TOOLS = 128
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class FunctionDefinition(_Part):
+class FunctionDefinition(RequestPart):
     """A function that the model may call."""
 
     name: _Name
@@ -32,27 +28,27 @@ class FunctionDefinition(_Part):
     strict: bool = False
 
 
-class FunctionTool(_Part):
+class FunctionTool(RequestPart):
     """A tool that is a function."""
 
     type: Literal["function"]
     function: FunctionDefinition
 
 
-class CustomGrammar(_Part):
+class CustomGrammar(RequestPart):
     """A grammar: regular expressions are held to where the engine can; others are shown to the model."""
 
     syntax: Literal["lark", "regex"]
     definition: str
 
 
-class PlainTextFormat(_Part):
+class PlainTextFormat(RequestPart):
     """Any text."""
 
     type: Literal["text"]
 
 
-class GrammarFormat(_Part):
+class GrammarFormat(RequestPart):
     """Text that follows a grammar."""
 
     type: Literal["grammar"]
@@ -67,7 +63,7 @@ _Format = Annotated[
 ]
 
 
-class CustomDefinition(_Part):
+class CustomDefinition(RequestPart):
     """A tool whose input is text."""
 
     name: _Name
@@ -75,20 +71,20 @@ class CustomDefinition(_Part):
     format: _Format | None = None
 
 
-class CustomTool(_Part):
+class CustomTool(RequestPart):
     """A tool that takes text instead of arguments."""
 
     type: Literal["custom"]
     custom: CustomDefinition
 
 
-class ChosenTool(_Part):
+class ChosenTool(RequestPart):
     """The name of a tool."""
 
     name: str
 
 
-class NamedChoice(_Part):
+class NamedChoice(RequestPart):
     """The choice of one function."""
 
     type: Literal["function"]
@@ -100,7 +96,7 @@ class NamedChoice(_Part):
         return "function", self.function.name, "function.name"
 
 
-class NamedCustomChoice(_Part):
+class NamedCustomChoice(RequestPart):
     """The choice of one custom tool."""
 
     type: Literal["custom"]
@@ -122,7 +118,7 @@ _Allowed = Annotated[
 ]
 
 
-class AllowedTools(_Part):
+class AllowedTools(RequestPart):
     """A part of the tools, and whether one of them must be called."""
 
     mode: Literal["auto", "required"]
@@ -135,14 +131,14 @@ class AllowedTools(_Part):
         return [(kind, name, f"tools[{index}].{path}") for index, (kind, name, path) in enumerate(found)]
 
 
-class AllowedChoice(_Part):
+class AllowedChoice(RequestPart):
     """The choice of a part of the tools."""
 
     type: Literal["allowed_tools"]
     allowed_tools: AllowedTools
 
 
-class NamedFunction(_Part):
+class NamedFunction(RequestPart):
     """The choice of one function in the old form."""
 
     name: str
@@ -327,9 +323,8 @@ def check_tools(offered: OfferedTools, choice: object) -> None:
         return
     for kind, name, path in _chosen(choice):
         if name not in seen or (kind == "custom") != (name in offered.custom):
-            shown = name[:64].encode("ascii", "backslashreplace").decode()
             what = "custom tool" if kind == "custom" else "function" if name in seen else "tool"
-            raise BadRequestError(f"There is no {what} {shown!r} among those given.", path, _INVALID)
+            raise BadRequestError(f"There is no {what} {printable(name)!r} among those given.", path, _INVALID)
 
 
 def _chosen(choice: object) -> Iterator[tuple[str, str, str]]:

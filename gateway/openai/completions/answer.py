@@ -20,9 +20,7 @@ from gateway.openai.usage import at_beginning, usage_object
 from gateway.relay.interface import Forward, Write
 from gateway.relay.text_events import text_events
 from gateway.serving.generation import Ready
-from gateway.serving.generation_group import MANY, Generations
-
-_MANY_ROWS = 1024  # of prompts: writing more than these would hold up other requests' tokens
+from gateway.serving.generation_group import Generations
 
 
 class CompletionAnswer(PendingAnswer):
@@ -64,15 +62,9 @@ class CompletionAnswer(PendingAnswer):
     async def body(self, group: Generations) -> bytes:
         """The ``text_completion`` object."""
         usage = self._noted or self.usage(group)
-        return await anyio.to_thread.run_sync(self._body, usage) if self._is_long() else self._body(usage)
-
-    def _is_long(self) -> bool:
-        """Whether writing the choices, or the lists of the prompts, would hold up other requests' tokens."""
-        if len(self.choices) > MANY:
-            return True
-        if not self.request.echo or self.request.logprobs is None:
-            return False
-        return sum(len(choice.prepared.prompt.ids) for choice in self.choices) > _MANY_ROWS
+        if self.request.logprobs is None:
+            return self._body(usage)
+        return await anyio.to_thread.run_sync(self._body, usage)  # of a long prompt a second's work
 
     def _body(self, usage: Usage) -> bytes:
         return orjson.dumps(

@@ -16,13 +16,11 @@ from gateway.openai.completions.protocol import CompletionRequest
 from gateway.openai.errors import Names
 from gateway.openai.guidance import Structure, structure
 from gateway.openai.parameters.check import (
-    NOTHING_IGNORED,
     IgnoredParameters,
     check_parameters,
     consider_form,
     consider_greedy,
     consider_truncation,
-    serves_all,
     without,
 )
 from gateway.openai.parameters.table import find, served
@@ -66,17 +64,15 @@ def check_completion(request: CompletionRequest, model: ServedModel) -> tuple[Co
         BadRequestError: for a parameter that the model cannot serve, by policy.
     """
     known = model.known_capabilities()
-    ignored = NOTHING_IGNORED
-    if not serves_all("completions", request, known):
-        capabilities = dict(known)
-        if request.use_beam_search:
-            capabilities["best_of"] = _capability("use_beam_search", known)
-        consider_form(request, capabilities)
-        consider_greedy(request, capabilities)
-        consider_truncation(request, capabilities, model.defaults)
-        fields = request.given() | request.unknown_parts()
-        ignored = check_parameters("completions", fields, capabilities, model.settings.policies)
-        request = without(request, ignored.dropped)
+    capabilities = dict(known)
+    if request.use_beam_search:
+        capabilities["best_of"] = _capability("use_beam_search", known)
+    consider_form(request, capabilities)
+    consider_greedy(request, capabilities)
+    consider_truncation(request, capabilities, model.defaults)
+    fields = request.given() | request.unknown_parts()
+    ignored = check_parameters("completions", fields, capabilities, model.settings.policies)
+    request = without(request, ignored.dropped)
     _check_echo(request, _capability("prompt_logprobs", known))
     return request, ignored
 

@@ -10,14 +10,15 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
+import jiter
 from typing_extensions import TypedDict
 
 from gateway.bad_request import BadRequestError, printable
 from gateway.openai.errors import OpenAIError
 from gateway.openai.repeated import repeated
-from gateway.openai.stored_items import ItemLines
+from gateway.openai.stored_items import StoredItems, append
 from gateway.store import ConflictError, DocumentWrite, Store
 
 MOST_ITEMS = 4096
@@ -51,7 +52,7 @@ class ConversationDeleted(TypedDict):
 
 @dataclass(slots=True)
 class ConversationContents:
-    """A conversation. Its items stay JSON until they are looked at: most changes touch few of many.
+    """A conversation.
 
     Attributes:
         id: of it.
@@ -64,7 +65,7 @@ class ConversationContents:
     id: str
     created_at: int
     metadata: Mapping[str, str]
-    items: ItemLines = field(default_factory=ItemLines)
+    items: StoredItems = field(default_factory=dict)
     size: int = 0
 
     @staticmethod
@@ -72,13 +73,13 @@ class ConversationContents:
         """The opposite of ``written``."""
         head, *lines = data.split(b"\n")
         fields = json.loads(head)
-        items = ItemLines(fields.pop("ids"), lines)
+        items = dict(zip(fields.pop("ids"), lines, strict=True))
         return ConversationContents(conversation_id, **fields, items=items, size=len(data))
 
     def written(self) -> bytes:
         """The document: a line with all that is short, and one for each item."""
-        head = {"created_at": self.created_at, "metadata": self.metadata, "ids": self.items.ids}
-        return b"\n".join((repeated(head), *self.items.lines))
+        head = {"created_at": self.created_at, "metadata": self.metadata, "ids": list(self.items)}
+        return b"\n".join((repeated(head), *self.items.values()))
 
     def shown(self) -> Conversation:
         """The ``conversation`` object."""
@@ -89,13 +90,15 @@ class ConversationContents:
             "metadata": dict(self.metadata),
         }
 
-    def line(self, item_id: str) -> bytes:
-        """The item with this id, as JSON.
+    def item(self, item_id: str) -> dict[str, Any]:
+        """The item with this id.
 
         Raises:
             OpenAIError: 404 where there is none.
         """
-        return self.items.lines[self._place(item_id)]
+        self._check(item_id)
+        found: dict[str, Any] = jiter.from_json(self.items[item_id])
+        return found
 
     def remove(self, item_id: str) -> None:
         """Take an item out.
@@ -103,13 +106,13 @@ class ConversationContents:
         Raises:
             OpenAIError: 404 where there is none.
         """
-        self.items.remove(self._place(item_id))
+        self._check(item_id)
+        del self.items[item_id]
 
-    def _place(self, item_id: str) -> int:
-        if item_id in self.items.ids:
-            return self.items.ids.index(item_id)
-        shown = printable(item_id)
-        raise OpenAIError(404, f"Item with id {shown!r} not found in this conversation.", code="item_not_found")
+    def _check(self, item_id: str) -> None:
+        if item_id not in self.items:
+            shown = printable(item_id)
+            raise OpenAIError(404, f"Item with id {shown!r} not found in this conversation.", code="item_not_found")
 
 
 def not_found(conversation_id: str, param: str | None = None) -> OpenAIError:
@@ -118,15 +121,16 @@ def not_found(conversation_id: str, param: str | None = None) -> OpenAIError:
     return OpenAIError(404, f"Conversation with id {shown!r} not found.", param=param, code="conversation_not_found")
 
 
-async def create(store: Store, owner: str, metadata: Mapping[str, str], items: ItemLines) -> ConversationContents:
+async def create(store: Store, owner: str, metadata: Mapping[str, str], items: StoredItems) -> ConversationContents:
     """Begin a conversation.
 
     Raises:
         BadRequestError: it is too large.
     """
     made = ConversationContents(f"conv_{secrets.token_hex(16)}", int(time.time()), metadata, items)
-    check_room(len(items.ids), len(made.written()), "items")
-    await store.put(owner, made.id, made.written(), expected=0)
+    data = made.written()
+    check_room(len(items), len(data), "items")
+    await store.put(owner, made.id, data, expected=0)
     return made
 
 
@@ -171,7 +175,7 @@ async def change(
         result = edit(found)
         data = found.written()
         if also is None:
-            check_room(len(found.items.ids), len(data), "items")
+            check_room(len(found.items), len(data), "items")
         try:
             await store.put_all(owner, [DocumentWrite(found.id, data, version), *([also] if also else [])])
         except ConflictError as error:
@@ -233,7 +237,7 @@ class ConversationEnd:
     owner: str
     id: str
 
-    async def append(self, items: ItemLines, also: DocumentWrite) -> None:
+    async def append(self, items: StoredItems, also: DocumentWrite) -> None:
         """Put items behind those that are there, and write another document with them, all or none.
 
         They are taken where they make the conversation too large: it had room when the response began.
@@ -242,4 +246,4 @@ class ConversationEnd:
             OpenAIError: 404 where it is gone, 409 where others change it all the time.
             StoreError: of the store; ConflictError, where the other document has another version.
         """
-        await change(self.store, self.owner, self.id, lambda found: found.items.add(items), also)
+        await change(self.store, self.owner, self.id, lambda found: append(found.items, items), also)

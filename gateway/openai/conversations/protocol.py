@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.conversations.contents import MOST_ITEMS
 from gateway.openai.responses.input_items import InputItem, ReferenceItem
-from gateway.openai.stored_items import ItemLines
-from gateway.openai.validation import validated
+from gateway.openai.stored_items import StoredItems, stored_items
+from gateway.openai.validation import RequestPart, validated
 
 _Items = Annotated[list[InputItem], Field(max_length=MOST_ITEMS, fail_fast=True)]
 _Metadata = Annotated[
@@ -19,9 +19,7 @@ _Metadata = Annotated[
 ]
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
+class _Request(RequestPart):
     def ignored(self) -> list[str]:
         """The names of fields that the request is served without."""
         return list(self.model_extra or ())
@@ -49,7 +47,7 @@ class ItemsRequest(_Request):
 Asked = TypeVar("Asked", bound=_Request)
 
 
-def parse_conversation(kind: type[Asked], fields: dict[str, Any]) -> tuple[Asked, ItemLines]:
+def parse_conversation(kind: type[Asked], fields: dict[str, Any]) -> tuple[Asked, StoredItems]:
     """Parse and validate a request body; returns it and its items as they are kept.
 
     Raises:
@@ -63,4 +61,4 @@ def parse_conversation(kind: type[Asked], fields: dict[str, Any]) -> tuple[Asked
         if isinstance(item, ReferenceItem):
             message = f"A conversation holds items, no references: send the item itself as 'items[{index}]'."
             raise BadRequestError(message, f"items[{index}]", "invalid_value")
-    return asked, ItemLines.of(data.get("items", ()) if kind is not ConversationUpdate else ())
+    return asked, stored_items(data.get("items", ()) if kind is not ConversationUpdate else ())

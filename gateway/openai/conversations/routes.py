@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -27,13 +28,14 @@ from gateway.openai.state import ApplicationState
 from gateway.openai.stored_items import (
     INCLUDE,
     PAGING,
-    ItemLines,
     ItemPage,
+    StoredItems,
+    append,
     included,
     list_of,
     page_of,
     paging_of,
-    shown_line,
+    shown,
 )
 from gateway.web.routing import DirectRoute
 
@@ -76,7 +78,7 @@ def _add_items(router: APIRouter, state: ApplicationState) -> None:
         kept = state.of(request.scope)
         found = await contents.load(kept.needed(), kept.owner, _id(request))
         include, left_out = included(request.query_params, kept.cipher)
-        return _answer(shown_line(found.line(_item_id(request)), include, kept.cipher), left_out)
+        return _answer(shown(found.item(_item_id(request)), include, kept.cipher), left_out)
 
     @router.delete(
         "/v1/conversations/{conversation_id}/items/{item_id}",
@@ -98,7 +100,7 @@ def _add_items(router: APIRouter, state: ApplicationState) -> None:
         """List the items of a conversation, the newest first."""
         kept, paging = state.of(request.scope), paging_of(request.query_params)
         found = await contents.load(kept.needed(), kept.owner, _id(request))
-        return _answer(*await page_of(found.items, paging, request.query_params, kept.cipher))
+        return _answer(*page_of(found.items, paging, request.query_params, kept.cipher))
 
     @router.post(
         "/v1/conversations/{conversation_id}/items",
@@ -109,9 +111,11 @@ def _add_items(router: APIRouter, state: ApplicationState) -> None:
         """Add items to a conversation."""
         kept = state.of(request.scope)
         asked, items, replaced = await read_request(request, functools.partial(_parsed, ItemsRequest))
-        _, added = await contents.change(kept.needed(), kept.owner, _id(request), lambda found: found.items.add(items))
+        _, added = await contents.change(
+            kept.needed(), kept.owner, _id(request), lambda found: append(found.items, items)
+        )
         include, left_out = included(request.query_params, kept.cipher)
-        return _answer(await list_of(added, include, kept.cipher), [*asked.ignored(), *left_out, *replaced])
+        return _answer(list_of(added, include, kept.cipher), [*asked.ignored(), *left_out, *replaced])
 
 
 def _add_conversations(router: APIRouter, state: ApplicationState) -> None:
@@ -152,7 +156,7 @@ def _add_conversations(router: APIRouter, state: ApplicationState) -> None:
         return _answer(ConversationDeleted(id=gone, object="conversation.deleted", deleted=True))
 
 
-def _parsed(kind: type[Asked], body: RequestBody) -> tuple[Asked, ItemLines, Sequence[str]]:
+def _parsed(kind: type[Asked], body: RequestBody) -> tuple[Asked, StoredItems, Sequence[str]]:
     """The request, its items as they are stored, and paths of texts in which characters were replaced."""
     return *parse_conversation(kind, body.fields), body.replaced
 
@@ -165,6 +169,8 @@ def _item_id(request: Request) -> str:
     return str(request.path_params["item_id"])
 
 
-def _answer(body: bytes | Conversation | ConversationDeleted, left_out: Sequence[str] = ()) -> Response:
+def _answer(
+    body: bytes | Conversation | ConversationDeleted | dict[str, Any], left_out: Sequence[str] = ()
+) -> Response:
     headers = name_header("x-ignored-parameters", list(dict.fromkeys(left_out)))
     return Response(body if isinstance(body, bytes) else repeated(body), headers=headers, media_type="application/json")

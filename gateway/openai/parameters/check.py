@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
-from gateway.bad_request import BadRequestError
+from gateway.bad_request import BadRequestError, printable
 from gateway.config.model_settings import SamplingDefaults
 from gateway.generation.engine import Capability
 from gateway.openai.formats import capability_of
 from gateway.openai.generation_fields import GREEDY_BELOW, GenerationFields, SamplingFields
 from gateway.openai.parameters.row import BY_GATEWAY, EndpointName
-from gateway.openai.parameters.table import ROWS, find, served
-from gateway.serving.capabilities import Capabilities
+from gateway.openai.parameters.table import find, served
 
 Policy = Literal["strict", "warn", "ignore"]
 
@@ -23,8 +21,6 @@ Request = TypeVar("Request", bound=GenerationFields)
 _LOOKED_INTO = frozenset({"stream_options", "nvext"})
 # Rejected under every policy: a client that waits for events cannot read a whole answer.
 _NEVER_DROPPED = frozenset({"stream"})
-# Parameters whose values decide how they are served, beyond what the table and the capabilities say.
-_BY_VALUE = frozenset({"response_format", "chat_template_kwargs"})
 
 
 class ParameterPolicies(Protocol):
@@ -61,37 +57,6 @@ class IgnoredParameters:
     dropped: frozenset[str] = frozenset()
 
 
-NOTHING_IGNORED = IgnoredParameters()
-
-
-def serves_all(endpoint: EndpointName, request: GenerationFields, capabilities: Capabilities) -> bool:
-    """Whether the model serves each field of a request whatever its value, as is usual: nothing is left to check.
-
-    Args:
-        endpoint: where the request came in.
-        request: validated.
-        capabilities: of the model.
-    """
-    options = request.stream_options
-    return (
-        _served_with_any_value(endpoint, capabilities).issuperset(request.model_fields_set)
-        and not (options and options.model_extra)
-        and not request.unknown_parts()
-    )
-
-
-@functools.lru_cache(maxsize=256)
-def _served_with_any_value(endpoint: EndpointName, capabilities: Capabilities) -> frozenset[str]:
-    return frozenset(
-        name
-        for name, row in ROWS[endpoint].items()
-        if (how := served(row, capabilities)).how != "impossible"
-        and how.limit is None
-        and not how.truncated
-        and name not in _BY_VALUE
-    )
-
-
 def check_parameters(
     endpoint: EndpointName,
     fields: Mapping[str, Any],
@@ -115,7 +80,7 @@ def check_parameters(
     for name, value in _flat(fields):
         row = find(endpoint, name)
         if row is None:
-            message = f"Unrecognized request argument supplied: {_shown(name)}."
+            message = f"Unrecognized request argument supplied: {printable(name, 256)}."
             found.append((name, _apply(policies.unknown, message, name)))
         elif row.kind != "annotation" and not row.is_neutral(value):
             how = served(row, capabilities)
@@ -141,7 +106,7 @@ def _flat(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _apply(policy: Policy, message: str, name: str) -> Policy:
     if policy == "strict":
-        raise BadRequestError(message, param=_shown(name), code="unsupported_parameter")
+        raise BadRequestError(message, param=printable(name, 256), code="unsupported_parameter")
     return policy
 
 
@@ -149,11 +114,6 @@ def _check_limit(name: str, value: Any, how: Capability) -> None:
     if how.limit is not None and isinstance(value, (int, float)) and value > how.limit:
         message = f"'{name}' may be at most {how.limit} with this model: {how.note}"
         raise BadRequestError(message, param=name, code="integer_above_max_value")
-
-
-def _shown(name: str) -> str:
-    """A name that a client chose, as one that is safe to show."""
-    return name[:256].encode("ascii", "backslashreplace").decode()
 
 
 def without(request: Request, names: Collection[str]) -> Request:

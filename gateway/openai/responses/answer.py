@@ -30,7 +30,7 @@ from gateway.openai.responses.stored import (
     store_errors_as_503,
 )
 from gateway.openai.responses.translate import ResponsesTurn
-from gateway.openai.stored_items import ItemLines
+from gateway.openai.stored_items import append, stored_items
 from gateway.openai.usage import ReasonedUsage
 from gateway.relay.interface import Forward, Write
 from gateway.relay.text_events import PassthroughTemplate, numbered_text_events, parsed_events
@@ -160,9 +160,8 @@ class ResponsesAnswer(ChatAnswer):
         if conversation is None or stored.status not in ("completed", "incomplete"):
             await response_store.put(self.id, stored, expected)
             return
-        turn = ItemLines()
-        turn.add(self._turn.items)
-        turn.add(ItemLines.of(self.items.items))
+        turn = dict(self._turn.items)
+        append(turn, stored_items(self.items.items))
         await store_errors_as_503(conversation.append(turn, store.DocumentWrite(self.id, stored.encoded(), expected)))
 
     def stored(self, status: str, own: bytes) -> StoredResponse:

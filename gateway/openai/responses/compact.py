@@ -6,7 +6,7 @@ import time
 from typing import Any, Final
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gateway.bad_request import BadRequestError
 from gateway.encryption import OwnerCipher
@@ -18,7 +18,7 @@ from gateway.openai.responses.input_items import ConfigurationUpdateItem, Messag
 from gateway.openai.responses.protocol import Input, ResponsesRequest
 from gateway.openai.responses.translate import ResponsesTurn
 from gateway.openai.stored_items import as_stored
-from gateway.openai.validation import validated
+from gateway.openai.validation import RequestPart, validated
 from gateway.web.access_log import RequestRecord
 
 PROMPT: Final = (
@@ -31,10 +31,8 @@ PROMPT: Final = (
 _NO_RETRY = {"x-should-retry": "false"}
 
 
-class CompactRequest(BaseModel):
+class CompactRequest(RequestPart):
     """A request to make a conversation shorter. Null means absent; unknown fields are served without, and named."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
     model: str = Field(min_length=1)
     input: Input | None = Field(default=None, description="The conversation, or what comes behind the earlier one.")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter
+from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
 
 from gateway.encryption import OwnerCipher
 from gateway.openai.stored_items import text_of
-from gateway.openai.validation import BRANCH, text_or_list
+from gateway.openai.validation import BRANCH, RequestPart, text_or_list
 
 _TEXTS = frozenset({"input_text", "output_text", "text"})
 _KINDS = {
@@ -26,18 +26,14 @@ _KINDS = {
 """Types of items that are read, and their branches; another type is of the branch ``other``."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class InputTextPart(_Part):
+class InputTextPart(RequestPart):
     """A content part of text, of the user or of the model."""
 
     type: Literal["input_text", "output_text", "text"]
     text: str
 
 
-class InputRefusalPart(_Part):
+class InputRefusalPart(RequestPart):
     """The content part of a refusal."""
 
     type: Literal["refusal"]
@@ -89,7 +85,7 @@ LenientId = Annotated[
 """The id of an item, read as absent where it is not a string."""
 
 
-class _Item(_Part):
+class _Item(RequestPart):
     branch: ClassVar[str]
 
     id: str | None = None
@@ -204,13 +200,13 @@ class ToolsItem(_Item):
     tools: list[Any] = Field(default_factory=list)
 
 
-class UpdatedReasoning(_Part):
+class UpdatedReasoning(RequestPart):
     """How the model reasons from here on."""
 
     effort: str | None = None
 
 
-class UpdatedText(_Part):
+class UpdatedText(RequestPart):
     """The form of the answers' text from here on."""
 
     format: dict[str, Any]

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import jiter
+
 from gateway.bad_request import BadRequestError, printable
 from gateway.openai.conversations import contents
 from gateway.openai.conversations.contents import ConversationContents
@@ -55,9 +57,9 @@ class PreviousItems:
         Raises:
             BadRequestError: there are too many.
         """
-        found = [item for turn in self.turns for item in (*turn.input.items(), *turn.output())]
+        found = [item for turn in self.turns for item in (*map(jiter.from_json, turn.input.values()), *turn.output())]
         if self.conversation is not None:
-            found += self.conversation.items.items()
+            found += map(jiter.from_json, self.conversation.items.values())
         if len(found) > MOST_MESSAGES:
             message = f"The conversation before this request has {len(found)} items; {MOST_MESSAGES} are possible."
             raise BadRequestError(message, self.path, "array_above_max_length")

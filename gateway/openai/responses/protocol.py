@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.generation_fields import MOST_TOKENS
@@ -13,28 +13,24 @@ from gateway.openai.repeated import repeated
 from gateway.openai.request_json import MOST_MESSAGES
 from gateway.openai.responses.input_items import InputItem
 from gateway.openai.translation import EXTENSIONS
-from gateway.openai.validation import BRANCH, pruned, text_or_list, validated
+from gateway.openai.validation import BRANCH, RequestPart, pruned, text_or_list, validated
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class ReasoningOptions(_Part):
+class ReasoningOptions(RequestPart):
     """How the model reasons: the chat template gets the effort; there are no summaries."""
 
     effort: str | None = None
     summary: str | None = None
 
 
-class TextOptions(_Part):
+class TextOptions(RequestPart):
     """The form of the answer's text: any text, a JSON object, or JSON that follows a schema."""
 
     format: dict[str, Any] | None = None
     verbosity: str | None = None
 
 
-class ResponseStreamOptions(_Part):
+class ResponseStreamOptions(RequestPart):
     """Options of a stream."""
 
     include_obfuscation: bool = False
@@ -50,7 +46,7 @@ Input = Annotated[
 """The input of a request."""
 
 
-class ConversationName(_Part):
+class ConversationName(RequestPart):
     """A conversation by its id."""
 
     id: str
@@ -60,16 +56,11 @@ def _named(value: Any) -> Any:
     return {"id": value} if isinstance(value, str) else value
 
 
-_Conversation = Annotated[ConversationName, BeforeValidator(_named, json_schema_input_type=str | ConversationName)]
-
-
-class ResponsesRequest(BaseModel):
+class ResponsesRequest(RequestPart):
     """A request for a response. Null means absent; unknown fields are served without, and named.
 
     The extensions of chat completions that shape the answer, such as `seed`, `stop` and `top_k`, are taken too.
     """
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
     model: Annotated[str, Field(min_length=1)]
     input: Input = Field(description="A text of the user's, or the conversation as items.")

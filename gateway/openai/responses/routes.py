@@ -233,7 +233,7 @@ def retrieval_router(state: ApplicationState, runs: BackgroundRuns, keepalive_s:
         """List the input items of a response, the newest first."""
         kept, paging = state.of(request.scope), paging_of(request.query_params)
         _, _, stored, _ = await _find(kept, request)
-        page, left_out = await page_of(stored.input, paging, request.query_params, kept.cipher)
+        page, left_out = page_of(stored.input, paging, request.query_params, kept.cipher)
         return _json(page, name_header("x-ignored-parameters", left_out))
 
     return router

@@ -131,7 +131,7 @@ async def begin_turn(
     earlier = await before(kept, asked)
     if earlier.conversation is not None:
         count = 1 if isinstance(asked.input, str) else len(asked.input)
-        check_room(len(earlier.conversation.items.ids) + count, earlier.conversation.size + size, "conversation")
+        check_room(len(earlier.conversation.items) + count, earlier.conversation.size + size, "conversation")
     begun = await in_turn(request, size + earlier.size, lambda: check(asked, earlier))
     return begun.with_replaced(body.replaced)
 

@@ -18,7 +18,7 @@ import orjson
 from gateway.bad_request import BadRequestError
 from gateway.openai.errors import from_store
 from gateway.openai.responses.input_items import InputItem, ReferenceItem
-from gateway.openai.stored_items import ItemLines
+from gateway.openai.stored_items import StoredItems
 from gateway.store import ConflictError, DocumentWrite, Store, StoreError
 
 _ID = re.compile(r"resp_[0-9a-f]{32}")
@@ -66,7 +66,7 @@ class StoredResponse:
     conversation: str | None
     own: bytes
     sent: bytes
-    input: ItemLines
+    input: StoredItems
 
     @property
     def response(self) -> bytes:
@@ -76,7 +76,7 @@ class StoredResponse:
     @property
     def size(self) -> int:
         """Bytes of what it says: its input and its own fields."""
-        return len(self.own) + self.input.size
+        return len(self.own) + sum(map(len, self.input.values()))
 
     @property
     def running(self) -> bool:
@@ -86,15 +86,15 @@ class StoredResponse:
     def encoded(self) -> bytes:
         """Lines: the attributes that are short, the two parts of the response, and each item of its input."""
         names = ("status", "background", "streamed", "previous", "conversation")
-        facts = {name: getattr(self, name) for name in names} | {"ids": self.input.ids}
-        return b"\n".join((orjson.dumps(facts), self.own, self.sent, *self.input.lines))
+        facts = {name: getattr(self, name) for name in names} | {"ids": list(self.input)}
+        return b"\n".join((orjson.dumps(facts), self.own, self.sent, *self.input.values()))
 
     @staticmethod
     def decoded(data: bytes) -> StoredResponse:
         """The opposite of ``encoded``."""
         facts, own, sent, *lines = data.split(b"\n")
         fields = orjson.loads(facts)
-        return StoredResponse(input=ItemLines(fields.pop("ids"), lines), **fields, own=own, sent=sent)
+        return StoredResponse(input=dict(zip(fields.pop("ids"), lines, strict=True)), **fields, own=own, sent=sent)
 
     def ended(self, status: str, **fields: Any) -> StoredResponse:
         """Return the response as ended from outside its run.

@@ -6,21 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
+from pydantic import BaseModel, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.translation import digested_name, function_name, no_such_tool, not_run, placed
-from gateway.openai.validation import BRANCH, error_of
+from gateway.openai.validation import BRANCH, RequestPart, error_of
 
 _KINDS = frozenset({"function", "custom", "namespace"})
 _SYNTAXES = frozenset({"lark", "regex"})
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class ResponsesFunctionTool(_Part):
+class ResponsesFunctionTool(RequestPart):
     """A function that the model may call."""
 
     type: Literal["function"]
@@ -30,7 +26,7 @@ class ResponsesFunctionTool(_Part):
     strict: bool | None = None
 
 
-class CustomFormat(_Part):
+class CustomFormat(RequestPart):
     """The form of a custom tool's input: any text, or a grammar of the syntax ``lark`` or ``regex``."""
 
     type: str
@@ -38,7 +34,7 @@ class CustomFormat(_Part):
     definition: str | None = None
 
 
-class ResponsesCustomTool(_Part):
+class ResponsesCustomTool(RequestPart):
     """A tool whose input is text."""
 
     type: Literal["custom"]
@@ -47,7 +43,7 @@ class ResponsesCustomTool(_Part):
     format: CustomFormat | None = None
 
 
-class NamespaceTool(_Part):
+class NamespaceTool(RequestPart):
     """Functions and custom tools under one name."""
 
     type: Literal["namespace"]
@@ -56,7 +52,7 @@ class NamespaceTool(_Part):
     tools: list[Any]
 
 
-class OtherTool(_Part):
+class OtherTool(RequestPart):
     """A tool of another type: one that OpenAI's own servers run, or the client's own."""
 
     type: str
@@ -202,7 +198,6 @@ def _validated(given: Any, path: str) -> ResponsesFunctionTool | ResponsesCustom
         raise placed(error_of(error), path) from None
 
 
-Choice = Literal["none", "auto", "required"]
 _MODES = ("none", "auto", "required")
 _OWN = ("function", "custom")
 _INVALID = "invalid_value"

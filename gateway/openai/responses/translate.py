@@ -34,7 +34,7 @@ from gateway.openai.responses.protocol import ResponsesRequest, as_sent, parse_r
 from gateway.openai.responses.stored import ResponseStore
 from gateway.openai.responses.tools import ResponsesTools, chosen
 from gateway.openai.state import CallerState
-from gateway.openai.stored_items import ENCRYPTED, LOGPROBS, ItemLines
+from gateway.openai.stored_items import ENCRYPTED, LOGPROBS, StoredItems, stored_items
 from gateway.openai.translation import EXTENSIONS, TranslatedRequest, Translation
 from gateway.openai.validation import without_nulls
 from gateway.prompt.conversation import OpenCalls
@@ -81,7 +81,7 @@ class ResponsesTurn(TranslatedRequest):
     tools: ResponsesTools
     sent: dict[str, orjson.Fragment]
     response_store: ResponseStore | None = None
-    items: ItemLines = field(default_factory=ItemLines)
+    items: StoredItems = field(default_factory=dict)
     conversation: ConversationEnd | None = None
     cipher: OwnerCipher | None = None
     conversed: Sequence[InputItem] = ()
@@ -179,11 +179,11 @@ def _sends_again(request: ResponsesRequest, given: Sequence[InputItem]) -> bool:
     return any(isinstance(now, ReferenceItem) and now is not sent for now, sent in pairs)
 
 
-def _kept_items(request: ResponsesRequest, given: Sequence[InputItem]) -> ItemLines:
+def _kept_items(request: ResponsesRequest, given: Sequence[InputItem]) -> StoredItems:
     """The items of a request's own input as they are kept; references say nothing that is not there already."""
     if isinstance(request.input, str):
-        return ItemLines.of([{"role": "user", "content": request.input}])
-    return ItemLines.of(item.model_dump(exclude_unset=True) for item in given if not isinstance(item, ReferenceItem))
+        return stored_items([{"role": "user", "content": request.input}])
+    return stored_items(item.model_dump(exclude_unset=True) for item in given if not isinstance(item, ReferenceItem))
 
 
 def _fields(request: ResponsesRequest, cipher: OwnerCipher | None) -> tuple[dict[str, Any], list[str]]:

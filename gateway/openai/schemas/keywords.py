@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from jsonschema import Draft202012Validator
 
-from gateway.bad_request import BadRequestError
+from gateway.bad_request import BadRequestError, printable
 from gateway.generation.sampling_params import GuideBackend
 
 Schema = Mapping[str, Any]
@@ -44,23 +44,21 @@ NESTED = (*NAMED, *LISTED, *SINGLE, "dependencies")
 
 def invalid(param: str, message: str) -> BadRequestError:
     """Make the error for a value that is not a JSON schema."""
-    return BadRequestError(f"Invalid schema: {message}.", param=_shown(param), code="invalid_json_schema")
+    return BadRequestError(f"Invalid schema: {message}.", param=printable(param, 256), code="invalid_json_schema")
 
 
 def unsupported(param: str, message: str) -> BadRequestError:
     """Make the error for a sound schema that is not served."""
-    return BadRequestError(f"Unsupported schema: {message}.", param=_shown(param), code="unsupported_json_schema")
+    return BadRequestError(
+        f"Unsupported schema: {message}.", param=printable(param, 256), code="unsupported_json_schema"
+    )
 
 
 class NoValueError(BadRequestError):
     """A sound schema that no value fits."""
 
     def __init__(self, param: str, reason: str = "no value fits it") -> None:
-        super().__init__(f"Unsupported schema: {reason}.", param=_shown(param), code="unsupported_json_schema")
-
-
-def _shown(param: str) -> str:
-    return param[:256].encode("ascii", "backslashreplace").decode()
+        super().__init__(f"Unsupported schema: {reason}.", param=printable(param, 256), code="unsupported_json_schema")
 
 
 def children(schema: Schema, path: str) -> Iterator[tuple[str, Any]]:

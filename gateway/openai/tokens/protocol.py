@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.messages import Messages, check_continuation, check_history, conversation
-from gateway.openai.validation import validated
+from gateway.openai.validation import RequestPart, validated
 from gateway.serving.prompts import ChatPrompt, TextPrompt
 
 _LARGEST_ID = 2**31 - 1
 _ONE_OF = "Send either 'prompt' or 'messages'."
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
+class _Request(RequestPart):
     model: str | None = Field(default=None, description="Id of a served model; may be left out when there is one only.")
 
     def ignored(self) -> list[str]:

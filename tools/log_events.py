@@ -1,7 +1,7 @@
 """The table of the log's events: what each line of the gateway is called, what it means and what to do about it.
 
-Each call of a logger names its event as ``extra={"event": ...}``. Nothing reads this table while the gateway runs:
-docs/observability.md is made from it, and a test holds it and the calls together.
+Each call of a logger in ``gateway`` names its event as ``extra={"event": ...}``. docs/observability.md is made from
+this table, and a test holds the table and the calls together.
 """
 
 from __future__ import annotations
