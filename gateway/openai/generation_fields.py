@@ -50,7 +50,7 @@ _Stop = Annotated[
     Annotated[_StopString, Tag(BRANCH + "text")]
     | Annotated[list[_StopString], Field(max_length=64), Tag(BRANCH + "parts")],
     Discriminator(
-        text_or_list, custom_error_type="stop", custom_error_message="A string or an array of strings is expected"
+        text_or_list, custom_error_type="stop", custom_error_message="must be a string or an array of strings"
     ),
 ]
 _TokenId = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
@@ -58,7 +58,7 @@ _TokenId = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
 
 def _token_key(key: str) -> str:
     if not (key.isascii() and key.isdigit() and len(key) <= 10 and str(int(key)) == key):
-        raise PydanticCustomError("token_id", "A token id, a whole number from 0, is expected as key")
+        raise PydanticCustomError("token_id", "each key must be a token id, an integer of at least 0")
     return key
 
 
@@ -513,7 +513,9 @@ def check_shared(request: GenerationFields) -> None:
         _check_prompt_logprobs(request)
     if request.truncate_prompt_tokens == 0:
         raise BadRequestError(
-            "'truncate_prompt_tokens' must leave a token; -1 keeps what fits.", "truncate_prompt_tokens", invalid
+            "'truncate_prompt_tokens' must be at least 1, or -1 to keep as many tokens as fit.",
+            "truncate_prompt_tokens",
+            invalid,
         )
     if request.max_tokens is not None and request.min_tokens > request.max_tokens:
         raise BadRequestError("'min_tokens' must be at most 'max_tokens'.", "min_tokens", invalid)
@@ -527,7 +529,9 @@ def _check_best_of(request: GenerationFields, candidates: int) -> None:
     if candidates < request.n:
         raise BadRequestError(f"'best_of' must be at least 'n', which is {request.n}.", "best_of", "invalid_value")
     if request.stream and request.candidates > request.n:
-        message = "'best_of' cannot be streamed: the best is known at the end. Set 'stream' to false."
+        message = (
+            "'best_of' cannot be streamed because the best completion is only known at the end. Set 'stream' to false."
+        )
         raise BadRequestError(message, "best_of", "invalid_value")
 
 
@@ -536,9 +540,7 @@ def _check_prompt_logprobs(request: GenerationFields) -> None:
         message = "'prompt_logprobs' is not available in a stream. Set 'stream' to false."
         raise BadRequestError(message, "prompt_logprobs", "invalid_value")
     if request.prompt_logprobs == -1:
-        message = (
-            "'prompt_logprobs' of -1 asks for the whole vocabulary, which no engine here gives; ask for 20 at most."
-        )
+        message = "'prompt_logprobs' must be from 0 to 20; -1, the whole vocabulary, is not supported."
         raise BadRequestError(message, "prompt_logprobs", "unsupported_parameter")
 
 
@@ -547,11 +549,11 @@ def _check_forms(request: GenerationFields) -> None:
     if len(forms) > 1:
         names = " and ".join(f"'{form.path}'" for form in forms[:2])
         raise BadRequestError(
-            f"An answer can have one form only, but {names} ask for two.", forms[1].path, "invalid_value"
+            f"Only one format may be set for an answer, but {names} set two.", forms[1].path, "invalid_value"
         )
     given = request.structured_outputs
     if given is not None and not from_structured_outputs(given) and given.json_object is None:
-        message = "'structured_outputs' needs one of json, regex, choice, grammar, json_object and structural_tag."
+        message = "'structured_outputs' must have one of json, regex, choice, grammar, json_object and structural_tag."
         raise BadRequestError(message, "structured_outputs", "invalid_value")
     for form in forms:
         check_wanted(form)
@@ -564,9 +566,14 @@ def _check_beams(request: GenerationFields) -> None:
             "'length_penalty' is only allowed when 'use_beam_search' is true.", "length_penalty", invalid
         )
     if request.stream:
-        message = "'use_beam_search' cannot be streamed: the best beam is known at the end. Set 'stream' to false."
+        message = (
+            "'use_beam_search' cannot be streamed because the best beam is only known at the end. Set 'stream' "
+            "to false."
+        )
         raise BadRequestError(message, "use_beam_search", invalid)
     if request.n > 1:
-        raise BadRequestError("'use_beam_search' gives one choice, the best beam; set 'n' to 1.", "n", invalid)
+        raise BadRequestError("'use_beam_search' returns only the best beam; set 'n' to 1.", "n", invalid)
     if (request.best_of or 1) < 2:
-        raise BadRequestError("'use_beam_search' needs 'best_of', the number of beams, from 2.", "best_of", invalid)
+        raise BadRequestError(
+            "'use_beam_search' requires 'best_of', the number of beams, of at least 2.", "best_of", invalid
+        )

@@ -396,7 +396,7 @@ def parse_chat_request(fields: dict[str, Any]) -> ChatCompletionRequest:
     """
     data = _without_nulls(fields)
     if isinstance(tools := data.get("tools"), list) and len(tools) > MOST_TOOLS:
-        message = f"Invalid value for 'tools': it may have at most {MOST_TOOLS} items."
+        message = f"Invalid value for 'tools': must have at most {MOST_TOOLS} items."
         raise BadRequestError(message, "tools", "array_above_max_length")
     return chat_request(data)
 
@@ -409,7 +409,7 @@ def chat_request(data: Mapping[str, Any]) -> ChatCompletionRequest:
     """
     request = validated(ChatCompletionRequest, data)
     if len(request.tools) > MOST_TOOLS and (size := len(json.dumps(data["tools"]))) > _MOST_TOOL_BYTES:
-        message = f"Invalid value for 'tools': of {size} bytes of JSON at most {_MOST_TOOL_BYTES} are taken."
+        message = f"Invalid value for 'tools': must be at most {_MOST_TOOL_BYTES} bytes of JSON, but has {size}."
         raise BadRequestError(message, "tools", "array_above_max_length")
     _check(request)
     return request
@@ -443,11 +443,13 @@ def _check(request: ChatCompletionRequest) -> None:
         raise BadRequestError("'top_logprobs' is only allowed when 'logprobs' is true.", "top_logprobs", invalid)
     if request.continue_final_message:
         if request.add_generation_prompt:
-            message = "'continue_final_message' and 'add_generation_prompt' exclude each other; send one of them."
+            message = (
+                "'continue_final_message' and 'add_generation_prompt' cannot be used together; send only one of them."
+            )
             raise BadRequestError(message, "continue_final_message", invalid)
         check_continuation(request.messages[-1])
     if request.use_beam_search and request.prediction is not None:
-        message = "'prediction' and 'use_beam_search' exclude each other: a prediction is one sequence."
+        message = "'prediction' cannot be used with 'use_beam_search'."
         raise BadRequestError(message, "prediction", invalid)
     if request.echo:
         _check_echo(request)
@@ -464,7 +466,10 @@ def _check(request: ChatCompletionRequest) -> None:
 def _check_limit(request: ChatCompletionRequest, most: int) -> None:
     """The limit has an older name."""
     if request.max_tokens not in (None, most):
-        message = "'max_tokens' and 'max_completion_tokens' mean the same limit but differ; send one of them."
+        message = (
+            "'max_tokens' and 'max_completion_tokens' have the same meaning but different values; send only "
+            "one of them."
+        )
         raise BadRequestError(message, "max_tokens", "invalid_value")
     if request.min_tokens > most:
         raise BadRequestError("'min_tokens' must be at most 'max_completion_tokens'.", "min_tokens", "invalid_value")
@@ -474,7 +479,7 @@ def _check_budget(request: ChatCompletionRequest) -> None:
     """The reasoning is ended in the middle of one sequence, and the prompt grows by it."""
     other = "prompt_logprobs" if request.prompt_logprobs is not None else "use_beam_search"
     if other == "prompt_logprobs" or request.use_beam_search:
-        message = f"'thinking_token_budget' and '{other}' exclude each other."
+        message = f"'thinking_token_budget' cannot be used with '{other}'."
         raise BadRequestError(message, "thinking_token_budget", "invalid_value")
 
 
@@ -485,7 +490,7 @@ def _check_tools(request: ChatCompletionRequest) -> None:
     old = "functions" if request.functions else "function_call" if request.function_call not in nothing else None
     if new and old:
         raise BadRequestError(
-            f"'{new}' and '{old}' exclude each other: the one is the old form of the other.", old, invalid
+            f"'{new}' and '{old}' cannot be used together; '{old}' is deprecated, send '{new}' only.", old, invalid
         )
     offers = request.offered
     check_tools(offers, request.function_call if offers.old or old else request.tool_choice)
@@ -496,19 +501,16 @@ def _check_definitions(request: ChatCompletionRequest) -> None:
     check_parameters_of(offers)
     wanted = request.forms
     if wanted and offers.callable and wanted[0].kind not in {"json_object", "json_schema"}:
-        message = f"'{wanted[0].path}' and tools that may be called exclude each other; set 'tool_choice' to 'none'."
+        message = f"'{wanted[0].path}' cannot be used with tools unless 'tool_choice' is 'none'."
         raise BadRequestError(message, wanted[0].path, "invalid_value")
 
 
 def _check_echo(request: ChatCompletionRequest) -> None:
     invalid = "invalid_value"
     if request.tools or request.functions:
-        raise BadRequestError(
-            "'echo' and 'tools' exclude each other: an answer that calls tools repeats no text.", "echo", invalid
-        )
+        raise BadRequestError("'echo' cannot be used with 'tools'.", "echo", invalid)
     if not request.continue_final_message or not isinstance(request.messages[-1], AssistantMessage):
         message = (
-            "'echo' repeats the assistant's message that the answer continues: make it the last message and set"
-            " 'continue_final_message' to true."
+            "'echo' requires that the last message has the role 'assistant' and that 'continue_final_message' is true."
         )
         raise BadRequestError(message, "echo", invalid)

@@ -41,7 +41,9 @@ PromptField = Annotated[
     Discriminator(
         _form,
         custom_error_type="prompt_type",
-        custom_error_message="A string, an array of strings, of token ids, or of arrays of token ids is expected",
+        custom_error_message=(
+            "must be a string, an array of strings, an array of token ids or an array of arrays of token ids"
+        ),
     ),
 ]
 
@@ -144,9 +146,9 @@ def parse_completion_request(fields: dict[str, Any]) -> CompletionRequest:
 def _check(request: CompletionRequest) -> None:
     """Reject combinations of fields that contradict each other."""
     if request.max_tokens == 0 and not request.echo:
-        message = "'max_tokens' may be 0 only when 'echo' is true: there would be nothing to return."
+        message = "'max_tokens' may be 0 only when 'echo' is true."
         raise BadRequestError(message, "max_tokens", "integer_below_min_value")
     check_shared(request)
     if len(request.sources) * request.candidates > _MOST_SEQUENCES:
-        message = f"At most {_MOST_SEQUENCES} answers can be asked for at once, over all prompts; send fewer prompts."
+        message = f"A request may generate at most {_MOST_SEQUENCES} completions over all prompts; send fewer prompts."
         raise BadRequestError(message, "prompt", "array_above_max_length")
