@@ -77,7 +77,7 @@ class KeySettings(Section):
     def _is_digest(cls, value: str) -> str:
         if not HASH_FORM.fullmatch(value):
             raise ValueError(
-                "must be sha256: and 64 hexadecimal digits in lower case, as `gateway key new` prints it; not the key"
+                "must be sha256: and 64 lower-case hexadecimal digits, as `gateway key new` prints, not the key itself"
             )
         return value
 
@@ -149,7 +149,7 @@ class JwtSettings(Section):
     @model_validator(mode="after")
     def _one_source(self) -> JwtSettings:
         if (self.jwks_url is None) == (self.jwks_file is None):
-            raise ValueError("needs one of jwks_url and jwks_file")
+            raise ValueError("requires either jwks_url or jwks_file")
         if self.jwks_url is not None and not self.jwks_url.startswith(("https://", "http://")):
             raise ValueError("jwks_url must begin with https:// or http://")
         return self
@@ -182,7 +182,7 @@ class AuthSettings(KeysFile):
         try:
             found: Any = json.loads(value)
         except ValueError:
-            raise ValueError("is not JSON; write a list of objects with name and hash") from None
+            raise ValueError("must be JSON: a list of objects with name and hash") from None
         return found
 
     _home = field_validator("keys_file")(at_home)

@@ -22,7 +22,7 @@ from gateway.config.tls_settings import ServerTlsSettings
 _DAY_S = 86400.0
 
 _HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-NO_MODEL = "models: none is configured; set GATEWAY_MODEL and GATEWAY_TRITON_URL, or write gateway.yaml"
+NO_MODEL = "models: no model is configured; set GATEWAY_MODEL and GATEWAY_TRITON_URL, or write gateway.yaml"
 
 
 class StateSettings(Section):
@@ -60,9 +60,9 @@ class StateSettings(Section):
     @model_validator(mode="after")
     def _url_fits(self) -> StateSettings:
         if self.store == "redis" and self.redis_url is None:
-            raise ValueError("store redis needs redis_url")
+            raise ValueError("store: redis requires redis_url")
         if self.store == "sqlite" and self.redis_url is not None:
-            raise ValueError("redis_url is given, but store is sqlite; write store: redis")
+            raise ValueError("redis_url requires store: redis, but store is sqlite")
         return self
 
 
@@ -77,7 +77,9 @@ def check_fernet_key(key: str) -> None:
     except (binascii.Error, ValueError):
         size = 0
     if size != 32:
-        raise ValueError("a key must be 32 bytes in URL-safe base64, as Fernet.generate_key() of cryptography makes it")
+        raise ValueError(
+            "each key must be 32 bytes in URL-safe base64, as Fernet.generate_key() of the package cryptography returns"
+        )
 
 
 class CorsSettings(Section):
@@ -108,9 +110,7 @@ def _origin(text: str) -> str:
     """An origin as browsers send it: in lower case, and without a port that is the scheme's own."""
     found = _ORIGIN.fullmatch(text.lower())
     if found is None:
-        raise ValueError(
-            f"{text!r} is not an origin; write scheme://host or scheme://host:port, with nothing behind it, or *"
-        )
+        raise ValueError(f"{text!r} must be an origin: scheme://host, scheme://host:port or *")
     return found[0].removesuffix(found[2]) if (found[1], found[2]) in _DEFAULT_PORTS else found[0]
 
 
@@ -139,20 +139,20 @@ class MemorySettings(Section):
     @classmethod
     def _none_or_enough(cls, value: int) -> int:
         if 0 < value < _LEAST_BYTES:
-            raise ValueError("is neither 0 nor at least 1048576")
+            raise ValueError("must be 0 or at least 1048576")
         return value
 
     @field_validator("soft", "hard")
     @classmethod
     def _share_or_bytes(cls, value: float) -> float:
         if 1 < value < _LEAST_BYTES:
-            raise ValueError("is neither a share, up to 1, nor a number of bytes, from 1048576 on")
+            raise ValueError("must be a share from 0 to 1 or at least 1048576 bytes")
         return value
 
     @model_validator(mode="after")
     def _in_order(self) -> MemorySettings:
         if self.hard and self.soft > self.hard and (self.soft <= 1) == (self.hard <= 1):
-            raise ValueError("soft must not be above hard")
+            raise ValueError("soft must be at most hard")
         return self
 
 
@@ -227,7 +227,7 @@ class ServerSettings(Section):
         keys = split_commas(value)
         # Keys whose variables expanded to nothing must not leave the door open.
         if isinstance(value, str) and value and not keys:
-            raise ValueError("holds no key, only commas")
+            raise ValueError("must contain a key, not only commas")
         return keys
 
     _split_hosts = field_validator("allowed_hosts", mode="before")(split_commas)
@@ -237,7 +237,7 @@ class ServerSettings(Section):
     def _are_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
             if name != "*" and not _HOST_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is not a host name; write it without a scheme, a port or a path")
+                raise ValueError(f"{name!r} must be a host name without a scheme, a port or a path")
         return value
 
     @field_validator("api_keys")
@@ -320,7 +320,7 @@ class TelemetrySettings(Section):
         # Only where something is exported: the variable may be meant for other programs.
         exports = self.traces or self.metrics
         if exports and self.endpoint is not None and not self.endpoint.startswith(("http://", "https://")):
-            raise ValueError("endpoint must begin with http:// or https://: OTLP goes over HTTP")
+            raise ValueError("endpoint must begin with http:// or https://")
         return self
 
 
@@ -351,7 +351,7 @@ class Settings(Section):
     def _keys_where_they_are_asked_for(self) -> Settings:
         for name in ("metrics", "docs"):
             if getattr(self.server, name) == "key" and not self.asks_for_keys:
-                raise ValueError(f"server.{name}: key needs keys: server.api_keys, or those of auth")
+                raise ValueError(f"server.{name}: key requires server.api_keys or the keys of auth")
         return self
 
     @model_validator(mode="after")
@@ -377,9 +377,9 @@ class Settings(Section):
             if name in names:
                 problem = "a model has this name"
             elif unknown := sorted(weights.keys() - models):
-                problem = f"{unknown[0]!r} is not the name of a model"
+                problem = f"{unknown[0]!r} must be the name of a configured model"
             elif not all(0 <= weight < math.inf for weight in weights.values()) or not sum(weights.values()):
-                problem = "weights must be 0 or more, and one of them above 0"
+                problem = "each weight must be at least 0, and at least one weight above 0"
             if problem:
                 raise PydanticCustomError("split", "splits.{name}: {problem}", {"name": name, "problem": problem})
         return self
@@ -395,9 +395,9 @@ class Settings(Section):
             if mirror.to == model.name:
                 problem = "a model cannot be its own mirror"
             elif mirror.to not in models:
-                problem = f"{mirror.to!r} is not the name of a model"
+                problem = f"{mirror.to!r} must be the name of a configured model"
             elif mirror.show_text and self.server.internal_port is None:
-                key, problem = "show_text", "needs server.internal_port: texts are shown nowhere else"
+                key, problem = "show_text", "requires server.internal_port because texts are only shown on that port"
             if problem:
                 values = {"index": index, "key": key, "problem": problem}
                 raise PydanticCustomError("mirror", "models[{index}].mirror.{key}: {problem}", values)

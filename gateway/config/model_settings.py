@@ -134,9 +134,9 @@ class TritonSettings(Section):
     @model_validator(mode="after")
     def _one_or_several(self) -> TritonSettings:
         if self.url is None and not self.endpoints:
-            raise PydanticCustomError("url_missing", "url: is required, unless endpoints are given")
+            raise PydanticCustomError("url_missing", "url: is required unless endpoints is set")
         if self.url is not None and self.endpoints:
-            raise ValueError("url and endpoints exclude each other")
+            raise ValueError("url and endpoints cannot be used together")
         return self
 
 
@@ -227,7 +227,7 @@ class AdapterSettings(Section):
     @model_validator(mode="after")
     def _together(self) -> AdapterSettings:
         if self.path is not None and self.name is None:
-            raise ValueError("path needs a name: the LLM API takes both, the vLLM backend the name alone")
+            raise ValueError("path requires a name: the LLM API needs both, the vLLM backend only the name")
         return self
 
 

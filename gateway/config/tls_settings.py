@@ -36,9 +36,9 @@ class ServerTlsSettings(Section):
     @model_validator(mode="after")
     def _together(self) -> ServerTlsSettings:
         if self.client_ca is None and self.client_certificates != "none":
-            raise ValueError("client_certificates needs client_ca, the authorities that vouch for clients")
+            raise ValueError("client_certificates requires client_ca, the CA certificates for client certificates")
         if self.client_ca is not None and self.client_certificates == "none":
-            raise ValueError("client_ca needs client_certificates: required (or optional); none asks for none")
+            raise ValueError("client_ca requires client_certificates: required or optional")
         return self
 
 
@@ -60,7 +60,7 @@ class TritonTlsSettings(Section):
     @model_validator(mode="after")
     def _together(self) -> TritonTlsSettings:
         if (self.certificate is None) != (self.key is None):
-            raise ValueError("certificate and key go together: one of them is missing")
+            raise ValueError("certificate and key must be set together")
         return self
 
 
@@ -70,7 +70,7 @@ def _split_pairs(value: object) -> object:
         return value
     pairs = [str(each).partition("=") for each in split_commas(value)]  # type: ignore[attr-defined]
     if not all(sign for _, sign, _ in pairs):
-        raise ValueError("must be name=value, with commas between several")
+        raise ValueError("must be name=value pairs, separated by commas")
     return {name.strip(): given.strip() for name, _, given in pairs}
 
 
@@ -78,11 +78,11 @@ def _carried(value: dict[str, SecretStr]) -> dict[str, SecretStr]:
     """Reject names and values that gRPC does not carry."""
     for name, given in value.items():
         if not _METADATA_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of metadata: it may hold a-z, 0-9, _, - and . only")
+            raise ValueError(f"{name!r} must be a gRPC metadata name of a-z, 0-9, _, - and .")
         if name in _RESERVED or name.startswith("grpc-") or name.endswith("-bin"):
-            raise ValueError(f"{name!r} cannot be set: it belongs to the protocol")
+            raise ValueError(f"{name!r} is reserved for the protocol and cannot be set")
         if not _METADATA_VALUE.fullmatch(given.get_secret_value()):
-            raise ValueError(f"the value of {name!r} may hold printable ASCII only")
+            raise ValueError(f"the value of {name!r} must be printable ASCII")
     return value
 
 
