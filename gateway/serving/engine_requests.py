@@ -158,8 +158,8 @@ def _room(prompt: Prompt, params: SamplingParams, max_seq_len: int, settings: Mo
         why += f" ask for at most {room} tokens."
         if wanted >= max_seq_len:
             why = (
-                f"you requested {length + wanted} tokens ({length} in the prompt, {wanted} for the answer); ask "
-                f"for at most {room}."
+                f"{length} tokens of the prompt and {wanted} tokens of the answer exceed it; ask for at most {room} "
+                "tokens."
             )
         raise BadRequestError(context_exceeded(why, max_seq_len), params.max_tokens_name, "context_length_exceeded")
     limit = room if wanted is None else min(wanted, room)
