@@ -94,8 +94,8 @@ class ChatCompletionRequest(GenerationFields):
     best_of: Annotated[
         BestOf,
         Extension(
-            "makes more candidates than `n` and keeps the best; with `use_beam_search` it is the number of beams",
-            "OpenAI has it in completions only. Less than `n`, or a stream, is 400.",
+            "generates more candidates than `n` and returns the best; with `use_beam_search` it is the number of beams",
+            "OpenAI supports it for completions only. A value below `n`, or a stream, is rejected with 400.",
             RANKED,
             neutral=(1,),
         ),
@@ -105,35 +105,40 @@ class ChatCompletionRequest(GenerationFields):
         Parameter(
             "is the conversation: roles system, developer, user, assistant, tool and function; content as a string or"
             " text parts",
-            "A developer message is a system message where the template has no such role. Images and audio are refused."
-            " Control-token text in content stays text (`escape_special_tokens`).",
+            "A developer message becomes a system message if the template has no developer role. Images and audio "
+            "are rejected. The text of control tokens in content stays text (`escape_special_tokens`).",
             Capability("emulated", "rendered by the chat template and tokenized"),
         ),
     ]
     max_completion_tokens: Annotated[
-        int | None, Field(ge=1, le=MOST_TOKENS), Parameter("limits the answer", "The same as `max_tokens`.", BY_GATEWAY)
+        int | None,
+        Field(ge=1, le=MOST_TOKENS),
+        Parameter("limits the tokens of the answer", "The same as `max_tokens`.", BY_GATEWAY),
     ] = None
     logprobs: Annotated[
         bool,
         Parameter(
             "returns the log-prob of each token",
-            "They are of the distribution after temperature, bias and penalties, before top_k, top_p and min_p: that is"
-            " what the engine tells. OpenAI does not say which distribution its own are of. An engine whose"
-            " normalize_log_probs is not false tells them relative to what top_k, top_p or temperature 0 leave: with"
-            " these it is 400, unless logits_for_logprobs gives the model's own.",
+            "They are computed by the engine after temperature, bias and penalties, before top_k, top_p and min_p. "
+            "OpenAI does not document its distribution. If normalize_log_probs of the engine is not false, they "
+            "would be relative to the candidates that top_k, top_p or temperature 0 leave, and such requests are "
+            "rejected with 400 unless logits_for_logprobs is true.",
         ),
     ] = False
     top_logprobs: Annotated[
         int | None,
         Field(ge=0, le=20),
-        Parameter("returns alternatives of each token", "Without `logprobs` it is 400, as with OpenAI.", neutral=(0,)),
+        Parameter(
+            "returns alternatives of each token",
+            "Without `logprobs` it is rejected with 400, as by OpenAI.",
+            neutral=(0,),
+        ),
     ] = None
     reasoning_effort: Annotated[
         Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None,
         Parameter(
-            "is told to the chat template",
-            "It reaches the model by its chat template alone; a template that does not read it makes it impossible, and"
-            " it is a hint.",
+            "is passed to the chat template",
+            "Only the chat template can use it; with a template that does not read it, it is an unsupported hint.",
             Capability("impossible", "the chat template of this model does not read it."),
             neutral=("none",),
             hint=True,
@@ -143,10 +148,11 @@ class ChatCompletionRequest(GenerationFields):
         int | None,
         Field(ge=-1, le=MOST_TOKENS),
         Extension(
-            "bounds the reasoning: once it has so many tokens, it is ended, and the answer follows",
-            "As in vLLM; -1 is no bound. The marker that ends it counts as completion tokens, and has no log-probs."
-            " With `prompt_logprobs` or `use_beam_search` it is 400. See [tools.md](tools.md#reasoning).",
-            Capability("emulated", "the reasoning is ended, and a second request to the engine goes on behind it."),
+            "limits the tokens of the reasoning: at the limit the reasoning ends and the answer follows",
+            "As in vLLM; -1 is no limit. The marker that ends the reasoning counts as completion tokens and has no "
+            "log-probs. With `prompt_logprobs` or `use_beam_search` it is rejected with 400. See "
+            "[tools.md](tools.md#reasoning).",
+            Capability("emulated", "the gateway ends the reasoning and continues with a second request to the engine."),
             neutral=(-1,),
             hint=True,
         ),
@@ -156,18 +162,19 @@ class ChatCompletionRequest(GenerationFields):
         Field(json_schema_extra={"maxItems": MOST_TOOLS}),
         Parameter(
             "lets the model call functions and custom tools",
-            "Where the template shows no tools, or it is not known how the model writes calls, only a demanded call"
-            " works (`tool_choice`). A custom tool is a function with one text to the model; its format is held to"
-            " where it is a regular expression and the engine can, else shown and named. See [tools.md](tools.md).",
+            "If the template does not support tools, or the model's format of tool calls is unknown, only required "
+            "calls work (`tool_choice`). The model sees a custom tool as a function with one string; its format is "
+            "enforced if it is a regular expression and the engine has guided decoding, otherwise it is only part of "
+            "the description. See [tools.md](tools.md).",
             _SHOWN,
         ),
     ] = Field(default_factory=list)
     tool_choice: Annotated[
         ToolChoice | None,
         Parameter(
-            "forbids, allows or demands calls",
-            "Demanded calls need guided decoding by JSON schema. With `none` the template shows no tools, with `auto`"
-            " those that are allowed, else all. Absent: `auto` where there are tools.",
+            "forbids, allows or requires tool calls",
+            "Required calls need guided decoding by JSON schema. With `none` the template shows no tools, with "
+            "`auto` the allowed tools, otherwise all tools. The default is `auto` if there are tools.",
             NO_GUIDES,
             neutral=("none", "auto"),
         ),
@@ -175,42 +182,42 @@ class ChatCompletionRequest(GenerationFields):
     parallel_tool_calls: Annotated[
         bool,
         Parameter(
-            "allows several calls in one answer",
-            how=Capability("emulated", "by the guide; where calls are not guided, those after the first are dropped"),
+            "allows several tool calls in one response",
+            how=Capability("emulated", "by guided decoding; without guided decoding calls after the first are dropped"),
         ),
     ] = True
     functions: Annotated[
         list[FunctionDefinition],
         Field(min_length=1, max_length=MOST_TOOLS),
         Parameter(
-            "is the old form of `tools`",
-            "Answers have the old form, too: `function_call`, one at most.",
+            "is the deprecated form of `tools`",
+            "Responses have the deprecated form, too: at most one `function_call`.",
             _SHOWN,
             neutral=(),
         ),
     ] = Field(default_factory=list)
     function_call: Annotated[
         FunctionCallChoice | None,
-        Parameter("is the old form of `tool_choice`", how=NO_GUIDES, neutral=("none", "auto")),
+        Parameter("is the deprecated form of `tool_choice`", how=NO_GUIDES, neutral=("none", "auto")),
     ] = None
     prediction: Annotated[
         Prediction | None,
         Parameter(
-            "is how the answer is thought to begin: what the engine would say itself costs it fewer steps",
-            "No prediction shortens or worsens an answer: a greedy one is the same, a sampled one as probable (with"
-            " `triton_repo`'s reference engine the same too). It helps up to the first token that differs, while"
-            " OpenAI's servers find back into it further on: `usage` counts the tokens up to there as accepted, all"
-            " others as rejected, and rejected ones are no `completion_tokens`. An empty text predicts nothing; an"
-            " empty list of parts is 400.",
+            "is the expected start of the answer: predicted tokens that match need fewer engine steps",
+            "A prediction does not change greedy answers, and sampled answers keep their probabilities (with "
+            "`triton_repo`'s reference engine they do not change either). It helps up to the first token that "
+            "differs, while OpenAI's servers can match later parts: `usage` counts the tokens up to this point as "
+            "accepted and all others as rejected; rejected tokens are not `completion_tokens`. An empty text "
+            "predicts nothing; an empty list of parts is rejected with 400.",
             NO_DRAFTS,
         ),
     ] = None
     echo: Annotated[
         bool,
         Extension(
-            "puts the text that the answer continues before it",
-            "Only where the last message is the assistant's and is continued (`continue_final_message`), and without"
-            " tools: otherwise there is nothing of the same author to repeat, and it is 400.",
+            "returns the text that the answer continues before the answer",
+            "Only if the last message is an assistant message that is continued (`continue_final_message`), and "
+            "without tools; otherwise it is rejected with 400.",
             BY_GATEWAY,
         ),
     ] = False
@@ -221,28 +228,27 @@ class ChatCompletionRequest(GenerationFields):
         bool,
         Extension(
             "ends the prompt inside the last message, which the answer continues",
-            "With `add_generation_prompt: true` given too it is 400, as with vLLM: they exclude each other. Without it,"
-            " no turn is opened.",
-            Capability("emulated", "the rendered prompt is cut behind the last message's text"),
+            "With `add_generation_prompt: true` it is rejected with 400, as by vLLM. No new assistant turn is opened.",
+            Capability("emulated", "the rendered prompt is cut after the text of the last message"),
         ),
     ] = False
     chat_template: Annotated[
         str | None,
         Field(min_length=1, max_length=65536),
         Extension(
-            "is a Jinja template to use instead of the model's",
-            "Its author can write control tokens. It is rendered in a process of its own, in 5 s and 512 MiB; more is"
-            " 400.",
-            Capability("impossible", "the operator has not allowed it (allow_request_template)."),
+            "is a Jinja template to use instead of the model's chat template",
+            "It can contain control tokens. It is rendered in a separate process with limits of 5 s and 512 MiB; a "
+            "template that exceeds them is rejected with 400.",
+            Capability("impossible", "the operator does not allow it (allow_request_template)."),
         ),
     ] = None
     chat_template_kwargs: Annotated[
         dict[str, Any],
         Field(max_length=64),
         Extension(
-            "gives names to the chat template, such as `enable_thinking`",
-            "They replace none of the template's own names (`messages`, `tools`, special tokens): 400. A name that the"
-            " template does not read is an unknown field.",
+            "sets variables of the chat template, such as `enable_thinking`",
+            "The template's built-in variables (`messages`, `tools`, special tokens) are rejected with 400. A "
+            "variable that the template does not read is an unknown field.",
             BY_GATEWAY,
         ),
     ] = Field(default_factory=dict)
@@ -250,7 +256,7 @@ class ChatCompletionRequest(GenerationFields):
         list[dict[str, Any]],
         Field(fail_fast=True),
         Extension(
-            "are given to the chat template",
+            "are passed to the chat template",
             how=Capability(
                 "impossible", "the chat template of this model does not show documents; put them into a message."
             ),
@@ -260,32 +266,32 @@ class ChatCompletionRequest(GenerationFields):
         dict[_MetadataKey, _MetadataValue],
         Field(max_length=16),
         Annotation(
-            "annotates the request; keys have at most 64 characters, values 512",
-            "It is in the access log; there is no list of stored completions to find it in.",
+            "annotates the request; keys have at most 64 characters, values at most 512",
+            "It is written to the access log; the gateway has no list of stored completions.",
             neutral=(),
         ),
     ] = Field(default_factory=dict)
-    store: Annotated[bool, Annotation("asks to keep the answer", "Nothing is ever kept.")] = False
+    store: Annotated[bool, Annotation("asks to store the response", "Chat completions are never stored.")] = False
     service_tier: Annotated[
         Literal["auto", "default", "flex", "scale", "priority", "fast"] | None,
         Annotation(
-            "chooses a tier",
-            "Where requests wait for their turn (`admission`), the caller's own with `priority` go before its others,"
-            " and those with `flex` behind them; else there is one tier, and the answer says `default`.",
+            "chooses a service tier",
+            "If requests are queued (`admission`), `priority` requests of a caller go before its other requests, and "
+            "`flex` requests after them; otherwise there is one tier, and the response says `default`.",
             neutral=("auto", "default"),
         ),
     ] = None
     safety_identifier: Annotated[
-        str | None, Field(max_length=64), Annotation("names the end user", "It is in the access log.")
+        str | None, Field(max_length=64), Annotation("names the end user", "It is written to the access log.")
     ] = None
     prompt_cache_key: Annotated[
-        _Identifier | None, Annotation("groups requests with a common prefix", "The KV cache needs no key.")
+        _Identifier | None, Annotation("groups requests with a common prefix", "The KV cache does not need a key.")
     ] = None
     prompt_cache_options: Annotated[
-        PromptCacheOptions | None, Annotation("asks how to cache the prompt", "The engine decides.")
+        PromptCacheOptions | None, Annotation("says how to cache the prompt", "The engine decides.")
     ] = None
     prompt_cache_retention: Annotated[
-        Literal["in_memory", "24h"] | None, Annotation("asks how long to cache the prompt", "The engine decides.")
+        Literal["in_memory", "24h"] | None, Annotation("says how long to cache the prompt", "The engine decides.")
     ] = None
 
     _waits: bool = PrivateAttr(default=False)
