@@ -17,14 +17,15 @@ _RESERVED = ("content-type", "te", "user-agent", "host", "connection", "triton_g
 
 
 class ServerTlsSettings(Section):
-    """TLS on the port that clients connect to. Files are PEM, and read again when they change.
+    """TLS for clients. Files are PEM and are reloaded when they change.
 
     Attributes:
-        certificate: the gateway's own, with those between it and its authority behind it.
-        key: of the certificate, not encrypted.
-        client_ca: authorities of clients' certificates.
-        client_certificates: ``required`` rejects a connection without one, ``optional`` verifies what a client shows.
-        minimum_version: oldest version of TLS that is spoken.
+        certificate: the gateway's certificate, followed by intermediate certificates.
+        key: private key of the certificate, not encrypted.
+        client_ca: CA certificates for client certificates.
+        client_certificates: ``required`` rejects connections without a client certificate, ``optional`` verifies a
+            certificate if the client sends one.
+        minimum_version: lowest accepted TLS version.
     """
 
     certificate: Path
@@ -43,13 +44,13 @@ class ServerTlsSettings(Section):
 
 
 class TritonTlsSettings(Section):
-    """TLS towards Triton; an empty section (``{}``) is enough to speak it. Files are read again when they change.
+    """TLS to Triton; an empty section (``{}``) enables it. Files are reloaded when they change.
 
     Attributes:
-        ca: authorities of Triton's certificate; None takes those that the machine trusts.
-        certificate: of the gateway, for a Triton that asks for one, with those between it and its authority behind it.
-        key: of the certificate, not encrypted.
-        server_name: the name in Triton's certificate; None takes the host of each endpoint.
+        ca: CA certificates for Triton's certificate; None: those that the machine trusts.
+        certificate: the gateway's client certificate if Triton requires one, followed by intermediate certificates.
+        key: private key of the certificate, not encrypted.
+        server_name: the name in Triton's certificate; None: the host of each endpoint.
     """
 
     ca: Path | None = None
