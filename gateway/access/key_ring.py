@@ -115,5 +115,5 @@ def named_keys(settings: AuthSettings) -> Sequence[KeySettings]:
         taken = {getattr(key, what) for key in own}
         for key in others:
             if getattr(key, what) in taken:
-                raise ConfigError(f"{settings.keys_file}: the key {key.name!r} has the {what} of one in auth.keys.")
+                raise ConfigError(f"{settings.keys_file}: the key {key.name!r} has the {what} of a key in auth.keys.")
     return (*own, *others)

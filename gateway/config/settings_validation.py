@@ -125,7 +125,9 @@ def validate_deployments(document: SettingsDocument) -> tuple[tuple[DeploymentSe
     data = document.data.get("deployments")
     if not data:
         problems.append(
-            SettingsProblem("deployments: the section is empty.", "Add one; examples/deployments has seven.", 1)
+            SettingsProblem(
+                "deployments: the section is empty.", "Add a deployment; examples/deployments has examples.", 1
+            )
         )
         return (), problems
     found: tuple[DeploymentSettings, ...] = ()

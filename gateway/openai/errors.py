@@ -156,7 +156,7 @@ def from_refusal(error: BadRequestError) -> OpenAIError:
     """Make the error of a rejected request, whose ``detail`` goes to the log only."""
     if error.detail:
         about = {"event": "request_refused", **cause(), "detail": error.detail[:500]}
-        _log.warning("refused: %s", error.message, extra=about)
+        _log.warning("rejected: %s", error.message, extra=about)
     return OpenAIError(400, error.message, param=error.param, code=error.code)
 
 

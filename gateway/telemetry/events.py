@@ -124,7 +124,7 @@ _ENGINES: Final[Mapping[str, Event]] = {
     ),
     "engine_fails_in_part": Event(
         ("warning",),
-        "an engine fails a share of its requests (`share`) above the usual one, or has recovered",
+        "an engine fails a larger share of its requests (`share`) than usual, or has recovered",
         "See [runbook.md](runbook.md#enginefailsinpart).",
     ),
     "endpoint_out": Event(
@@ -136,7 +136,7 @@ _ENGINES: Final[Mapping[str, Event]] = {
     "engine_warning": Event(
         ("warning",),
         "a limitation or a mistake in the configuration of the Triton model",
-        "Change the configuration as the line says with the next build.",
+        "Change the configuration as the line says, at the latest with the next build of the engine.",
     ),
     "health_check_failed": Event(
         ("warning",), "a health check failed; the engine stays ready until several health checks in a row have failed"
@@ -271,7 +271,7 @@ _SETTINGS: Final[Mapping[str, Event]] = {
     "keys_refused": Event(
         ("error",),
         "the changed key file is rejected; the previous keys stay in use. One line for each mistake",
-        "Mend it.",
+        "Fix the key file.",
     ),
     "identity_keys_unread": Event(
         ("error",),

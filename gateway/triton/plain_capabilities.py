@@ -35,7 +35,7 @@ def plain_capabilities(model: ModelView) -> dict[str, Capability]:
             return Capability(
                 "impossible", f"The Triton model {model.name!r} declares the input with other types: {misfit}."
             )
-        return Capability("native", f"By the model's input {tensor}, with the meaning that the model gives it.")
+        return Capability("native", f"By the model's input {tensor}, whose meaning the model defines.")
 
     names = {tensor.name for tensor in PLAIN_TEXT.inputs}
     missing = f"The Triton model {model.name!r} has no input for it."

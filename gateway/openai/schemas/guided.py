@@ -236,7 +236,7 @@ class _Rewriter(TypedRewriter):
         if "pattern" in schema:
             values = self._matching(values, schema["pattern"], path)
         if not values:
-            raise NoValueError(f"{path}.{form}", "no value of it matches the other keywords")
+            raise NoValueError(f"{path}.{form}", "no constant matches the other keywords")
         if self.backend != "xgrammar" and not all(map(is_exact, values)):
             self.lacks(f"{path}.{form}", "a number with so many digits")
         return {"const": values[0]} if len(values) == 1 else {"enum": values}
