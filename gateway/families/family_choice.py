@@ -193,7 +193,7 @@ def _doubts(
     types = {*evidence.architectures, evidence.model_type}
     for claimant in CLAIMING:
         if claimant is not family and rank is not None and rank < 3 and not types.isdisjoint(claimant.model_types):
-            doubts[f"its config.json belongs to {claimant.name}, but its chat template does not"] = other
+            doubts[f"only its config.json belongs to {claimant.name}, not its chat template"] = other
     if rank == 1 and (evidence.written is None or evidence.written.bare):
         doubts[
             (
@@ -209,7 +209,7 @@ def _doubts(
 
 def _unread(family: Family, evidence: ModelEvidence) -> dict[str, str]:
     """The doubt where a family does not read the calls that a chat template writes or asks for, and what to set."""
-    written, doubt = evidence.written, "its chat template supports tools, but its model family is unknown"
+    written, doubt = evidence.written, "its chat template supports tools and its model family is unknown"
     if not writes_calls(family):
         if written is not None:
             doubt = f"its chat template writes tool calls as {written.short}, which no known model family reads"
