@@ -414,7 +414,7 @@ def _add_middleware(app: FastAPI, settings: Settings, guard: Guard) -> None:
         )
     else:
         _log.warning(
-            "no API keys are set (GATEWAY_API_KEYS): everyone who reaches this gateway may use it",
+            "no API keys are set (GATEWAY_API_KEYS): every client that can reach this gateway may use it",
             extra={"event": "no_api_keys"},
         )
     app.add_middleware(ServerErrorMiddleware, handler=handle_defect)  # inside of what adds headers to all answers
@@ -540,7 +540,7 @@ def unread_answer(status: int, message: str, scope: Scope) -> Response:
         answer.headers["request-id"] = request_id
     level = logging.INFO if status < 500 else logging.DEBUG  # too many connections are said once in a while
     about = {"event": "request_refused_unread", "request_id": request_id, "status": status}
-    _log.log(level, "refused before it was read: %s", message, extra=about)
+    _log.log(level, "rejected before it was parsed: %s", message, extra=about)
     return answer
 
 

@@ -66,7 +66,7 @@ def read_pem(path: Path) -> bytes:
     except OSError as error:
         raise CertificateError(f"{path} cannot be read ({error.strerror})") from None
     if b"-----BEGIN " not in content:
-        raise CertificateError(f"{path} is no PEM file: it has no line that begins with -----BEGIN")
+        raise CertificateError(f"{path} is not a PEM file: no line begins with -----BEGIN")
     return content
 
 
@@ -92,10 +92,10 @@ def load_pair(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
         # Without a password at hand OpenSSL would ask the terminal for it.
         context.load_cert_chain(certificate, key, password=_no_password)
     except _EncryptedError:
-        raise CertificateError(f"the key in {key} is encrypted: it must be readable without a password") from None
+        raise CertificateError(f"the key in {key} is encrypted; it must not have a password") from None
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            raise CertificateError(f"the key in {key} is not that of the certificate in {certificate}") from None
+            raise CertificateError(f"the key in {key} does not match the certificate in {certificate}") from None
         raise CertificateError(f"{certificate} with {key} cannot be used ({_words(error)})") from None
     except OSError as error:
         raise CertificateError(f"{certificate} or {key} cannot be read ({error.strerror})") from None
@@ -111,7 +111,7 @@ def load_authorities(context: ssl.SSLContext, path: Path) -> None:
     try:
         context.load_verify_locations(path)
     except ssl.SSLError as error:
-        raise CertificateError(f"{path} holds no certificates of authorities ({_words(error)})") from None
+        raise CertificateError(f"{path} contains no CA certificates ({_words(error)})") from None
 
 
 def expiry_of(certificate: Path, key: Path, *, client: bool) -> dt.datetime:
@@ -150,7 +150,7 @@ def _why_not(certificate: Path, error: ssl.SSLCertVerificationError, *, client: 
         return f"the certificate in {certificate} is not valid yet"
     if error.verify_code == _PURPOSE:
         side = "a client" if client else "a server"
-        return f"the certificate in {certificate} is not one for {side} (extended key usage)"
+        return f"the certificate in {certificate} is not for {side} (extended key usage)"
     return f"the certificate in {certificate} is not accepted ({error.verify_message})"
 
 
@@ -180,7 +180,7 @@ def _leaf(certificate: Path) -> bytes:
     try:
         return ssl.PEM_cert_to_DER_cert(found[0].decode("ascii") if found else "")
     except ValueError:
-        raise CertificateError(f"{certificate} holds no certificate") from None
+        raise CertificateError(f"{certificate} contains no certificate") from None
 
 
 class _EncryptedError(Exception):
@@ -242,7 +242,7 @@ class FileBackedValue(Generic[T]):
             if self._files.stamp() == stamp:  # else they are being changed: the next look sees them whole
                 self._used, self._rejected = stamp, True
                 _log.error(
-                    "%s: %s; the former certificates stay in use",
+                    "%s: %s; the previous certificates stay in use",
                     self._name,
                     error,
                     extra={"event": "certificates_refused"},
@@ -252,7 +252,7 @@ class FileBackedValue(Generic[T]):
             return False
         self.value, self._used, self._rejected = value, stamp, False
         _log.info(
-            "%s: the files have changed, new connections use the new ones",
+            "%s: the files have changed; new connections use the new certificates",
             self._name,
             extra={"event": "certificates_reloaded"},
         )
@@ -267,7 +267,7 @@ class CertificateWatch:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> CertificateWatch:
-        self._task = asyncio.create_task(keep_running("the watch over certificates", self._run))
+        self._task = asyncio.create_task(keep_running("the certificate watcher", self._run))
         return self
 
     async def __aexit__(

@@ -60,7 +60,7 @@ class SettingsReloader:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> SettingsReloader:
-        self._task = asyncio.create_task(keep_running("the watch over the settings", self._watch))
+        self._task = asyncio.create_task(keep_running("the settings watcher", self._watch))
         if threading.current_thread() is threading.main_thread():  # signals arrive nowhere else
             self._former_handler = signal.getsignal(signal.SIGHUP)
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._asked.set)
@@ -92,7 +92,7 @@ class SettingsReloader:
         except ConfigError as error:
             for line in str(error).splitlines():
                 _log.error(
-                    "reload refused, the former settings stay in force: %s", line, extra={"event": "settings_refused"}
+                    "reload rejected, the previous settings stay in use: %s", line, extra={"event": "settings_refused"}
                 )
             self._metrics.count_reload(ok=False)
             return False
@@ -113,12 +113,12 @@ class SettingsReloader:
     def _warn_of_restart(self, settings: Settings) -> None:
         if settings.asks_for_keys and not self._running.asks_for_keys:
             _log.warning(
-                "auth.keys has changed in the settings: a gateway that began without keys needs a restart",
+                "auth.keys has changed in the settings: a gateway that started without keys needs a restart",
                 extra={"event": "restart_needed"},
             )
         if wants_mirror(settings) and not wants_mirror(self._running):
             _log.warning(
-                "models[].mirror: the first one needs a restart, until when nothing is mirrored",
+                "models[].mirror: the first mirror needs a restart; until then nothing is mirrored",
                 extra={"event": "restart_needed"},
             )
         for section in _FIXED:

@@ -28,7 +28,7 @@ async def keep_running(what: str, work: Callable[[], Awaitable[None]]) -> None:
             if loop.time() - begun > _STABLE_S:
                 pause = _FIRST_PAUSE_S
             _log.error(
-                "%s failed, and begins again in %g s", what, pause, exc_info=defect, extra={"event": "task_restarted"}
+                "%s failed and restarts in %g s", what, pause, exc_info=defect, extra={"event": "task_restarted"}
             )
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)

@@ -34,77 +34,82 @@ class Event:
 _REQUESTS: Final[Mapping[str, Event]] = {
     "request": Event(
         ("info", "debug"),
-        "the access line: a request is answered. Debug is for health checks and `/metrics`",
-        "Where it has `error`: see [its code](api.md#errors).",
+        "the access log line of a request. The level is debug for health checks and `/metrics`",
+        "If the line has `error`: see [the error codes](api.md#errors).",
         of_request=True,
     ),
     "background_response": Event(
-        ("info",), "the access line of a background response, which ended after its request", of_request=True
+        ("info",), "the access log line of a background response, written at its end", of_request=True
     ),
     "background_failed": Event(
         ("error",),
-        "a background response ended by a defect of the gateway, with its traceback",
+        "a background response failed because of a bug in the gateway; the line has the traceback",
         "Report it.",
         of_request=True,
     ),
     "background_not_kept": Event(
         ("error",),
-        "the end of a background response could not be written to the store",
-        "Look for `store_unavailable` before it.",
+        "the result of a background response could not be stored",
+        "Look for an earlier `store_unavailable` line.",
         of_request=True,
     ),
     "engine_failure": Event(
         ("warning", "error"),
-        "Triton or the engine failed a request; `detail` has its own words, which no client sees. Error is status 500",
-        "Read `detail`, and Triton's log under the same id.",
+        "Triton or the engine failed a request; `detail` has the original error text, which clients do not see. The "
+        "level is error for status 500",
+        "Read `detail` and Triton's log for the same id.",
         of_request=True,
     ),
     "answer_unreadable": Event(
         ("error",),
-        "the engine's answer is not as the gateway expects it, with the traceback",
-        "Hold the model's outputs against `gateway check`, and report it.",
+        "the engine's response could not be parsed; the line has the traceback",
+        "Run `gateway check` for the model, and report the bug.",
         of_request=True,
     ),
     "request_retried": Event(
-        ("info",), "a request without a first token is sent to the endpoint in `elsewhere`", of_request=True
+        ("info",),
+        "a request failed before its first token and is retried on the endpoint in `elsewhere`",
+        of_request=True,
     ),
     "request_refused": Event(
         ("warning",),
-        "a request is refused for something whose cause, in `detail`, the client is not told, such as an error of the "
-        "chat template",
-        "Where many have the same `detail`: mend the template, or the client.",
+        "a request is rejected; `detail` has the cause, such as an error of the chat template, which the client does "
+        "not see",
+        "If many lines have the same `detail`: fix the chat template or the client.",
         of_request=True,
     ),
     "request_refused_unread": Event(
         ("info", "debug"),
-        "what came is no valid HTTP, was too large or too slow, or found no room; it has no access line",
+        "a request was not valid HTTP, too large or too slow, or arrived over the limit of connections; it has no "
+        "access log line",
         of_request=True,
     ),
     "schemas_not_strict": Event(
         ("info",),
-        "JSON schemas at `paths` of a request are ones that OpenAI's strict mode would refuse",
+        "the JSON schemas at `paths` of a request would be rejected by OpenAI's strict mode",
         of_request=True,
     ),
     "client_cut_off": Event(
         ("warning",),
-        "a client did not read its answer for `timeouts.client_read_s`, and its connection is closed; without the id "
-        "where it had sent further requests",
-        "Look at the client, or at the proxy before it.",
+        "a client did not read its response for `timeouts.client_read_s`, and its connection is closed; the line has "
+        "no id if the client had sent further requests on the connection",
+        "Check the client and the proxy in front of it.",
         of_request=True,
     ),
-    "token_refused": Event(("debug",), "why a JWT is not valid; the client gets 401"),
+    "token_refused": Event(("debug",), "a JWT is not valid, with the reason; the client gets 401"),
 }
 
 _ENGINES: Final[Mapping[str, Event]] = {
-    "engine_ready": Event(("info",), "a Triton's model can be used, by the path and transport that the line has"),
+    "engine_ready": Event(("info",), "the model of a Triton server is ready; the line has its path and transport"),
     "engine_not_ready": Event(
         ("warning",),
-        "a Triton's model cannot be used, and why; said again where the reason changes",
+        "the model of a Triton server is not ready, with the reason; logged again when the reason changes",
         "See [runbook.md](runbook.md#modelnotready) unless `engine_ready` follows soon.",
     ),
     "engine_suspected": Event(
         ("warning",),
-        "an engine gives no token for `stall_s`: the one-token test is sent, and requests are still accepted",
+        "an engine returned no token for `stall_s` seconds: the one-token test is sent, and requests are still "
+        "accepted",
         "Look at Triton's log.",
     ),
     "engine_stalled": Event(
@@ -114,168 +119,194 @@ _ENGINES: Final[Mapping[str, Event]] = {
     ),
     "engine_failing": Event(
         ("warning",),
-        "an engine failed several requests in a row, and the one-token test: new requests are rejected",
+        "an engine failed several requests in a row and the one-token test: new requests are rejected",
         "See [runbook.md](runbook.md#enginestalled).",
     ),
     "engine_fails_in_part": Event(
         ("warning",),
-        "an engine begins to fail a part of its requests (`share`), or fails no more than usual",
+        "an engine fails a larger share of its requests (`share`) than usual, or has recovered",
         "See [runbook.md](runbook.md#enginefailsinpart).",
     ),
     "endpoint_out": Event(
         ("warning",),
-        "a Triton of several has failed so many requests in a row that it is left out for a while",
+        "one of several Triton servers failed too many requests in a row and gets no requests for a while",
         "See [runbook.md](runbook.md#endpointout).",
     ),
-    "engine_recovered": Event(("info",), "an engine that was suspected gives tokens again"),
+    "engine_recovered": Event(("info",), "an engine returns tokens again"),
     "engine_warning": Event(
-        ("warning",), "what the model's configuration costs, or does wrong", "Change what it says, with the next build."
+        ("warning",),
+        "a limitation or a mistake in the configuration of the Triton model",
+        "Change the configuration as the line says, at the latest with the next build of the engine.",
     ),
     "health_check_failed": Event(
-        ("warning",), "a health check had no answer, but fewer in a row than make the engine unready"
+        ("warning",), "a health check failed; the engine stays ready until several health checks in a row have failed"
     ),
-    "endpoint_added": Event(("info",), "the model has one Triton more"),
-    "endpoint_removed": Event(("info",), "a Triton is no longer listed; what runs there ends first"),
+    "endpoint_added": Event(("info",), "a Triton server was added to the endpoints of the model"),
+    "endpoint_removed": Event(
+        ("info",), "a Triton server was removed from the endpoints of the model; its running requests finish first"
+    ),
     "endpoints_doubtful": Event(
         ("warning",),
-        "the list of a model's endpoints cannot be read, or is too long",
-        "Mend the name or the file in `triton.endpoints`.",
+        "the list of a model's endpoints cannot be read or is too long",
+        "Fix the name or the file in `triton.endpoints`.",
     ),
     "transport_chosen": Event(
         ("warning",),
-        "requests to a Triton travel by `h2` or `grpcio`, which is not what they would begin with, and why",
+        "requests to a Triton server use the transport `h2` or `grpcio` instead of the default, with the reason",
         "For `grpcio`: see [transports.md](transports.md).",
     ),
-    "triton_certificates_used": Event(("info",), "a Triton is connected by the new certificates"),
+    "triton_certificates_used": Event(("info",), "the connection to a Triton server uses the new certificates"),
     "triton_certificates_unused": Event(
         ("warning",),
-        "a Triton does not take the new certificates; the old connection stays, and it is tried again",
-        "Hold them against Triton's: [tls.md](tls.md).",
+        "a Triton server does not accept the new certificates; the previous connection stays in use, and the gateway "
+        "tries again",
+        "Compare them with Triton's certificates: [tls.md](tls.md).",
     ),
-    "triton_metrics_unread": Event(("debug",), "a Triton's metrics could not be read for `/metrics`"),
+    "triton_metrics_unread": Event(("debug",), "the metrics of a Triton server could not be read for `/metrics`"),
 }
 
 _MODELS: Final[Mapping[str, Event]] = {
-    "model_served": Event(("info",), "a model is served, with its path, tokenizer, context and family"),
+    "model_served": Event(("info",), "a model is served; the line has its path, tokenizer, context and family"),
     "model_lossy": Event(
         ("warning",),
-        "answers of a model lack something, such as the reason of their end",
-        "What the line has in parentheses; where it has none, the engine cannot do better.",
+        "answers of a model are incomplete, for example without a finish reason",
+        "Do what the line says in parentheses; without parentheses there is no fix for this engine.",
     ),
     "model_not_ready": Event(
-        ("warning",), "a model of reloaded settings has no engine yet", "Look for its `engine_not_ready`."
+        ("warning",),
+        "a model is not ready after a reload of the settings",
+        "Look for the `engine_not_ready` line of the model.",
     ),
-    "model_closed": Event(("info",), "nothing uses the former model of a reload any more"),
+    "model_closed": Event(("info",), "the previous version of a reloaded model is closed"),
     "family_doubtful": Event(
-        ("warning",), "the model may be of another family than it is taken for", "Set `family`, as the line says."
+        ("warning",),
+        "the model may belong to another family than the gateway assumes",
+        "Set `family`, as the line says.",
     ),
     "template_fails": Event(
-        ("warning",), "the chat template cannot render even a message of a user, and why", "Mend the template."
+        ("warning",), "the chat template cannot render a user message, with the reason", "Fix the chat template."
     ),
     "prompts_tokenized_whole": Event(
-        ("warning",), "later turns of a conversation cost the tokenization of all of it, and why"
+        ("warning",), "each turn of a conversation tokenizes the whole conversation again, with the reason"
     ),
     "max_seq_len_lowered": Event(
-        ("warning",), "the settings give more context than the engine has", "Set `max_seq_len` to what the line says."
+        ("warning",),
+        "the setting `max_seq_len` is larger than the context of the engine",
+        "Set `max_seq_len` to the value of the line.",
     ),
 }
 
 _PROCESS: Final[Mapping[str, Event]] = {
-    "listening": Event(("info",), "clients can connect"),
-    "shutting_down": Event(("info",), "a signal came; running answers end first"),
+    "listening": Event(("info",), "the gateway listens for connections"),
+    "shutting_down": Event(("info",), "a signal was received; running requests finish first"),
     "no_api_keys": Event(
-        ("warning",), "everyone who reaches the gateway may use it", "Set keys, unless the network keeps others out."
+        ("warning",),
+        "no API keys are set: every client that can reach the gateway may use it",
+        "Set API keys unless the network restricts access.",
     ),
     "connections_limited": Event(
-        ("warning",), "the process may open too few files for `limits.max_connections`", "Raise `ulimit -n`."
+        ("warning",), "the limit of open files is too low for `limits.max_connections`", "Raise `ulimit -n`."
     ),
     "connections_full": Event(
         ("warning",),
-        "as many clients are connected as may be; said once a minute",
+        "the limit of connections is reached; logged at most once a minute",
         "Raise `limits.max_connections`, or start another gateway.",
     ),
     "connection_not_taken": Event(
-        ("error",), "a TLS connection could not be accepted, mostly for want of open files", "Raise `ulimit -n`."
+        ("error",),
+        "a TLS connection could not be accepted, usually because the limit of open files is reached",
+        "Raise `ulimit -n`.",
     ),
     "tls_handshake_failed": Event(
-        ("info",), "a client did not get to speak TLS; `unsaid` is how many more since the last line"
+        ("info",),
+        "a TLS handshake with a client failed; `unsaid` is the number of further failures since the last line",
     ),
-    "certificates_reloaded": Event(("info",), "files of certificates have changed, and are used"),
+    "certificates_reloaded": Event(("info",), "certificate files have changed and are used"),
     "certificates_refused": Event(
         ("error",),
-        "changed files of certificates cannot be used; the former ones stay",
-        "Mend the files: [tls.md](tls.md).",
+        "changed certificate files cannot be used; the previous certificates stay in use",
+        "Fix the files: [tls.md](tls.md).",
     ),
     "memory_state": Event(
         ("info", "warning"),
-        "memory is short (`soft`, `hard`), or no longer (`normal`)",
+        "the memory use is above a limit (`soft`, `hard`) or normal again (`normal`)",
         "See [runbook.md](runbook.md#gatewayshortofmemory).",
     ),
     "worker_replaced": Event(
         ("error",),
-        "a worker's process ended, and another one takes its place",
-        "Look for its last line, and the kernel's.",
+        "a worker process ended and is replaced",
+        "Read the last log line of the worker and the kernel log.",
     ),
-    "workers_killed": Event(("error",), "workers had not ended a while after `server.shutdown_s`"),
-    "mirror_report": Event(("info",), "what mirrored requests differ in so far"),
+    "workers_killed": Event(("error",), "workers did not stop after `server.shutdown_s` seconds and are killed"),
+    "mirror_report": Event(("info",), "a summary of the differences of mirrored requests so far"),
     "mirror_restarted": Event(
-        ("error",), "the process of mirrored requests ended, and is started again", "Look for its last line."
+        ("error",), "the process for mirrored requests ended and is restarted", "Read the last log line of the process."
     ),
-    "mirror_not_started": Event(("error",), "settings keep requests from being mirrored", "Mend what the line says."),
+    "mirror_not_started": Event(
+        ("error",), "requests are not mirrored because of the settings", "Fix the setting that the line names."
+    ),
 }
 
 _SETTINGS: Final[Mapping[str, Event]] = {
-    "settings_reloaded": Event(("info",), "new settings are in force; the line names the models that differ"),
+    "settings_reloaded": Event(("info",), "new settings are in use; the line names the changed models"),
     "setting_renamed": Event(
         ("warning",),
-        "a setting has a former value, which is read as the new one",
+        "a setting has a deprecated value, which is read as the new value",
         "Write the new value into the settings file or the environment.",
     ),
     "settings_refused": Event(
         ("error",),
-        "new settings cannot be used; the former ones stay. A line for each mistake",
+        "new settings are rejected; the previous settings stay in use. One line for each mistake",
         "See [runbook.md](runbook.md#settingsrefused).",
     ),
     "task_restarted": Event(
         ("error",),
-        "a task that looks after something met a defect, and begins again; with the traceback",
+        "a background task failed because of a bug in the gateway and restarts; the line has the traceback",
         "Report it.",
     ),
     "restart_needed": Event(
-        ("warning",), "a changed setting is one that a running gateway does not take", "Restart it at your leisure."
+        ("warning",), "a changed setting needs a restart of the gateway", "Restart the gateway to use the new value."
     ),
-    "keys_reloaded": Event(("info",), "the file of keys has changed, and is used"),
+    "keys_reloaded": Event(("info",), "the key file has changed and is used"),
     "keys_refused": Event(
-        ("error",), "the changed file of keys cannot be used; the former keys stay. A line for each mistake", "Mend it."
+        ("error",),
+        "the changed key file is rejected; the previous keys stay in use. One line for each mistake",
+        "Fix the key file.",
     ),
     "identity_keys_unread": Event(
         ("error",),
-        "the identity provider's keys cannot be read; known ones stay",
-        "See whether the gateway reaches `auth.jwt.jwks_url`.",
+        "the identity provider's keys cannot be read; the previous keys stay in use",
+        "Check that the gateway can reach `auth.jwt.jwks_url`.",
     ),
-    "identity_keys_read": Event(("warning",), "they can be read again"),
+    "identity_keys_read": Event(("warning",), "the identity provider's keys can be read again"),
     "identity_key_left_out": Event(
-        ("warning",), "one of them is not understood: its tokens get 401", "See which algorithm the provider uses."
+        ("warning",),
+        "a key of the identity provider is not supported: requests with its tokens get 401",
+        "Check which algorithm the provider uses.",
     ),
 }
 
 _STORES: Final[Mapping[str, Event]] = {
     "store_unavailable": Event(
         ("error",),
-        "responses and conversations cannot be kept or read",
+        "responses and conversations cannot be stored or read",
         "See [runbook.md](runbook.md#storeunavailable).",
     ),
-    "store_available": Event(("warning",), "they can again"),
+    "store_available": Event(("warning",), "responses and conversations can be stored and read again"),
     "store_replaced": Event(
-        ("error",), "the store's file was removed or replaced while it was used", "Find who did; what it held is gone."
+        ("error",),
+        "the file of the store was removed or replaced while in use",
+        "Find the cause; the content of the store is lost.",
     ),
     "store_not_opened": Event(
-        ("warning",), "no state is kept: the default file cannot be used", "Set `state.path`, or `state.store: none`."
+        ("warning",),
+        "responses are not stored because the default file cannot be used",
+        "Set `state.path`, or `state.store: none`.",
     ),
     "limits_not_shared": Event(
         ("error",),
-        "Redis is away: this gateway counts limits by itself, and takes the part that the line says",
-        "Start Redis, or mend the way to it.",
+        "Redis is unreachable: this gateway counts limits alone and applies the share that the line says",
+        "Start Redis, or fix the connection to it.",
     ),
     "limits_shared": Event(("warning",), "Redis can be used again"),
 }

@@ -78,7 +78,7 @@ class Guard:
             await self.identity.tokens.source.look()
         self._limiter.open()
         if self._poll_s:
-            self._watch = asyncio.create_task(keep_running("the watch over the file of keys", self._follow))
+            self._watch = asyncio.create_task(keep_running("the watcher of the key file", self._follow))
 
     async def close(self) -> None:
         """End what ``open`` has begun."""
@@ -127,7 +127,7 @@ class Guard:
             self._seen = await anyio.to_thread.run_sync(stamp_of, self._auth.keys_file)
             for line in str(error).splitlines():
                 _log.error(
-                    "keys not reloaded, the former ones stay in force: %s", line, extra={"event": "keys_refused"}
+                    "keys not reloaded, the previous keys stay in use: %s", line, extra={"event": "keys_refused"}
                 )
             return
         self.take(keys)
@@ -167,4 +167,4 @@ def _redis(auth: AuthSettings) -> RedisLimits | None:
     try:
         return RedisLimits(auth.redis_url.get_secret_value())
     except ValueError:  # its message may show a part of the password
-        raise ConfigError("auth.redis_url: is not a URL of Redis.") from None
+        raise ConfigError("auth.redis_url: must be a Redis URL.") from None

@@ -83,5 +83,5 @@ class Identity:
         except ExpiredTokenError:
             return AuthFailure(_EXPIRED_TOKEN)
         except TokenError as error:
-            _log.debug("a token is refused: %s", error, extra={"event": "token_refused"})
+            _log.debug("a token is rejected: %s", error, extra={"event": "token_refused"})
             return AuthFailure(WRONG)

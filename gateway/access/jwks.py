@@ -94,7 +94,7 @@ class JwksSource:
         except (OSError, ValueError) as error:
             if not self._away:
                 _log.error(
-                    "the keys of the identity provider cannot be read, the known ones stay: %s",
+                    "the keys of the identity provider cannot be read, the previous keys stay in use: %s",
                     error,
                     extra={"event": "identity_keys_unread"},
                 )
@@ -126,13 +126,13 @@ def _read_in_time(response: http.client.HTTPResponse) -> bytes:
     while part := response.read1(_AT_ONCE):
         found = _whole(found + part)
         if time.monotonic() > end:
-            raise TimeoutError(f"it has not sent its keys within {_TIMEOUT_S:g} seconds")
+            raise TimeoutError(f"it did not send its keys within {_TIMEOUT_S:g} seconds")
     return found
 
 
 def _whole(text: bytes) -> bytes:
     if len(text) > _MOST_BYTES:
-        raise ValueError(f"they have more than {_MOST_BYTES} bytes")
+        raise ValueError(f"the keys are larger than {_MOST_BYTES} bytes")
     return text
 
 
@@ -145,7 +145,7 @@ class _NoFiles(urllib.request.HTTPRedirectHandler):
         """See the base."""
         if newurl.partition(":")[0] != req.full_url.partition(":")[0]:
             fp.close()
-            raise OSError("it redirects to another kind of address")
+            raise OSError("it redirects to an address with another scheme")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
@@ -161,7 +161,7 @@ def parse_keys(text: bytes) -> dict[str | None, jwt.PyJWK]:
     found = orjson.loads(text)
     entries = found.get("keys") if isinstance(found, dict) else None
     if not isinstance(entries, list) or len(entries) > _MOST_KEYS:
-        raise ValueError("they are no JSON object with a list 'keys' of at most 256")
+        raise ValueError("the keys must be a JSON object with a list 'keys' of at most 256 items")
     keys: dict[str | None, jwt.PyJWK] = {}
     for entry in entries:
         if not isinstance(entry, dict) or entry.get("kty") not in _ASYMMETRIC or entry.get("use", "sig") != "sig":
@@ -171,6 +171,6 @@ def parse_keys(text: bytes) -> dict[str | None, jwt.PyJWK]:
             keys[kid if isinstance(kid, str) else None] = jwt.PyJWK(entry)
         except jwt.PyJWTError as error:
             _log.warning(
-                "a key of the identity provider is left out: %s", error, extra={"event": "identity_key_left_out"}
+                "a key of the identity provider is ignored: %s", error, extra={"event": "identity_key_left_out"}
             )
     return keys

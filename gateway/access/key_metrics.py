@@ -24,7 +24,7 @@ class KeyMetrics:
         self._requests = Counter("gateway_key_requests", "Requests by key.", ["key"], registry=registry)
         self._tokens = Counter("gateway_key_tokens", "Tokens by key and kind.", ["key", "kind"], registry=registry)
         self._limited = Counter(
-            "gateway_key_limited", "Requests that a limit of their key refused.", ["key", "limit"], registry=registry
+            "gateway_key_limited", "Requests rejected by a limit of their key.", ["key", "limit"], registry=registry
         )
         self._names: set[str] = set()
         self._token_names = 0

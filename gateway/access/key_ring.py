@@ -91,12 +91,12 @@ def _timestamp(moment: dt.datetime | None) -> float | None:
 
 
 def read_keys(path: Path) -> tuple[KeySettings, ...]:
-    """Read a file of keys.
+    """Read a key file.
 
     Raises:
         ConfigError: it cannot be read, or holds something else; with the lines of all mistakes.
     """
-    keys, problems = validate_keys(read_document(path, "file of keys"))
+    keys, problems = validate_keys(read_document(path, "key file"))
     if problems:
         raise ConfigError.of(problems, path)
     return keys
@@ -115,5 +115,5 @@ def named_keys(settings: AuthSettings) -> Sequence[KeySettings]:
         taken = {getattr(key, what) for key in own}
         for key in others:
             if getattr(key, what) in taken:
-                raise ConfigError(f"{settings.keys_file}: the key {key.name!r} has the {what} of one in auth.keys.")
+                raise ConfigError(f"{settings.keys_file}: the key {key.name!r} has the {what} of a key in auth.keys.")
     return (*own, *others)

@@ -76,7 +76,7 @@ class LimitedError(Exception):
 def too_many_requests(who: Caller, level: Level) -> LimitedError:
     """Return the error of one request more than a minute's."""
     wait = level.wait_s(1)
-    message = f"The rate limit of {level.limit} requests a minute{_of(who)} is reached; try again in {duration(wait)}."
+    message = f"Rate limit of {level.limit} requests per minute{_of(who)} reached; try again in {duration(wait)}."
     return LimitedError(message, "requests_per_minute", wait, RemainingLimits(requests=level))
 
 
@@ -91,21 +91,21 @@ def too_many_tokens(who: Caller, level: Level, cost: int) -> LimitedError:
     standing, most = RemainingLimits(tokens=level), who.limits.tokens_per_minute
     if most is not None and cost > most:
         message = (
-            f"The request may take {cost} tokens, prompt and answer, and the rate limit is {most} tokens a"
-            f" minute{_of(who)}; shorten the prompt or ask for fewer tokens."
+            f"The request may use {cost} tokens for prompt and answer, but the rate limit is {most} tokens per "
+            f"minute{_of(who)}; shorten the prompt or lower the maximum number of tokens."
         )
         return LimitedError(message, "tokens_per_minute", None, standing)
     wait = level.wait_s(min(cost, level.limit))
     message = (
-        f"The rate limit of {level.limit} tokens a minute{_of(who)} is reached: {max(0, math.floor(level.left))} are"
-        f" left, and the request may take {cost}; try again in {duration(wait)}."
+        f"Rate limit of {level.limit} tokens per minute{_of(who)} reached: {max(0, math.floor(level.left))} tokens "
+        f"are left and the request may use {cost}; try again in {duration(wait)}."
     )
     return LimitedError(message, "tokens_per_minute", wait, standing)
 
 
 def too_many_in_flight(who: Caller, limit: int) -> LimitedError:
     """Return the error of one request more than may be served at a time."""
-    message = f"The limit of {limit} requests at a time{_of(who)} is reached; try again when one of them has ended."
+    message = f"Limit of {limit} concurrent requests{_of(who)} reached; try again when a running request has finished."
     return LimitedError(message, "in_flight", 1.0)
 
 

@@ -162,6 +162,8 @@ def bounded(params: SamplingParams) -> SamplingParams:
     if params.max_tokens is None:
         return dataclasses.replace(params, max_tokens=most, clamp_max_tokens=True)
     if params.max_tokens > most:
-        message = f"This key may ask for at most {most} tokens of an answer, but {params.max_tokens} are asked for."
+        message = (
+            f"This API key allows at most {most} tokens for an answer, but the request asks for {params.max_tokens}."
+        )
         raise BadRequestError(message, params.max_tokens_name, "integer_above_max_value")
     return params

@@ -148,9 +148,9 @@ class RateLimiter:
         except (RedisError, OSError) as error:
             if not self._away:
                 self._away = True
-                part = f"1/{self._gateways} of each" if self._gateways > 1 else "all of each"
+                part = f"1/{self._gateways} of each limit" if self._gateways > 1 else "the whole of each limit"
                 _log.error(
-                    "limits are not shared, this gateway takes %s: Redis cannot be used: %s",
+                    "limits are not shared, this gateway applies %s because Redis cannot be used: %s",
                     part,
                     error,
                     extra={"event": "limits_not_shared"},

@@ -60,15 +60,15 @@ class TokenChecker:
         """
         settings = self._settings
         if token.count(b".") != 2 or len(token) > _LONGEST:
-            raise TokenError("it has not the form of a token")
+            raise TokenError("it is not a JWT")
         try:
             header = jwt.get_unverified_header(token)
             if header.get("alg") not in settings.algorithms:
-                raise TokenError("it is signed by another algorithm than those that are taken")
+                raise TokenError("its signature algorithm is not allowed")
             kid = header.get("kid")
             found = await self.source.find(kid if isinstance(kid, str) else None)
             if found is None:
-                raise TokenError("the identity provider has no key of its id")
+                raise TokenError("the identity provider has no key with its key id")
             claims = jwt.decode(
                 token,
                 found,
@@ -100,7 +100,7 @@ class TokenChecker:
         settings = self._settings
         name = claims.get(settings.name_claim)
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
-            raise TokenError(f"its claim {settings.name_claim!r} is no name of 1 to {_LONGEST_NAME} characters")
+            raise TokenError(f"its claim {settings.name_claim!r} must be a string of 1 to {_LONGEST_NAME} characters")
         identity = f"jwt:{name}"
         who = Caller(id=identity, name=name, models=self._models(claims), limits=self._limits(claims))
         return Key(who, owner_of_name(identity), b"", float(claims["exp"]) + settings.leeway_s)
@@ -113,7 +113,7 @@ class TokenChecker:
             if isinstance(given, str):
                 given = given.split()
             if not isinstance(given, list) or len(given) > _MOST_MODELS or not all(isinstance(i, str) for i in given):
-                raise TokenError(f"its claim {claim!r} is no list of models")
+                raise TokenError(f"its claim {claim!r} must be a list of model names")
         return None if given is None else frozenset(given)
 
     def _limits(self, claims: dict[str, Any]) -> KeyLimits:
@@ -123,4 +123,4 @@ class TokenChecker:
         try:
             return KeyLimits.model_validate(claims[claim])
         except ValidationError:
-            raise TokenError(f"its claim {claim!r} holds no limits") from None
+            raise TokenError(f"its claim {claim!r} must be an object of limits") from None

@@ -20,7 +20,9 @@ from gateway.serving.served_model import ServedModel
 from gateway.web.routing import headers_of
 
 _VERSION: Final = {
-    "parameters": [parameter("anthropic-version", "header", "Any: asks for models as Anthropic's API lists them.")]
+    "parameters": [
+        parameter("anthropic-version", "header", "Any value: lists models in the format of Anthropic's API.")
+    ]
 }
 
 

@@ -12,7 +12,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 LONGEST_ANSWER = 16 * 2**20
-_OTHER_FORM = "an answer of another form"
+_OTHER_FORM = "a response of another format"
 _WORD = re.compile(r"[\w.\[\]-]{1,64}", re.ASCII)
 _UNFINISHED = frozenset({"queued", "in_progress"})
 _Form = TypeVar("_Form", bound=BaseModel)
@@ -266,7 +266,7 @@ class AnswerEventReader:
         Raises:
             FailedError: it is not one of the endpoint.
         """
-        value = _parse(data, "an answer that is not JSON")
+        value = _parse(data, "a response that is not JSON")
         if self._of_response:
             self._response = _validated(_Response, value)
         else:
@@ -304,7 +304,7 @@ class AnswerEventReader:
         if self._response is not None:
             return _of_response(self._response)
         if not self._choices:
-            raise RequestFailedError("an answer without choices")
+            raise RequestFailedError("a response without choices")
         choices = tuple(growing.as_choice() for _, growing in sorted(self._choices.items()))
         return WholeAnswer(choices, _counts(self._usage))
 
@@ -317,7 +317,7 @@ class AnswerEventReader:
 
 def _of_response(response: _Response) -> WholeAnswer:
     if response.status in _UNFINISHED:
-        raise RequestFailedError(f"a response that is {response.status}")
+        raise RequestFailedError(f"a response with the status {response.status}")
     if response.status not in {"completed", "incomplete"}:
         raise RequestFailedError("a response that failed")
     parts = [part for item in response.output for part in item.content or ()]
@@ -442,4 +442,4 @@ def _read_events(body: bytes, reader: AnswerEventReader) -> None:
         reader.event(data)
         if reader.is_whole:
             return
-    raise RequestFailedError("a stream without its end")
+    raise RequestFailedError("an incomplete stream")

@@ -102,7 +102,7 @@ def warnings_of(facts: Iterable[FactPair]) -> Iterator[str]:
     """A sentence for each fact by which the two are not one model."""
     for fact in facts:
         if fact.name in _OTHER_MODEL and fact.same is False:
-            yield f"They differ in their {fact.name}: A has {fact.a}, B has {fact.b}."
+            yield f"The models differ in their {fact.name}: A has {fact.a}, B has {fact.b}."
 
 
 def compare_facts(a: TargetFacts, b: TargetFacts) -> list[FactPair]:

@@ -1,4 +1,4 @@
-"""Settings of who may ask: keys with names, tokens of an identity provider, limits."""
+"""Settings of authentication: named keys, tokens of an identity provider, limits."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256
 
 
 class KeyLimits(Section):
-    """What the holder of a key may ask for; None is no limit.
+    """Limits of a key; None is no limit.
 
     Attributes:
-        requests_per_minute: requests; one minute's number may come in a burst.
-        tokens_per_minute: tokens of prompts and answers; one minute's number may come in a burst.
-        in_flight: requests that are served at a time.
-        max_tokens: tokens of one answer.
+        requests_per_minute: most requests per minute; all of them may arrive in a burst.
+        tokens_per_minute: most tokens of prompts and answers per minute; all of them may be used in a burst.
+        in_flight: most concurrent requests.
+        max_tokens: most tokens of one answer.
     """
 
     requests_per_minute: int | None = Field(default=None, ge=1)
@@ -59,10 +59,10 @@ class KeySettings(Section):
     Attributes:
         name: for the log and the metrics.
         hash: ``sha256:`` and the digest of the key in hexadecimal digits, as ``gateway key new`` prints it.
-        expires: when it ends: a day, of which it is the end, or a time; in UTC unless it says another zone.
-        models: names or aliases of models that it may use; None for all.
-        limits: of what it may ask for.
-        weight: of its share where models have more requests than room, from 0.001 to 1000.
+        expires: when the key expires: at the end of a day or at a time, in UTC unless it has another time zone.
+        models: names or aliases of allowed models; None: all models.
+        limits: limits of the key.
+        weight: weight of its share in full queues, from 0.001 to 1000.
     """
 
     name: str = Field(pattern=f"^{NAME_FORM}$")
@@ -77,7 +77,7 @@ class KeySettings(Section):
     def _is_digest(cls, value: str) -> str:
         if not HASH_FORM.fullmatch(value):
             raise ValueError(
-                "must be sha256: and 64 hexadecimal digits in lower case, as `gateway key new` prints it; not the key"
+                "must be sha256: and 64 lower-case hexadecimal digits, as `gateway key new` prints, not the key itself"
             )
         return value
 
@@ -98,7 +98,7 @@ class KeysFile(Section):
     """A file of keys.
 
     Attributes:
-        keys: with names.
+        keys: named keys.
     """
 
     keys: tuple[KeySettings, ...] = ()
@@ -113,21 +113,21 @@ class KeysFile(Section):
 
 
 class JwtSettings(Section):
-    """Tokens of an identity provider (JWT, RFC 7519), taken in place of keys.
+    """Tokens of an identity provider (JWT, RFC 7519), accepted instead of keys.
 
     Attributes:
-        issuer: that ``iss`` of a token must be.
-        audience: of which ``aud`` of a token must name one.
-        jwks_url: where the provider gives its public keys (RFC 7517).
-        jwks_file: a file with them, in place of the URL.
-        algorithms: of signatures that are taken.
+        issuer: required value of ``iss`` in a token.
+        audience: accepted values of ``aud`` in a token.
+        jwks_url: URL of the provider's public keys (RFC 7517).
+        jwks_file: a file with the public keys instead of the URL.
+        algorithms: accepted signature algorithms.
         name_claim: the claim with the caller's name.
-        models_claim: the claim with a list of the models that the caller may use; None for ``models``.
-        limits_claim: the claim with an object of the form of ``limits``; None for ``limits``.
-        models: of callers whose token says none; None for all.
-        limits: of each caller whose token says none.
-        refresh_s: seconds between two looks at the keys.
-        leeway_s: seconds that the provider's clock may differ.
+        models_claim: the claim with a list of allowed models; None: ``models`` applies.
+        limits_claim: the claim with an object like ``limits``; None: ``limits`` applies.
+        models: allowed models of tokens without this claim; None: all models.
+        limits: limits of tokens without this claim.
+        refresh_s: seconds between updates of the public keys.
+        leeway_s: tolerated clock difference in seconds.
     """
 
     issuer: str = Field(min_length=1)
@@ -149,22 +149,23 @@ class JwtSettings(Section):
     @model_validator(mode="after")
     def _one_source(self) -> JwtSettings:
         if (self.jwks_url is None) == (self.jwks_file is None):
-            raise ValueError("needs one of jwks_url and jwks_file")
+            raise ValueError("requires either jwks_url or jwks_file")
         if self.jwks_url is not None and not self.jwks_url.startswith(("https://", "http://")):
             raise ValueError("jwks_url must begin with https:// or http://")
         return self
 
 
 class AuthSettings(KeysFile):
-    """Keys and identity providers beside ``server.api_keys``, and their limits.
+    """Keys and identity providers in addition to ``server.api_keys``, and their limits.
 
     Attributes:
-        keys: with names.
-        keys_file: a YAML or JSON file with more of them, which is read again when it changes.
-        jwt: tokens that are taken in place of keys.
-        assumed_max_tokens: tokens of an answer that are reserved where a request does not say ``max_tokens``.
-        redis_url: of the Redis in which gateways share the limits; None: each process group counts for itself.
-        gateways: how many share the limits: each takes its part of every limit while Redis cannot be reached.
+        keys: named keys.
+        keys_file: a YAML or JSON file with more keys, which is reloaded when it changes.
+        jwt: tokens that are accepted instead of keys.
+        assumed_max_tokens: tokens that are reserved for an answer if a request has no ``max_tokens``.
+        redis_url: URL of the Redis in which gateways share the limits; None: each gateway counts separately.
+        gateways: number of gateways that share the limits: each applies its share of every limit while Redis is
+            unreachable.
     """
 
     keys_file: Path | None = None
@@ -182,7 +183,7 @@ class AuthSettings(KeysFile):
         try:
             found: Any = json.loads(value)
         except ValueError:
-            raise ValueError("is not JSON; write a list of objects with name and hash") from None
+            raise ValueError("must be JSON: a list of objects with name and hash") from None
         return found
 
     _home = field_validator("keys_file")(at_home)

@@ -22,20 +22,20 @@ from gateway.config.tls_settings import ServerTlsSettings
 _DAY_S = 86400.0
 
 _HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-NO_MODEL = "models: none is configured; set GATEWAY_MODEL and GATEWAY_TRITON_URL, or write gateway.yaml"
+NO_MODEL = "models: no model is configured; set GATEWAY_MODEL and GATEWAY_TRITON_URL, or write gateway.yaml"
 
 
 class StateSettings(Section):
-    """Where responses and conversations are kept between requests, and how long.
+    """Storage of responses and conversations between requests.
 
     Attributes:
         store: ``sqlite`` for one file, ``redis`` where gateways on several machines share it, ``none``.
         path: the file of SQLite; by default one below ``$XDG_STATE_HOME`` or ``~/.local/state``.
         redis_url: such as ``redis://user:password@host:6379/0``, ``rediss://`` with TLS, or ``unix://``.
-        max_age_s: seconds from the last write, after which something stored is gone.
-        max_bytes: of everything that is stored; beyond it the oldest goes first.
-        keys: Fernet keys for reasoning that clients hold encrypted: the first encrypts, all decrypt.
-        keys_file: a file with such keys, one a line, after those of ``keys``.
+        max_age_s: seconds after the last write after which stored data is deleted.
+        max_bytes: most bytes of all stored data; above it the oldest data is deleted first.
+        keys: Fernet keys for encrypted reasoning that clients send back: the first key encrypts, all keys decrypt.
+        keys_file: a file with further Fernet keys, one per line, used after ``keys``.
     """
 
     store: Literal["sqlite", "redis", "none"] = "sqlite"
@@ -60,9 +60,9 @@ class StateSettings(Section):
     @model_validator(mode="after")
     def _url_fits(self) -> StateSettings:
         if self.store == "redis" and self.redis_url is None:
-            raise ValueError("store redis needs redis_url")
+            raise ValueError("store: redis requires redis_url")
         if self.store == "sqlite" and self.redis_url is not None:
-            raise ValueError("redis_url is given, but store is sqlite; write store: redis")
+            raise ValueError("redis_url requires store: redis, but store is sqlite")
         return self
 
 
@@ -77,14 +77,16 @@ def check_fernet_key(key: str) -> None:
     except (binascii.Error, ValueError):
         size = 0
     if size != 32:
-        raise ValueError("a key must be 32 bytes in URL-safe base64, as Fernet.generate_key() of cryptography makes it")
+        raise ValueError(
+            "each key must be 32 bytes in URL-safe base64, as Fernet.generate_key() of the package cryptography returns"
+        )
 
 
 class CorsSettings(Section):
     """Web pages that may read the gateway's answers (CORS, https://fetch.spec.whatwg.org/#http-cors-protocol).
 
     Attributes:
-        origins: the pages, such as ``https://app.example``, or ``*`` for all; empty: none.
+        origins: origins of the pages, such as ``https://app.example``, or ``*`` for all; empty: none.
     """
 
     origins: tuple[str, ...] = ()
@@ -108,9 +110,7 @@ def _origin(text: str) -> str:
     """An origin as browsers send it: in lower case, and without a port that is the scheme's own."""
     found = _ORIGIN.fullmatch(text.lower())
     if found is None:
-        raise ValueError(
-            f"{text!r} is not an origin; write scheme://host or scheme://host:port, with nothing behind it, or *"
-        )
+        raise ValueError(f"{text!r} must be an origin: scheme://host, scheme://host:port or *")
     return found[0].removesuffix(found[2]) if (found[1], found[2]) in _DEFAULT_PORTS else found[0]
 
 
@@ -124,10 +124,10 @@ class MemorySettings(Section):
     larger one counts bytes.
 
     Attributes:
-        soft: beyond it new large bodies and long prompts wait; 0: never.
-        hard: beyond it new requests are answered 503; 0: never.
-        wait_s: seconds that something large waits at most; then it is answered 503.
-        token_cache_bytes: for the token ids of parts of prompts that were tokenized before; 0: none are kept.
+        soft: limit above which new large bodies and long prompts wait; 0: no limit.
+        hard: limit above which new requests are rejected with 503; 0: no limit.
+        wait_s: most seconds that a large request waits before it is rejected with 503.
+        token_cache_bytes: size of the cache for token ids of prompt parts; 0: no cache.
     """
 
     soft: float = Field(default=0.8, ge=0)
@@ -139,20 +139,20 @@ class MemorySettings(Section):
     @classmethod
     def _none_or_enough(cls, value: int) -> int:
         if 0 < value < _LEAST_BYTES:
-            raise ValueError("is neither 0 nor at least 1048576")
+            raise ValueError("must be 0 or at least 1048576")
         return value
 
     @field_validator("soft", "hard")
     @classmethod
     def _share_or_bytes(cls, value: float) -> float:
         if 1 < value < _LEAST_BYTES:
-            raise ValueError("is neither a share, up to 1, nor a number of bytes, from 1048576 on")
+            raise ValueError("must be a share from 0 to 1 or at least 1048576 bytes")
         return value
 
     @model_validator(mode="after")
     def _in_order(self) -> MemorySettings:
         if self.hard and self.soft > self.hard and (self.soft <= 1) == (self.hard <= 1):
-            raise ValueError("soft must not be above hard")
+            raise ValueError("soft must be at most hard")
         return self
 
 
@@ -162,30 +162,30 @@ class ServerSettings(Section):
     Attributes:
         host: address to listen on.
         port: TCP port, 0 for a free one.
-        api_keys: bearer keys that open the API; empty leaves it open to everyone who reaches it.
-        allowed_hosts: names, further to its own, by which clients may call a gateway; ``*.example.com`` stands for all
-            names below one, ``*`` alone for every name. Where it is empty, only a gateway without keys that listens on
-            loopback looks at names.
-        log_level: least severe level that is logged.
-        tls: given, clients connect by TLS.
-        internal_port: a second port, always without TLS and without keys, for health, metrics, version and ``/docs``:
-            what the platform asks, which has no certificate; None: there is none.
+        api_keys: API keys; empty: every client that can reach the gateway may use it.
+        allowed_hosts: additional host names by which clients may call the gateway; ``*.example.com`` allows all names
+            below a domain, ``*`` every name. If it is empty, host names are only checked by a gateway without keys that
+            listens on loopback.
+        log_level: lowest level that is logged.
+        tls: TLS for clients; None: no TLS.
+        internal_port: a second port for the platform, always without TLS and keys, with health checks, metrics, version
+            and ``/docs``; None: no second port.
         internal_host: address of that port; None takes ``host``.
-        lame_duck_s: seconds after SIGTERM in which the gateway serves as before, but says that it is not ready, and
-            asks clients to connect anew; Ctrl-C skips them.
-        shutdown_s: seconds that running answers have to end after that.
-        reload_s: seconds between looks at the settings file of each process; 0: only SIGHUP reloads.
-        cors: web pages that may ask.
-        relay: whether tokens of plain streams go from the engine's response straight to the socket; off, each passes
-            all layers. Clients get the same bytes.
-        metrics: what ``/metrics`` shows on ``port``: ``all``; ``slim``, by which requests are routed; ``key``, all to
-            the holders of keys and the slim page to others; ``none``. By default ``all``, and ``slim`` where there is
-            an ``internal_port``.
-        docs: who sees ``/docs`` and ``/openapi.json`` on ``port``: ``open``, ``key`` or ``none``. By default ``open``,
-            and ``none`` where there is an ``internal_port``.
-        page: whether ``port`` serves the chat page at ``/``. By default it does, but not where there is an
-            ``internal_port``, which never serves it: nothing there answers a chat.
-        memory: bounds on the memory that requests may take.
+        lame_duck_s: seconds after SIGTERM in which the gateway still serves requests, but reports that it is not ready
+            and closes connections; Ctrl-C skips them.
+        shutdown_s: seconds for running requests to finish after that.
+        reload_s: seconds between checks of the settings file by each process; 0: only SIGHUP reloads it.
+        cors: web pages that may send requests.
+        relay: whether plain streams use the fast path from the engine's response to the socket. Clients get the same
+            bytes without it.
+        metrics: what ``/metrics`` shows on ``port``: ``all``; ``slim``, only the metrics for routing; ``key``, all
+            metrics with an API key and the slim page without; ``none``. The default is ``all``, or ``slim`` with an
+            ``internal_port``.
+        docs: who may read ``/docs`` and ``/openapi.json`` on ``port``: ``open``, ``key`` or ``none``. The default is
+            ``open``, or ``none`` with an ``internal_port``.
+        page: whether ``port`` serves the chat page at ``/``. The default is true, or false with an ``internal_port``,
+            which never serves the page.
+        memory: limits of the memory for requests.
     """
 
     host: str = "127.0.0.1"
@@ -227,7 +227,7 @@ class ServerSettings(Section):
         keys = split_commas(value)
         # Keys whose variables expanded to nothing must not leave the door open.
         if isinstance(value, str) and value and not keys:
-            raise ValueError("holds no key, only commas")
+            raise ValueError("must contain a key, not only commas")
         return keys
 
     _split_hosts = field_validator("allowed_hosts", mode="before")(split_commas)
@@ -237,7 +237,7 @@ class ServerSettings(Section):
     def _are_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
             if name != "*" and not _HOST_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is not a host name; write it without a scheme, a port or a path")
+                raise ValueError(f"{name!r} must be a host name without a scheme, a port or a path")
         return value
 
     @field_validator("api_keys")
@@ -249,14 +249,14 @@ class ServerSettings(Section):
 
 
 class LimitSettings(Section):
-    """Bounds on what a client may send.
+    """Limits of requests and connections.
 
     Attributes:
         max_body_bytes: largest request body in bytes.
-        max_connections: open connections of each process; further ones are answered 503.
-        min_body_bytes_per_s: least speed of a body after ``timeouts.request_body_s``.
-        max_background_responses: responses that each process generates in the background at a time; further ones are
-            answered 429.
+        max_connections: most open connections of each process; further connections are rejected with 503.
+        min_body_bytes_per_s: lowest speed of a body after ``timeouts.request_body_s``.
+        max_background_responses: most background responses that each process generates at a time; further requests are
+            rejected with 429.
     """
 
     max_body_bytes: int = Field(default=16 * 2**20, ge=1024)
@@ -266,20 +266,19 @@ class LimitSettings(Section):
 
 
 class TimeoutSettings(Section):
-    """Bounds on the time that things take, in seconds.
+    """Timeouts in seconds.
 
     Attributes:
-        request_head_s: from the first byte of a request, or from the connection, to the end of its headers; later is
+        request_head_s: from the first byte of a request, or from the connection, to the end of its headers; then 408.
+        request_body_s: from the first byte of a request to its end; ``limits.min_body_bytes_per_s`` adds time; then
             408.
-        request_body_s: from the first byte of a request to its end; ``limits.min_body_bytes_per_s`` adds time;
-            later is 408.
-        first_token_s: from the request to the engine's first response; later is 504.
+        first_token_s: from the request to the engine's first response; then 504.
         total_s: from the request to the end of the answer.
         between_tokens_s: from one response of the engine to the next; a longer silence ends the answer with an error.
-        headers_s: a stream's response headers go out after this even when the engine has not answered.
-        client_read_s: time in which a client must read 16 KiB of an answer that has piled up; else it is cut off.
-        keepalive_s: silence after which a stream sends an SSE comment.
-        discovery_s: the wait of a start or a reload for Triton, before it goes on without it.
+        headers_s: time after which the headers of a stream are sent even if the engine has not responded.
+        client_read_s: time in which a client must read 16 KiB of buffered response; then its connection is closed.
+        keepalive_s: time without an event after which a stream sends an SSE comment.
+        discovery_s: time that a start or a reload waits for Triton before it continues without it.
     """
 
     request_head_s: Seconds = Field(default=60.0, gt=0)
@@ -294,17 +293,18 @@ class TimeoutSettings(Section):
 
 
 class TelemetrySettings(Section):
-    """Traces and metrics for OpenTelemetry's collectors; needs the extra ``otel`` where one is on.
+    """Traces and metrics for OpenTelemetry collectors; requires the extra ``otel``.
 
     Attributes:
         traces: whether traces are exported.
-        metrics: whether metrics are.
-        endpoint: base URL of the collector's OTLP over HTTP; None: as the variables of OpenTelemetry say, or
+        metrics: whether metrics are exported.
+        endpoint: base URL of the collector (OTLP over HTTP); None: from the variables of OpenTelemetry, or
             http://localhost:4318.
-        service_name: by which the collector knows the gateway; None: as the variables say, or triton-openai-gateway.
-        sample_ratio: the share of requests that are traced, of those whose client does not decide it by its context.
-        traceparent_to_triton: whether requests to Triton carry the trace that they belong to.
-        capture_content: whether traces hold prompts and answers.
+        service_name: name of the gateway in the collector; None: from the variables of OpenTelemetry, or
+            triton-openai-gateway.
+        sample_ratio: share of traced requests among those without a sampling decision of the client.
+        traceparent_to_triton: whether requests to Triton have a ``traceparent`` header.
+        capture_content: whether traces contain prompts and answers.
     """
 
     traces: bool = False
@@ -320,7 +320,7 @@ class TelemetrySettings(Section):
         # Only where something is exported: the variable may be meant for other programs.
         exports = self.traces or self.metrics
         if exports and self.endpoint is not None and not self.endpoint.startswith(("http://", "https://")):
-            raise ValueError("endpoint must begin with http:// or https://: OTLP goes over HTTP")
+            raise ValueError("endpoint must begin with http:// or https://")
         return self
 
 
@@ -328,8 +328,8 @@ class Settings(Section):
     """All settings of the gateway. Build one by ``load_settings``, or directly in code.
 
     Attributes:
-        splits: further names, each for several models that share its requests by weight, such as a new engine that
-            takes one in twenty.
+        splits: further model names, each of which distributes its requests over several models by weight, such as 5 %
+            to a new engine.
     """
 
     server: ServerSettings = ServerSettings()
@@ -351,7 +351,7 @@ class Settings(Section):
     def _keys_where_they_are_asked_for(self) -> Settings:
         for name in ("metrics", "docs"):
             if getattr(self.server, name) == "key" and not self.asks_for_keys:
-                raise ValueError(f"server.{name}: key needs keys: server.api_keys, or those of auth")
+                raise ValueError(f"server.{name}: key requires server.api_keys or the keys of auth")
         return self
 
     @model_validator(mode="after")
@@ -377,9 +377,9 @@ class Settings(Section):
             if name in names:
                 problem = "a model has this name"
             elif unknown := sorted(weights.keys() - models):
-                problem = f"{unknown[0]!r} is not the name of a model"
+                problem = f"{unknown[0]!r} must be the name of a configured model"
             elif not all(0 <= weight < math.inf for weight in weights.values()) or not sum(weights.values()):
-                problem = "weights must be 0 or more, and one of them above 0"
+                problem = "each weight must be at least 0, and at least one weight above 0"
             if problem:
                 raise PydanticCustomError("split", "splits.{name}: {problem}", {"name": name, "problem": problem})
         return self
@@ -395,9 +395,9 @@ class Settings(Section):
             if mirror.to == model.name:
                 problem = "a model cannot be its own mirror"
             elif mirror.to not in models:
-                problem = f"{mirror.to!r} is not the name of a model"
+                problem = f"{mirror.to!r} must be the name of a configured model"
             elif mirror.show_text and self.server.internal_port is None:
-                key, problem = "show_text", "needs server.internal_port: texts are shown nowhere else"
+                key, problem = "show_text", "requires server.internal_port because texts are only shown on that port"
             if problem:
                 values = {"index": index, "key": key, "problem": problem}
                 raise PydanticCustomError("mirror", "models[{index}].mirror.{key}: {problem}", values)

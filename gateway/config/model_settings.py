@@ -24,19 +24,19 @@ _SHIPPED = Path(__file__).parents[1] / "chat_templates"  # in a checkout a link 
 
 
 class MirrorSettings(Section):
-    """A second model that gets copies of live requests; its answers are only compared.
+    """A second model that gets copies of live requests; its responses are only compared.
 
     Attributes:
         to: name of the second model, another entry of ``models``.
-        share: of the requests, up to 1: all of them.
-        at_once: copies that the second model answers at a time.
-        waiting: copies that wait for their turn; further ones are dropped, and counted.
-        timeout_s: seconds that the second model has for an answer.
-        drawn: whether requests are copied that ask neither for temperature 0 nor for a seed, of whose answers only what
-            does not depend on chance is compared.
-        ignore: what is not compared.
-        tolerance: by which the log-probs of a token may differ.
-        show_text: whether rows of the report have texts; needs ``server.internal_port``, where the report is read.
+        share: share of the requests that are copied; 1: all requests.
+        at_once: most copies that the second model serves at a time.
+        waiting: most queued copies; further copies are dropped and counted.
+        timeout_s: most seconds for a response of the second model.
+        drawn: whether to copy requests without temperature 0 and without a seed; only the parts of their responses that
+            do not depend on sampling are compared.
+        ignore: aspects that are not compared.
+        tolerance: largest difference of log-probs that counts as equal.
+        show_text: whether the report has texts; requires ``server.internal_port``, on which the report is served.
     """
 
     to: str = Field(min_length=1)
@@ -51,18 +51,19 @@ class MirrorSettings(Section):
 
 
 class BalanceSettings(Section):
-    """How requests are shared among the endpoints of a model, where it has several.
+    """Load balancing over the endpoints of a model.
 
     Attributes:
-        policy: chooses the endpoint of a request: ``least_in_flight``, ``power_of_two`` (the better of two drawn by
-            lot), or ``prefix``, the one that knows most of the prompt.
-        lookup_s: seconds after which names and files of endpoints are looked up again.
-        retries: other endpoints that a request without a response is tried on, at most.
-        retry_share: retries under way at most, as a part of the requests in flight; others wait.
-        wait_s: seconds that requests wait for an endpoint where none is ready, if one was so shortly before.
-        slow_start_s: seconds over which an endpoint that has come takes up its share; 0: immediately.
-        breaker_failures: requests in a row that must fail before an endpoint gets none.
-        breaker_open_s: seconds for which it then gets none; twice as long each further time, up to a minute.
+        policy: choice of the endpoint: ``least_in_flight``, ``power_of_two`` (the better of two random endpoints), or
+            ``prefix``, the endpoint that has most of the prompt in its cache.
+        lookup_s: seconds between lookups of the names and files of endpoints.
+        retries: most retries of a request without a response on other endpoints.
+        retry_share: most concurrent retries, as a share of the requests in flight; further retries wait.
+        wait_s: seconds that requests wait for a ready endpoint, if an endpoint was ready shortly before.
+        slow_start_s: seconds in which a new endpoint reaches its full share of requests; 0: immediately.
+        breaker_failures: failed requests in a row after which an endpoint gets no requests.
+        breaker_open_s: seconds for which the endpoint then gets no requests, doubled after each further failure, up to
+            60 s.
     """
 
     policy: Literal["least_in_flight", "power_of_two", "prefix"] = "least_in_flight"
@@ -85,22 +86,23 @@ class TritonSettings(Section):
 
     Attributes:
         url: host:port of Triton's gRPC endpoint.
-        endpoints: several of them in its place, each host:port, ``dns:///host:port`` for all addresses of a name, or
-            ``file:///path`` of a file that has an address a line.
-        balance: how requests are shared among them.
-        model: its name, normally the ensemble.
-        metrics_url: of Triton's metrics, such as ``http://triton:8002/metrics``, which the gateway's own relay.
-        transport: the carrier of requests: ``h2``, which costs less CPU, ``grpcio``, or ``auto``: h2 wherever it
-            reaches the server as well as grpcio does.
-        health_failures: health checks in a row that must fail before requests are rejected; a lost or failed connection
-            and a model that is gone do it immediately. As many requests in a row without any response make the engine
-            suspect.
-        stall_s: seconds without a response on any running answer after which the engine is suspect at the earliest, and
-            is asked for one token; 0: never, nor is it asked after ``probe_s``.
-        probe_s: seconds without any token, whether or not there are requests, after which the engine is asked for one;
-            0: never.
-        tls: given, even as ``{}``, all connections to its gRPC port are by TLS.
-        metadata: headers of every call, such as ``triton-grpc-protocol-NAME`` of a restricted protocol.
+        endpoints: several endpoints instead of ``url``, each host:port, ``dns:///host:port`` for all addresses of a
+            name, or ``file:///path`` for a file with one address per line.
+        balance: load balancing over the endpoints.
+        model: name of the Triton model, normally the ensemble.
+        metrics_url: URL of Triton's metrics, such as ``http://triton:8002/metrics``, which the gateway adds to its own
+            metrics.
+        transport: transport of requests: ``h2``, which needs less CPU, ``grpcio``, or ``auto``: h2 if it can reach the
+            server.
+        health_failures: failed health checks in a row after which requests are rejected; a lost connection or an
+            unloaded model rejects them immediately. The same number of requests in a row without a response makes the
+            engine suspect.
+        stall_s: seconds without a response for any running request after which the engine is suspect and gets the
+            one-token test; 0: never, also not after ``probe_s``.
+        probe_s: seconds without a token, with or without requests, after which the engine gets the one-token test; 0:
+            never.
+        tls: TLS for all connections to its gRPC port, also as ``{}``; None: no TLS.
+        metadata: gRPC metadata of every call, such as ``triton-grpc-protocol-NAME`` of a restricted protocol.
     """
 
     url: str | None = Field(default=None, min_length=1)
@@ -134,22 +136,23 @@ class TritonSettings(Section):
     @model_validator(mode="after")
     def _one_or_several(self) -> TritonSettings:
         if self.url is None and not self.endpoints:
-            raise PydanticCustomError("url_missing", "url: is required, unless endpoints are given")
+            raise PydanticCustomError("url_missing", "url: is required unless endpoints is set")
         if self.url is not None and self.endpoints:
-            raise ValueError("url and endpoints exclude each other")
+            raise ValueError("url and endpoints cannot be used together")
         return self
 
 
 class AdmissionSettings(Section):
-    """How many generations of a model run, and how others wait for their turn, which callers have fairly.
+    """Limit of running generations of a model, with a fair queue per caller.
 
     Attributes:
-        max_running: generations that its engines are given at a time, of all worker processes; further ones wait. None:
-            as many as the engines run, by their own metrics (``triton.metrics_url``), or all where these do not tell;
-            0: all.
-        max_waiting: requests that may wait; of further ones those of the caller that has most are answered 429.
-        max_waiting_tokens: tokens of their prompts and answers together.
-        max_wait_s: seconds after which a request that still waits is answered 429; None: at its deadline.
+        max_running: most generations that its engines run at a time, over all worker processes; further generations
+            wait. None: as many as the engines report in their metrics (``triton.metrics_url``), or no limit without
+            such metrics; 0: no limit.
+        max_waiting: most waiting requests; above it requests of the caller with most waiting requests are rejected with
+            429.
+        max_waiting_tokens: most tokens of the prompts and answers of waiting requests.
+        max_wait_s: seconds after which a waiting request is rejected with 429; None: at its deadline.
     """
 
     max_running: int | None = Field(default=None, ge=0)
@@ -163,9 +166,9 @@ class PolicySettings(Section):
     them in the header ``x-ignored-parameters`` and counts them, ``ignore`` only counts them.
 
     Attributes:
-        impossible: parameters of the API that this engine cannot serve.
-        hints: those of them that hardly change an answer, such as ``verbosity``, which agents send unasked.
-        unknown: fields that are not parameters of the API.
+        impossible: parameters that this engine cannot serve.
+        hints: unsupported parameters that hardly change an answer, such as ``verbosity``, which many agents send.
+        unknown: unknown fields.
     """  # noqa: D205 - one sentence needs two lines
 
     impossible: Policy = "strict"
@@ -174,19 +177,19 @@ class PolicySettings(Section):
 
 
 class SamplingDefaults(Section):
-    """Values for what a request leaves out; None leaves it to the API's own default.
+    """Default values of request parameters; None: the default of the API.
 
     Attributes:
         temperature: 0 is greedy.
         top_p: nucleus sampling.
         top_k: 0 considers all tokens.
-        min_p: smallest probability relative to the best token, where the engine has it.
+        min_p: smallest probability relative to the best token, if the engine supports it.
         repetition_penalty: 1 has no effect.
         presence_penalty: 0 has no effect.
         frequency_penalty: 0 has no effect.
-        max_tokens: tokens of an answer at most; None leaves what the context has room for.
-        generation_config: whether ``generation_config.json`` of the tokenizer's folder gives temperature, top_p, top_k
-            and repetition_penalty where this section is silent.
+        max_tokens: most tokens of an answer; None: the rest of the context.
+        generation_config: whether ``generation_config.json`` in the tokenizer's folder sets temperature, top_p, top_k
+            and repetition_penalty if this section does not.
     """
 
     temperature: float | None = Field(default=None, ge=0, le=2)
@@ -206,16 +209,16 @@ class SamplingDefaults(Section):
 
 
 class AdapterSettings(Section):
-    """The adapter that every request of a served model carries.
+    """The LoRA adapter of a served model.
 
     Attributes:
-        task_id: the engine keeps the adapter by it; two adapters for one engine need two.
-        folder: the adapter, in Hugging Face PEFT's format or as the two .npy files of TensorRT-LLM's tools, relative to
-            the settings file; None where the engine has it by itself (``lora_prefetch_dir``).
-        name: of the adapter, for the stock model of the LLM API, which needs name and path, and for the vLLM backend,
-            whose ``multi_lora.json`` has it.
-        path: folder of the adapter as Triton's machine names it, from which the LLM API loads it.
-        source: the format of that folder: of Hugging Face PEFT or of NeMo.
+        task_id: id of the adapter in the engine; each adapter of an engine needs a different id.
+        folder: folder of the adapter, in Hugging Face PEFT's format or as the two .npy files of TensorRT-LLM's tools,
+            relative to the settings file; None if the engine loads the adapter itself (``lora_prefetch_dir``).
+        name: name of the adapter, for the stock model of the LLM API, which needs name and path, and for the vLLM
+            backend, as in its ``multi_lora.json``.
+        path: folder of the adapter on Triton's machine, from which the LLM API loads it.
+        source: format of the folder in ``path``: Hugging Face PEFT or NeMo.
     """
 
     task_id: int = Field(ge=0, lt=2**64)
@@ -227,20 +230,20 @@ class AdapterSettings(Section):
     @model_validator(mode="after")
     def _together(self) -> AdapterSettings:
         if self.path is not None and self.name is None:
-            raise ValueError("path needs a name: the LLM API takes both, the vLLM backend the name alone")
+            raise ValueError("path requires a name: the LLM API needs both, the vLLM backend only the name")
         return self
 
 
 class DraftSettings(Section):
-    """Speculative decoding: tokens are guessed and checked together, which saves steps of the engine.
+    """Speculative decoding with draft tokens.
 
     Attributes:
-        num_draft_tokens: tokens that the draft model of a BLS model guesses at a time, for requests that do not say and
-            that go with it; None: only requests that ask for it.
-        use_draft_logits: whether guesses are accepted by the probabilities that both models give them; the draft model
-            must gather its logits.
-        max_draft_tokens: tokens of the longest draft that the engine was built for. Engines of TensorRT-LLM get a
-            ``prediction`` only where it is set, and keep that many tokens of the context free in every request.
+        num_draft_tokens: default number of draft tokens per step with the draft model of a BLS model; None: only for
+            requests that set ``num_draft_tokens``.
+        use_draft_logits: whether draft tokens are accepted by the probabilities of both models; the draft model must
+            return its logits.
+        max_draft_tokens: most draft tokens that the engine was built for. TensorRT-LLM engines only get a
+            ``prediction`` if it is set, and reserve this number of context tokens in every request.
     """
 
     num_draft_tokens: int | None = Field(default=None, ge=1, le=MOST_DRAFT_TOKENS)
@@ -255,12 +258,12 @@ class DraftSettings(Section):
 
 
 class LlmApiSettings(Section):
-    """What the stock model of the LLM API does not say of itself.
+    """Properties of the stock model of the LLM API that it does not report.
 
     Attributes:
-        text: the text of a response in a stream: ``cumulative``, all of the answer so far, or ``delta``, what is new.
-            ``auto`` goes by the declared inputs: with ``lora_id`` it is cumulative, without it the model does not
-            stream. Any other value says that it streams.
+        text: the text of a response in a stream: ``cumulative``, the whole answer so far, or ``delta``, the new text.
+            ``auto`` depends on the declared inputs: with ``lora_id`` it is cumulative, without it the model does not
+            stream. The other values mean that the model streams.
     """
 
     text: Literal["auto", "cumulative", "delta"] = "auto"
@@ -283,49 +286,50 @@ class ModelSettings(Section):
     """One served model.
 
     Attributes:
-        name: the id that clients send as ``model``, and that answers carry.
-        aliases: further ids under which clients reach it.
+        name: the id that clients send as ``model`` and that responses contain.
+        aliases: further ids of the model for clients.
         triton: the Triton model behind it.
         path: ``tokens`` speaks token ids with the engine step, ``ensemble`` text with the ensemble or a BLS model,
             ``llmapi`` text with the stock model of the LLM API, ``vllm`` text with a model of Triton's vLLM backend,
-            ``text`` text with any other model that takes and answers it, ``auto`` decides.
+            ``text`` text with any other model that reads and returns text, ``auto`` decides.
         engine_version: the version of TensorRT-LLM behind the stock model of the LLM API, such as 1.2.1, which Triton
-            does not tell. What that version ignores silently is rejected; without a value, what any version ignores.
-        llmapi: what that model does not say of itself.
-        tokenizer: folder with tokenizer.json; None takes the folder that Triton's own configuration names.
-        max_seq_len: prompt plus generated tokens at most; None takes what Triton's own configuration says.
-        vocab_size: width of the engine's logits, without padding; None takes what Triton's own configuration says.
-        tokens_per_block: tokens in a block of the engine's KV cache; None takes what Triton's own configuration says.
-        template: file with a Jinja chat template, relative to the settings file; ``chat_templates/NAME.jinja`` is
-            one that comes with the gateway, unless the file exists. None takes the tokenizer folder's.
-        escape_special_tokens: whether text such as ``<|im_end|>`` in a message stays plain text instead of becoming
-            a control token.
-        allow_request_template: whether a request may bring a chat template of its own.
-        check_tokenizer: whether a tokenizer that is seen not to be the engine's keeps the model from being served.
-        max_stops: stop strings a request may have.
-        max_parallel_generations: generations of one request (``n``, ``best_of``, several prompts) that run together;
-            the others wait for their turn, so that one request does not fill the engine's queue.
-        max_top_logprobs: alternatives per token a request may ask for, where the engine has as many.
-        max_tokens_policy: ``clamp`` a ``max_tokens`` beyond the context, or ``reject`` the request.
-        logits_for_logprobs: whether log-probs may be computed from the engine's logits where it has no log-probs.
-            Logits are as wide as the vocabulary: megabytes for each request.
+            does not report. Parameters that this version silently ignores are rejected; without a value, parameters
+            that any version ignores.
+        llmapi: properties of the LLM API's model that it does not report.
+        tokenizer: folder with tokenizer.json; None: the folder in Triton's model configuration.
+        max_seq_len: most prompt plus generated tokens; None: from Triton's model configuration.
+        vocab_size: width of the engine's logits, without padding; None: from Triton's model configuration.
+        tokens_per_block: tokens in a block of the engine's KV cache; None: from Triton's model configuration.
+        template: file with a Jinja chat template, relative to the settings file; ``chat_templates/NAME.jinja`` is a
+            template shipped with the gateway, unless the file exists. None: the template of the tokenizer folder.
+        escape_special_tokens: whether text such as ``<|im_end|>`` in a message stays plain text instead of becoming a
+            control token.
+        allow_request_template: whether requests may contain a chat template.
+        check_tokenizer: whether the model is not served if its tokenizer differs from the engine's tokenizer.
+        max_stops: most stop strings of a request.
+        max_parallel_generations: most generations of one request (``n``, ``best_of``, several prompts) that run
+            together; further generations wait.
+        max_top_logprobs: most alternatives per token that a request may ask for, if the engine supports them.
+        max_tokens_policy: ``clamp`` a ``max_tokens`` that exceeds the context, or ``reject`` the request.
+        logits_for_logprobs: whether log-probs may be computed from the engine's logits if the engine returns no
+            log-probs. Logits are as wide as the vocabulary, megabytes per request.
         max_logits_tokens: longest prompt whose log-probs may be computed from logits.
-        family: the form in which the model writes tool calls and reasoning; None finds it by files and template.
-        reasoning_output: the fields in which answers have the reasoning: ``reasoning_content``, ``reasoning``, or both.
-        tool_call_streaming: whether a stream has a call that no guide guarantees once it is complete (``whole``) or
-            while it forms (``eager``), when it may turn out to be broken.
-        text_streaming: the treatment of streams where Triton decodes each response by itself, so that characters and
-            spaces are lost: ``reject`` them, send the ``whole`` answer as one event, or accept the loss (``lossy``).
-        structured_output_without_guidance: ``reject`` a request for a structure where the engine has no guided
-            decoding, or ``validate`` the finished answer, which fails when it does not fit.
-        lora: the adapter that every request carries; None is the model as it is.
+        family: the format of the model's tool calls and reasoning; None: detected from its files and its chat template.
+        reasoning_output: the fields with the reasoning in responses: ``reasoning_content``, ``reasoning``, or both.
+        tool_call_streaming: whether a stream sends a tool call without guided decoding when it is complete (``whole``)
+            or while it is generated (``eager``), when the call may still prove invalid.
+        text_streaming: streams if Triton decodes each response separately, so that characters and spaces are lost:
+            ``reject`` them, send the ``whole`` answer as one event, or accept the loss (``lossy``).
+        structured_output_without_guidance: ``reject`` requests for a structure if the engine has no guided decoding, or
+            ``validate`` the complete answer, where the request fails if it does not match.
+        lora: the LoRA adapter of every request; None: no adapter.
         prompt_tables: .npy files with the embeddings of virtual tokens [tokens, hidden], relative to the settings file,
-            by the name under which requests put them before their prompts (``prompt_table``).
-        speculative: the use of drafts, where the engine takes them.
-        admission: bounds on the generations that run and wait.
-        mirror: a second model that gets copies of its requests; None: there is none.
-        policies: the treatment of parameters without effect.
-        defaults: values for what requests leave out.
+            by the name that requests send as ``prompt_table``.
+        speculative: speculative decoding, if the engine supports it.
+        admission: limits of running and waiting generations.
+        mirror: a second model that gets copies of its requests; None: no mirror.
+        policies: treatment of parameters without effect.
+        defaults: default values of request parameters.
     """
 
     name: str = Field(min_length=1, max_length=256)

@@ -28,7 +28,7 @@ def at_home(value: Path | None) -> Path | None:
     try:
         return value and value.expanduser()
     except RuntimeError:
-        raise ValueError("begins with ~, and there is no such home") from None
+        raise ValueError("begins with ~, but this home directory does not exist") from None
 
 
 def _is_redis_url(value: SecretStr) -> SecretStr:

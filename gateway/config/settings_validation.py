@@ -33,11 +33,11 @@ _SHAPES = {
     "tuple_type": "must be a list",
     "model_type": "must be a mapping",
     "dict_type": "must be a mapping",
-    "string_type": "must be text; put it in quotes",
+    "string_type": "must be a string; put it in quotes",
     "path_type": "must be a path",
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_from_float": "must be a whole number",
+    "int_type": "must be an integer",
+    "int_parsing": "must be an integer",
+    "int_from_float": "must be an integer",
     "float_type": "must be a number",
     "float_parsing": "must be a number",
     "bool_type": "must be true or false",
@@ -48,8 +48,10 @@ _SHAPES = {
 
 
 _PATTERNS = {
-    NAME_PATTERN: "may hold letters, digits, _, - and . only, and begins with a letter, a digit or _",
-    f"^{NAME_FORM}$": "may hold letters, digits, _, -, @ and . only, up to 64, and begins with a letter, digit or _",
+    NAME_PATTERN: "must consist of letters, digits, _, - and ., and begin with a letter, a digit or _",
+    f"^{NAME_FORM}$": (
+        "must consist of at most 64 letters, digits, _, -, @ and ., and begin with a letter, a digit or _"
+    ),
     REFERENCE_PATTERN: "must be a variable such as ${NAME}",
 }
 _GROUPED = {
@@ -57,8 +59,8 @@ _GROUPED = {
     "gpu_ids": "Write [[0]]: the GPUs of each instance.",
 }
 _NAME_FIXES = {
-    "models": "Each name and each alias must be given once.",
-    "deployments": "Each deployment must have a name of its own.",
+    "models": "Each name and each alias must be unique.",
+    "deployments": "Each deployment must have a unique name.",
 }
 _ALTERNATIVES = ("constrained-", "literal[", "bool")  # how pydantic's names for the members of a union begin
 
@@ -123,7 +125,9 @@ def validate_deployments(document: SettingsDocument) -> tuple[tuple[DeploymentSe
     data = document.data.get("deployments")
     if not data:
         problems.append(
-            SettingsProblem("deployments: the section is empty.", "Add one; examples/deployments has seven.", 1)
+            SettingsProblem(
+                "deployments: the section is empty.", "Add a deployment; examples/deployments has examples.", 1
+            )
         )
         return (), problems
     found: tuple[DeploymentSettings, ...] = ()
@@ -246,7 +250,7 @@ def _problem(
     line = None if path in sources or (keys[0] == "models" and "models[0].name" in sources) else document.line(keys)
     where = f"{path} ({sources[path]})" if path in sources else path
     if error["type"] == "extra_forbidden":
-        return SettingsProblem(f"{where}: is not a known key.", _suggestion(keys, root), line)
+        return SettingsProblem(f"{where}: unknown key.", _suggestion(keys, root), line)
     pattern = error.get("ctx", {}).get("pattern", "")
     reason = _SHAPES.get(error["type"]) or _PATTERNS.get(pattern) or error["msg"].removeprefix("Value error, ")
     fix = _GROUPED.get(str(keys[-2]), "") if error["type"] == "tuple_type" and len(keys) > 1 else ""

@@ -17,14 +17,15 @@ _RESERVED = ("content-type", "te", "user-agent", "host", "connection", "triton_g
 
 
 class ServerTlsSettings(Section):
-    """TLS on the port that clients connect to. Files are PEM, and read again when they change.
+    """TLS for clients. Files are PEM and are reloaded when they change.
 
     Attributes:
-        certificate: the gateway's own, with those between it and its authority behind it.
-        key: of the certificate, not encrypted.
-        client_ca: authorities of clients' certificates.
-        client_certificates: ``required`` rejects a connection without one, ``optional`` verifies what a client shows.
-        minimum_version: oldest version of TLS that is spoken.
+        certificate: the gateway's certificate, followed by intermediate certificates.
+        key: private key of the certificate, not encrypted.
+        client_ca: CA certificates for client certificates.
+        client_certificates: ``required`` rejects connections without a client certificate, ``optional`` verifies a
+            certificate if the client sends one.
+        minimum_version: lowest accepted TLS version.
     """
 
     certificate: Path
@@ -36,20 +37,20 @@ class ServerTlsSettings(Section):
     @model_validator(mode="after")
     def _together(self) -> ServerTlsSettings:
         if self.client_ca is None and self.client_certificates != "none":
-            raise ValueError("client_certificates needs client_ca, the authorities that vouch for clients")
+            raise ValueError("client_certificates requires client_ca, the CA certificates for client certificates")
         if self.client_ca is not None and self.client_certificates == "none":
-            raise ValueError("client_ca needs client_certificates: required (or optional); none asks for none")
+            raise ValueError("client_ca requires client_certificates: required or optional")
         return self
 
 
 class TritonTlsSettings(Section):
-    """TLS towards Triton; an empty section (``{}``) is enough to speak it. Files are read again when they change.
+    """TLS to Triton; an empty section (``{}``) enables it. Files are reloaded when they change.
 
     Attributes:
-        ca: authorities of Triton's certificate; None takes those that the machine trusts.
-        certificate: of the gateway, for a Triton that asks for one, with those between it and its authority behind it.
-        key: of the certificate, not encrypted.
-        server_name: the name in Triton's certificate; None takes the host of each endpoint.
+        ca: CA certificates for Triton's certificate; None: those that the machine trusts.
+        certificate: the gateway's client certificate if Triton requires one, followed by intermediate certificates.
+        key: private key of the certificate, not encrypted.
+        server_name: the name in Triton's certificate; None: the host of each endpoint.
     """
 
     ca: Path | None = None
@@ -60,7 +61,7 @@ class TritonTlsSettings(Section):
     @model_validator(mode="after")
     def _together(self) -> TritonTlsSettings:
         if (self.certificate is None) != (self.key is None):
-            raise ValueError("certificate and key go together: one of them is missing")
+            raise ValueError("certificate and key must be set together")
         return self
 
 
@@ -70,7 +71,7 @@ def _split_pairs(value: object) -> object:
         return value
     pairs = [str(each).partition("=") for each in split_commas(value)]  # type: ignore[attr-defined]
     if not all(sign for _, sign, _ in pairs):
-        raise ValueError("must be name=value, with commas between several")
+        raise ValueError("must be name=value pairs, separated by commas")
     return {name.strip(): given.strip() for name, _, given in pairs}
 
 
@@ -78,11 +79,11 @@ def _carried(value: dict[str, SecretStr]) -> dict[str, SecretStr]:
     """Reject names and values that gRPC does not carry."""
     for name, given in value.items():
         if not _METADATA_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of metadata: it may hold a-z, 0-9, _, - and . only")
+            raise ValueError(f"{name!r} must be a gRPC metadata name of a-z, 0-9, _, - and .")
         if name in _RESERVED or name.startswith("grpc-") or name.endswith("-bin"):
-            raise ValueError(f"{name!r} cannot be set: it belongs to the protocol")
+            raise ValueError(f"{name!r} is reserved for the protocol and cannot be set")
         if not _METADATA_VALUE.fullmatch(given.get_secret_value()):
-            raise ValueError(f"the value of {name!r} may hold printable ASCII only")
+            raise ValueError(f"the value of {name!r} must be printable ASCII")
     return value
 
 

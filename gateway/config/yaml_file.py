@@ -111,7 +111,7 @@ def read_document(path: Path, what: str = "settings file") -> SettingsDocument:
     if data is None:
         return SettingsDocument()
     if not isinstance(data, dict):
-        raise ConfigError.of([SettingsProblem(f"the {what} must hold a mapping.", line=1)], path)
+        raise ConfigError.of([SettingsProblem(f"the {what} must contain a mapping.", line=1)], path)
     return SettingsDocument(data, walk.lines, tuple(walk.problems))
 
 
@@ -125,7 +125,7 @@ class _Walk:
 
     def visit(self, node: yaml.Node, keys: Keys) -> None:
         if id(node) in self._open:
-            raise ValueError("an alias holds itself")
+            raise ValueError("an alias contains itself")
         self._open.add(id(node))
         if isinstance(node, yaml.MappingNode):
             self._visit_mapping(node, keys)
@@ -143,8 +143,8 @@ class _Walk:
             inner: Keys = (*keys, name)
             line = key.start_mark.line + 1
             if name in seen and name != "<<":
-                what = f"{dotted(inner)}: this key is written twice, first in line {seen[name]}."
-                self.problems.append(SettingsProblem(what, "Keep one of the two.", line))
+                what = f"{dotted(inner)}: duplicate key, first used in line {seen[name]}."
+                self.problems.append(SettingsProblem(what, "Remove one of the two.", line))
             seen.setdefault(name, line)
             if name == "<<":  # merged keys have their lines where they are defined, and give way to the mapping's own
                 for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:

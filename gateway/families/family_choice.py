@@ -18,7 +18,7 @@ from gateway.families.family import CallArguments, CallStart, Content, Family, T
 from gateway.families.family_table import CLAIMING, FAMILIES, PLAIN, THINK
 from gateway.families.model_family import ModelFamily, writes_calls
 
-EXAMPLE = Tool("get_weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
+EXAMPLE = Tool("get_weather", "Gets the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
 ARGUMENTS = {"city": "Rome"}
 _BARE = re.compile(r"\s*(\{|\[\s*\{|\[?" + EXAMPLE.name + r"\()")
 # Forms of tokens that stand for no text; the second bar is DeepSeek's, numbers are Nemotron's.
@@ -36,12 +36,12 @@ _REASONS = {
     3: "its config.json",
     2: "its chat template",
     1: "its config.json, whose architecture many families build on",
-    0: "the call that its chat template writes",
+    0: "the tool call that its chat template writes",
 }
 
 _NO_FAMILY = (
-    "Set `family` if its models write one of the known forms; until then calls are made by demand only (tool_choice),"
-    " with guided decoding."
+    "Set `family` if the model writes calls in a known format; until then only required calls (tool_choice) work, "
+    "with guided decoding."
 )
 
 
@@ -114,7 +114,7 @@ def named(name: str) -> Family:
     family = others.get(name) or FAMILIES.get(name)
     if family is None:
         known = ", ".join(sorted({*FAMILIES, *others}))
-        raise UnknownFamilyError(f"There is no model family {name!r}; there are: {known}.")
+        raise UnknownFamilyError(f"Unknown model family {name!r}; known families: {known}.")
     return family
 
 
@@ -141,7 +141,7 @@ def choose(evidence: ModelEvidence, name: str | None = None) -> FamilyChoice:
         for family in installed().values():
             claims: Callable[..., bool] | None = getattr(family, "claims", None)
             if claims is not None and claims(architectures, model_type, evidence.template):
-                return FamilyChoice(family, "the package that brings it", _doubts(family, evidence))
+                return FamilyChoice(family, "the package that provides it", _doubts(family, evidence))
     fitting = _fitting(evidence)
     if not fitting:
         family = THINK if _reasons(evidence) else PLAIN
@@ -185,35 +185,44 @@ def _doubts(
 
     ``rank`` and ``rivals`` are given for a choice among the gateway's own families.
     """
-    other = "Set `family` to the one that its models write, if it is another."
+    other = "Set `family` if the model belongs to another family."
     doubts = _unread(family, evidence)
     if rivals:
         names = " and ".join(rival.name for rival in rivals)
-        doubts[f"the signs of {names} are in its chat template as well"] = other
+        doubts[f"its chat template also has the markers of {names}"] = other
     types = {*evidence.architectures, evidence.model_type}
     for claimant in CLAIMING:
         if claimant is not family and rank is not None and rank < 3 and not types.isdisjoint(claimant.model_types):
-            doubts[f"its config.json is that of {claimant.name}, but its chat template is not"] = other
+            doubts[f"only its config.json belongs to {claimant.name}, not its chat template"] = other
     if rank == 1 and (evidence.written is None or evidence.written.bare):
-        doubts["only its architecture tells, on which many families build: its chat template has no sign of it"] = other
+        doubts[
+            (
+                "only its architecture, which many families share, indicates it: its chat template has no markers of "
+                "the family"
+            )
+        ] = other
     lacking = control_tokens(family, evidence.written)
     if evidence.has_token is not None and lacking and not any(map(evidence.has_token, lacking)):
-        doubts[f"its tokenizer has no token {', '.join(lacking)}, which calls of {family.name} need"] = other
+        doubts[f"its tokenizer lacks the token {', '.join(lacking)}, which tool calls of {family.name} need"] = other
     return doubts
 
 
 def _unread(family: Family, evidence: ModelEvidence) -> dict[str, str]:
     """The doubt where a family does not read the calls that a chat template writes or asks for, and what to set."""
-    written, doubt = evidence.written, "its chat template takes tools, and no model family is known for it"
+    written, doubt = evidence.written, "its chat template supports tools and its model family is unknown"
     if not writes_calls(family):
         if written is not None:
-            doubt = f"its chat template writes calls as {written.short}, which no model family here reads"
+            doubt = f"its chat template writes tool calls as {written.short}, which no known model family reads"
         return {doubt: _NO_FAMILY} if written or "tools" in evidence.template else {}
     if written is None or written.bare or reads(family, written):
         return {}
     readers = " or ".join(each.name for each in (*installed().values(), *CLAIMING) if reads(each, written))
-    cure = f"Set `family` to {readers}, which reads them." if readers else "Set `template` to one that writes calls so."
-    return {f"its chat template writes calls as {written.short}, which {family.name} does not read": cure}
+    cure = (
+        f"Set `family` to {readers}, which reads them."
+        if readers
+        else "Set `template` to a chat template that writes tool calls in the format of the family."
+    )
+    return {f"its chat template writes tool calls as {written.short}, which {family.name} does not read": cure}
 
 
 def reads(family: Family, written: WrittenCall) -> bool:

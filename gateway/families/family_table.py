@@ -43,23 +43,23 @@ def _family(name: str, entry: Mapping[str, Any]) -> ModelFamily:
             given["grammar"] = _grammar(**(entry["grammar"] or {}))
         family: ModelFamily = _made(ModelFamily, given)
     except ValueError as error:
-        raise ValueError(f"The family {name!r} is wrong: {error}") from None
+        raise ValueError(f"The model family {name!r} is invalid: {error}") from None
     return family
 
 
 def _grammar(kind: str = "", **given: Any) -> Any:
     if kind not in _KINDS:
-        raise ValueError(f"grammar.kind: is one of {', '.join(_KINDS)}")
+        raise ValueError(f"grammar.kind: must be one of {', '.join(_KINDS)}")
     return _made(_KINDS[kind], given, "grammar.")
 
 
 def _made(kind: type, given: Mapping[str, Any], place: str = "") -> Any:
     """An object of a class, of the fields that are given for it."""
     for name in given.keys() - {field.name for field in dataclasses.fields(kind)}:
-        raise ValueError(f"{place}{name}: {kind.__name__} has no such field")
+        raise ValueError(f"{place}{name}: unknown field of {kind.__name__}")
     for field in dataclasses.fields(kind):
         if field.default is dataclasses.MISSING and field.name not in given:
-            raise ValueError(f"{place}{field.name}: {kind.__name__} needs it")
+            raise ValueError(f"{place}{field.name}: required field of {kind.__name__}")
     return kind(**{name: _typed(value, _hints(kind)[name], place + name) for name, value in given.items()})
 
 
@@ -80,7 +80,7 @@ def _typed(value: Any, hint: Any, place: str) -> Any:
         return _made(ThinkTags, value, f"{place}.")
     elif isinstance(hint, type) and isinstance(value, hint):
         return value
-    raise ValueError(f"{place}: {value!r} is no {hint.__name__ if isinstance(hint, type) else hint}")
+    raise ValueError(f"{place}: {value!r} must be of the type {(hint.__name__ if isinstance(hint, type) else hint)}")
 
 
 _TABLE = read_table(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))

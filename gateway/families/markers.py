@@ -21,7 +21,7 @@ class Markers:
         if not all(texts):
             raise ValueError("A marker must not be empty.")
         if any(one in other for one in self.texts for other in self.texts if one is not other):
-            raise ValueError("A marker must not hold another marker.")
+            raise ValueError("A marker must not contain another marker.")
         first = "[" + "".join(re.escape(text[0]) for text in texts) + "]" if texts else r"(?!)"
         self.first = re.compile(first)  # finds a character that begins a marker
         self.first_or_space = re.compile(rf"{first}|[ \t\r\n]\Z")  # and whitespace at the end of a text

@@ -349,11 +349,11 @@ class SequenceAssembler:
     def _check(self, ids: Sequence[int]) -> None:
         """Reject ids that a sound engine does not send, since they would pass for an answer or never end."""
         if self._completion + len(ids) > self._most:
-            asked = f"The engine sent more than the {self._most} tokens it was asked for."
+            asked = f"The engine sent more tokens than the {self._most} that were requested."
             raise MalformedOutputError(f"{len(ids)} tokens after {self._completion}", asked)
         if min(ids) < 0 or max(ids) >= self._vocab_size:
-            detail = f"ids from {min(ids)} to {max(ids)} of a vocabulary of {self._vocab_size}"
-            raise MalformedOutputError(detail, "The engine sent an id that no token has.")
+            detail = f"token ids from {min(ids)} to {max(ids)}, but the vocabulary has {self._vocab_size} tokens"
+            raise MalformedOutputError(detail, "The engine sent a token id outside the vocabulary.")
 
     def _give_up(self) -> NoReturn:
         """Raise the engine's failure, and keep no reference to it: its frames lead back here."""
@@ -443,7 +443,7 @@ class SequenceAssembler:
         if self._textual is None:
             if self._queue is not None:
                 raise EngineError(
-                    ErrorKind.INTERNAL, "The engine returned text without the log-probabilities asked for."
+                    ErrorKind.INTERNAL, "The engine returned text without the requested log-probabilities."
                 )
             self._textual, self._take_text = TextCounter(self._tokenizer, self._request.end_texts), None
             ends = tuple(filter(None, self._request.end_texts))

@@ -55,5 +55,5 @@ class CumulativeText:
         replaced = _REPLACED.match(text, start)
         taken_back = len(given[start:].encode())  # each byte of it is a U+FFFD of its own
         if replaced is None or replaced.end() - start < taken_back:
-            raise MalformedOutputError(f"a text of {len(given)} characters was taken back to {start}")
+            raise MalformedOutputError(f"a text of {len(given)} characters was shortened to {start} characters")
         return text[start + taken_back :]

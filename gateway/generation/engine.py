@@ -276,7 +276,9 @@ class PromptTooLongError(EngineError):
 class MalformedOutputError(EngineError):
     """An unreadable answer of the engine: its outputs contradict the contract or the request."""
 
-    def __init__(self, detail: str, message: str = "The engine's answer could not be read: it is malformed.") -> None:
+    def __init__(
+        self, detail: str, message: str = "The engine's response could not be read because it is malformed."
+    ) -> None:
         super().__init__(ErrorKind.INTERNAL, message, detail)
 
 

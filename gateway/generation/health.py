@@ -168,7 +168,7 @@ class EngineHealth:
         self._listeners: list[Callable[[Belief], None]] = []
         self._running: dict[WatchedRequest, float] = {}
         self._away: EngineCondition | None = EngineCondition(
-            ready=False, state="unreachable", reason="nothing is known of it yet"
+            ready=False, state="unreachable", reason="its state is not known yet"
         )
         self._others: Sequence[HealthNote] = ()
         self._failed = self._served = 0.0
@@ -238,7 +238,7 @@ class EngineHealth:
             return EngineCondition(ready=False, state=_state(self.belief), reason=self._words, share=share)
         worst = self._judged_elsewhere()
         if worst is not None:
-            words = "another worker of this gateway asked its engine for one token in vain"
+            words = "the one-token test of another worker of this gateway failed"
             return EngineCondition(ready=False, state=worst.state, reason=words, share=share)
         if share:
             return EngineCondition(
@@ -320,7 +320,7 @@ class EngineHealth:
                 pause = _LATE_S
             elif silence >= limit:
                 silence = min(silence, now - min(self._running.values()))
-                self._suspect(f"none of the answers that run has gone on for {silence:.1f} s")
+                self._suspect(f"no running generation has received a token for {silence:.1f} s")
         self._settle(now)
         return min(pause, self._schedule(now, heard, limit))
 
@@ -387,7 +387,7 @@ class EngineHealth:
         self._next = now
         if self.belief != "stalled":
             before_it = f"{self._words}, and it" if self._words else "it"
-            self._words = f"{before_it} was asked for one token in vain: nothing came within {now - since:.1f} s"
+            self._words = f"{before_it} did not respond to the one-token test within {now - since:.1f} s"
             self._doubt(self._since if self._doubted else since)
             self._enter("stalled")
 
@@ -413,9 +413,7 @@ class EngineHealth:
         enough = probes >= _MOST_PROBES or (probes and failures >= _MOST_FAILURES)
         if not enough or self.belief in ("stalled", "failing") or now - self._heard_before < _UNHEARD_S:
             return
-        self._words = (
-            f"its engine failed {failures} times in a row, and when it was asked for one token: {self._failure}"
-        )
+        self._words = f"its engine failed {failures} requests in a row and the one-token test: {self._failure}"
         self._enter("failing")
 
     def _fade(self) -> None:
@@ -478,7 +476,9 @@ class EngineHealth:
         self._strikes += 1
         self._struck = now
         if self._strikes >= self._rules.strikes and not self._doubted:
-            self._suspect(f"{self._strikes} requests in a row were given up, and no answer has gone on meanwhile")
+            self._suspect(
+                f"{self._strikes} requests in a row timed out, and no running generation has received a token meanwhile"
+            )
             self.wake()
 
     def _suspect(self, words: str) -> None:

@@ -46,7 +46,7 @@ class MirrorSupervisor:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> MirrorSupervisor:
-        self._task = asyncio.create_task(keep_running("the keeper of the process of mirrored requests", self._keep))
+        self._task = asyncio.create_task(keep_running("the watcher of the process for mirrored requests", self._keep))
         return self
 
     async def __aexit__(
@@ -63,7 +63,7 @@ class MirrorSupervisor:
             begun = loop.time()
             status = await self._run()
             _log.error(
-                "the process of mirrored requests is started again: it ended with status %d",
+                "the process for mirrored requests is restarted: it ended with status %d",
                 status,
                 extra={"event": "mirror_restarted"},
             )

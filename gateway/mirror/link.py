@@ -64,7 +64,7 @@ async def read_frame(reader: asyncio.StreamReader) -> MirrorFrame:
         head, request, answer = [await reader.readexactly(size) for size in sizes]
         said = orjson.loads(head)
     except (asyncio.IncompleteReadError, orjson.JSONDecodeError):
-        raise ConnectionError("the other side has left") from None
+        raise ConnectionError("the other side closed the connection") from None
     return MirrorFrame(said, request, answer)
 
 

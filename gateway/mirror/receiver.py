@@ -109,7 +109,7 @@ class Mirror:
         a = outcome_of(path, 200, frame.answer, streamed=said["streamed"])
         if isinstance(a, WholeAnswer):
             a.first_s, a.whole_s = said["first_s"], said["whole_s"]
-        b: Outcome = Failure("a request that cannot be read again")
+        b: Outcome = Failure("a request whose copy cannot be parsed")
         if body is not None:
             b = await ask(path, orjson.dumps(body), self._mirror.timeout_s)
         self._number += 1
@@ -269,9 +269,9 @@ def _as_asked(request: bytes, path: str, model: str) -> dict[str, Any] | None:
 
 
 _FAMILIES: Final = {
-    "gateway_mirror_requests_total": "Copies of requests that a second model was asked, by what came of them.",
-    "gateway_mirror_differences_total": "Copies with a difference, by in what.",
-    "gateway_mirror_dropped_total": "Copies that were not made or not sent, by reason.",
+    "gateway_mirror_requests_total": "Mirrored requests, by outcome.",
+    "gateway_mirror_differences_total": "Mirrored requests whose responses differ, by the kind of difference.",
+    "gateway_mirror_dropped_total": "Mirrored requests that were not copied or not sent, by reason.",
 }
 
 

@@ -16,10 +16,10 @@ from gateway.web.middleware import OPEN_PATHS
 
 _OPENAPI: Final = "3.1.0"
 _KEYS: Final = {
-    "bearer": {"type": "http", "scheme": "bearer", "description": "A key of the gateway."},
-    "key": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "A key of the gateway."},
+    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key of the gateway."},
+    "key": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "An API key of the gateway."},
 }
-_REQUEST_ID: Final = {"description": "The request's id, as in the log.", "schema": {"type": "string"}}
+_REQUEST_ID: Final = {"description": "The id of the request, as in the log.", "schema": {"type": "string"}}
 _OF_EVERY_REQUEST: Final = (400, 403, 408, 413, 431, 500, 503)
 
 
@@ -58,7 +58,7 @@ def _operation(route: APIRoute, method: str, *, keys: bool) -> dict[str, Any]:
     summary, _, more = route.description.partition("\n\n")
     operation: dict[str, Any] = {
         "tags": route.tags,
-        "summary": summary.rstrip(".") + (": the headers alone" if head else ""),
+        "summary": summary.rstrip(".") + (": the headers only" if head else ""),
         "operationId": route.name + ("_head" if head else ""),
         **(route.openapi_extra or {}),
         "responses": {str(status): _response(responses[status], head=head) for status in sorted(responses)},

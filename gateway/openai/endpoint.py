@@ -487,7 +487,7 @@ def find_model(registry: Registry, name: str, conversation: str | None = None) -
     """
     model = registry.get(name, conversation)
     if model is None or (caller().models is not None and not _may_use(registry, name, model)):
-        what = f"The model {name[:256]!r} does not exist. GET /v1/models lists those that do."
+        what = f"The model {name[:256]!r} does not exist. GET /v1/models lists the available models."
         raise OpenAIError(404, what, param="model", code="model_not_found")
     return model
 

@@ -156,7 +156,7 @@ def from_refusal(error: BadRequestError) -> OpenAIError:
     """Make the error of a rejected request, whose ``detail`` goes to the log only."""
     if error.detail:
         about = {"event": "request_refused", **cause(), "detail": error.detail[:500]}
-        _log.warning("refused: %s", error.message, extra=about)
+        _log.warning("rejected: %s", error.message, extra=about)
     return OpenAIError(400, error.message, param=error.param, code=error.code)
 
 
@@ -168,9 +168,9 @@ def from_limit(error: LimitedError) -> OpenAIError:
 def from_store(error: StoreError) -> OpenAIError:
     """The answer where something cannot be kept or read again; the store has logged why."""
     if isinstance(error, StoreFullError):
-        message = "This is larger than what this gateway keeps between requests."
+        message = "The data of this request is larger than the store of the gateway allows."
         return OpenAIError(503, message, type=SERVER, code="store_full", headers=_NO_RETRY)
-    message = "What is kept between requests cannot be reached at the moment."
+    message = "The store of responses and conversations is unavailable; try again in a moment."
     return OpenAIError(503, message, type=SERVER, code="store_unavailable", headers=_RETRY)
 
 
@@ -215,10 +215,10 @@ def _hint(request: Request) -> str:
     if path is None:
         version, _, rest = request.url.path.strip("/").partition("/")
         known = version == "v1" and rest.partition("/")[0] in _UNSERVED
-        return " It is of OpenAI's API, and not served here." if known else ""
-    base = " The base URL of an OpenAI client ends with '/v1', once." if path.startswith("/v1/") else ""
+        return " This endpoint of OpenAI's API is not supported by this gateway." if known else ""
+    base = " The base URL of an OpenAI client must end with a single '/v1'." if path.startswith("/v1/") else ""
     if path.startswith("/v1/messages"):
-        base = " The base URL of an Anthropic client ends before '/v1'."
+        base = " The base URL of an Anthropic client must not contain '/v1'."
     return f" Did you mean {path}?{base}"
 
 
@@ -230,7 +230,7 @@ async def handle_http(request: Request, error: Exception) -> Response:
         failure = OpenAIError(404, f"Unknown request URL: {where}.{_hint(request)}", code="unknown_url")
     elif status == 405:
         headers = {"Allow": allowed(request.scope, request.app.router.routes)}
-        failure = OpenAIError(405, f"Not allowed: {where}.", code="method_not_supported", headers=headers)
+        failure = OpenAIError(405, f"Method not allowed: {where}.", code="method_not_supported", headers=headers)
     else:
         failure = OpenAIError(status, f"{HTTPStatus(status).phrase}.", type=INVALID if status < 500 else SERVER)
     return await handle_openai(request, failure)

@@ -104,8 +104,9 @@ ResponseFormat = Annotated[
     Discriminator(
         branch_by("type"),
         custom_error_type="format",
-        custom_error_message="An object is expected with a type of text, json_object, json_schema, json, regex, ebnf or"
-        " structural_tag",
+        custom_error_message=(
+            "must be an object whose type is text, json_object, json_schema, json, regex, ebnf or structural_tag"
+        ),
     ),
 ]
 
@@ -195,15 +196,15 @@ def _check_tag(tag: Mapping[str, Any], path: str) -> None:
     if isinstance(tag.get("format"), dict):
         return
     if not isinstance(structures, list) or not isinstance(triggers, list):
-        message = "A structural tag needs 'format', or 'structures' and 'triggers'."
+        message = "A structural tag must have 'format', or 'structures' and 'triggers'."
         raise BadRequestError(message, param=path, code="invalid_value")
     for index, each in enumerate(structures):
         if not isinstance(each, dict) or not all(isinstance(each.get(key), str) for key in ("begin", "end")):
-            message = "A structure of a structural tag is an object with the texts 'begin' and 'end'."
+            message = "A structure of a structural tag must be an object with the strings 'begin' and 'end'."
             raise BadRequestError(message, param=f"{path}.structures[{index}]", code="invalid_value")
     for index, each in enumerate(triggers):
         if not isinstance(each, str) or not each:
-            message = "A trigger of a structural tag is a text."
+            message = "A trigger of a structural tag must be a string."
             raise BadRequestError(message, param=f"{path}.triggers[{index}]", code="invalid_value")
 
 
@@ -212,9 +213,9 @@ def _check_regex(pattern: str, path: str) -> None:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError):
         if not re.search(r"\(\?<|\\[pPcu]", pattern):  # not Python's spelling, but one that guides may have
-            raise BadRequestError("It is not a regular expression.", param=path, code="invalid_value") from None
+            raise BadRequestError("It is not a valid regular expression.", param=path, code="invalid_value") from None
     if has_assertions(pattern):
-        message = "Look-around, word boundaries and back-references are not something that guided decoding has."
+        message = "Guided decoding does not support look-around, word boundaries and back-references."
         raise BadRequestError(message, param=path, code="unsupported_value")
 
 
@@ -253,7 +254,7 @@ def _from_json_schema(given: NamedSchema, field: str) -> AnswerFormat:
     if given.schema_ is not None:
         return AnswerFormat("json_schema", given.schema_, f"{path}.schema", field, given.strict)
     if given.model_extra:  # a schema without its wrapper must not become any object
-        message = f"The schema belongs into '{path}.schema', beside a name."
+        message = f"The schema must be sent as '{path}.schema', with the name as '{path}.name'."
         raise BadRequestError(message, param=f"{path}.schema", code="missing_required_parameter")
     return AnswerFormat("json_object", None, path, field)
 

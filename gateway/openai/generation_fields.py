@@ -50,7 +50,7 @@ _Stop = Annotated[
     Annotated[_StopString, Tag(BRANCH + "text")]
     | Annotated[list[_StopString], Field(max_length=64), Tag(BRANCH + "parts")],
     Discriminator(
-        text_or_list, custom_error_type="stop", custom_error_message="A string or an array of strings is expected"
+        text_or_list, custom_error_type="stop", custom_error_message="must be a string or an array of strings"
     ),
 ]
 _TokenId = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
@@ -58,7 +58,7 @@ _TokenId = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
 
 def _token_key(key: str) -> str:
     if not (key.isascii() and key.isdigit() and len(key) <= 10 and str(int(key)) == key):
-        raise PydanticCustomError("token_id", "A token id, a whole number from 0, is expected as key")
+        raise PydanticCustomError("token_id", "each key must be a token id, an integer of at least 0")
     return key
 
 
@@ -69,10 +69,10 @@ _Penalty = Annotated[float, Field(ge=-2, le=2, allow_inf_nan=False)]
 BestOf = Annotated[int | None, Field(ge=1, le=20)]
 
 LIMIT = Parameter(
-    "limits the answer",
-    "The same as `max_completion_tokens` in chat; both with different values are 400. Absent: the rest of the context,"
-    " in completions too (OpenAI: 16 there). More than the context leaves is clamped, and `usage` tells; with"
-    " `max_tokens_policy: reject` it is 400, as with OpenAI. Completions take 0 with `echo`.",
+    "limits the tokens of the answer",
+    "The same as `max_completion_tokens` in chat; different values of both are rejected with 400. The default is the "
+    "rest of the context, for completions too (OpenAI: 16). A value that exceeds the context is lowered, as `usage` "
+    "shows; with `max_tokens_policy: reject` it is rejected with 400, as by OpenAI. Completions accept 0 with `echo`.",
     BY_GATEWAY,
 )
 
@@ -80,51 +80,55 @@ LIMIT = Parameter(
 class SamplingFields(RequestPart):
     """The shape of an answer but for its form; null means absent. Of several fields at fault the first is named."""
 
-    model: Annotated[str, Field(min_length=1), Parameter("names the served model, or an alias of it", how=BY_GATEWAY)]
+    model: Annotated[
+        str, Field(min_length=1), Parameter("names the served model or one of its aliases", how=BY_GATEWAY)
+    ]
     max_tokens: Annotated[int | None, Field(ge=1, le=MOST_TOKENS), LIMIT] = None
     temperature: Annotated[
         float,
         Field(ge=0, le=2, allow_inf_nan=False),
         Parameter(
             "divides the logits; 0 is greedy",
-            "Below 0.0001 is greedy: dividing by less overflows float32, and the outcome is the same.",
+            "A value below 0.0001 is greedy: dividing by it would overflow float32 with the same result.",
         ),
     ] = 1.0
-    top_p: Annotated[_Share, Parameter("keeps the smallest set of candidates with this mass; 0 is greedy")] = 1.0
+    top_p: Annotated[
+        _Share, Parameter("keeps the smallest set of candidates with this probability mass; 0 is greedy")
+    ] = 1.0
     top_k: Annotated[
         int,
         Field(ge=-1, le=MOST_TOKENS),
         Extension(
-            "keeps so many candidates; 0 and -1 keep all",
+            "keeps this number of candidates; 0 and -1 keep all",
             "TensorRT-LLM keeps at most 1024.",
             how=BY_ENGINE,
             neutral=(0, -1),
         ),
     ] = 0
-    min_p: Annotated[_Share, Extension("drops candidates less probable than this share of the best one")] = 0.0
+    min_p: Annotated[_Share, Extension("drops candidates less probable than this share of the best candidate")] = 0.0
     seed: Annotated[
         int | None,
         Field(ge=-(2**63), lt=2**63),
         Parameter(
             "makes sampling repeatable",
-            "Without one it is random. Choice i of `n` has seed + i, as 64 bits: after the largest comes the smallest."
-            " The same seed gives the same answer only at equal load: batch sizes change the last bits of the engine's"
-            " numbers. With `num_draft_tokens`, here or in the operator's settings, a seed gives another answer than"
-            " without, and another for each number. `system_fingerprint` is absent.",
+            "The default is a random seed. Choice i of `n` has seed + i, as 64 bits with wrap-around. The same seed "
+            "gives the same answer only at equal load: batch sizes change the last bits of the engine's numbers. "
+            "With a seed, each value of `num_draft_tokens`, here or in the operator's settings, gives a different "
+            "answer. `system_fingerprint` is absent.",
         ),
     ] = None
     presence_penalty: Annotated[
         _Penalty,
         Parameter(
             "lowers the logit of every token that occurred",
-            "TensorRT-LLM counts the prompt's tokens too; OpenAI counts the answer's.",
+            "TensorRT-LLM counts the prompt's tokens too; OpenAI counts only the answer's tokens.",
         ),
     ] = 0.0
     frequency_penalty: Annotated[
         _Penalty,
         Parameter(
-            "lowers the logit of a token by every time that it occurred",
-            "TensorRT-LLM counts the prompt's tokens too; OpenAI counts the answer's.",
+            "lowers the logit of a token for each time that it occurred",
+            "TensorRT-LLM counts the prompt's tokens too; OpenAI counts only the answer's tokens.",
         ),
     ] = 0.0
     repetition_penalty: Annotated[
@@ -139,18 +143,18 @@ class SamplingFields(RequestPart):
         dict[_TokenKey, _Bias],
         Field(max_length=1024),
         Parameter(
-            "is added to the logits of these ids; -100 is never, 100 is always",
-            "Ids are those of the model's own tokenizer, see `POST /tokenize`; an id outside its vocabulary is 400."
-            " -100 and 100 are made absolute: the engine gets a bias that no logit outweighs.",
+            "is added to the logits of these ids; -100 forbids a token, 100 forces it",
+            "Ids are token ids of the model's tokenizer, see `POST /tokenize`; an id outside its vocabulary is "
+            "rejected with 400. -100 and 100 are absolute: the engine gets a bias larger than any logit.",
         ),
     ] = Field(default_factory=dict)
     bad_words: Annotated[
         list[_StopString],
         Field(max_length=64),
         Extension(
-            "are never written",
-            "Each is banned as the token sequences that usually write it: at the start of a text, after a space and"
-            " within a word. Other ways to split it into tokens stay possible.",
+            "are never generated",
+            "Each word is banned as its usual token sequences: at the start of a text, after a space and within a "
+            "word. Other token sequences for the same text stay possible.",
         ),
     ] = Field(default_factory=list)
     n: Annotated[
@@ -158,8 +162,8 @@ class SamplingFields(RequestPart):
         Field(ge=1, le=128),
         Parameter(
             "is the number of choices",
-            "Choice i has seed + i, and equals a request of its own with that seed. Prompt tokens count once in"
-            " `usage`. If one choice fails, all do.",
+            "Choice i has seed + i, and equals a separate request with this seed. `usage` counts prompt tokens once. "
+            "If one choice fails, the request fails.",
             Capability("emulated", "by parallel requests to the engine"),
         ),
     ] = 1
@@ -167,15 +171,15 @@ class SamplingFields(RequestPart):
     use_beam_search: Annotated[
         bool,
         Extension(
-            "searches with `best_of` beams; the best beam is the answer",
-            "Needs `best_of` from 2, `n: 1` and no stream: a beam is only known at the end.",
+            "uses beam search with `best_of` beams and returns the best beam",
+            "Requires `best_of` of at least 2, `n: 1` and no stream.",
         ),
     ] = False
     best_of: Annotated[
         BestOf,
         Parameter(
-            "makes more candidates than `n` and keeps the best",
-            "With `use_beam_search` it is the number of beams. Less than `n`, or a stream, is 400.",
+            "generates more candidates than `n` and returns the best",
+            "With `use_beam_search` it is the number of beams. A value below `n`, or a stream, is rejected with 400.",
             RANKED,
             neutral=(1,),
         ),
@@ -184,7 +188,8 @@ class SamplingFields(RequestPart):
         float,
         Field(ge=-10, le=10, allow_inf_nan=False),
         Extension(
-            "is the exponent of the length in a beam's score", "Only with `use_beam_search`; else 400 unless it is 1."
+            "is the exponent of the length in a beam's score",
+            "Only with `use_beam_search`; otherwise values other than 1 are rejected with 400.",
         ),
     ] = 1.0
     stop: Annotated[
@@ -192,7 +197,7 @@ class SamplingFields(RequestPart):
         Parameter(
             "ends the answer before this text",
             "At most 4, unless the operator allows more (`max_stops`).",
-            Capability("emulated", "matched on the text by the gateway, whatever the tokens; then the engine is told"),
+            Capability("emulated", "matched on the text by the gateway, which then stops the engine"),
             neutral=([],),
             type="string, or array of at most 4",
         ),
@@ -200,31 +205,33 @@ class SamplingFields(RequestPart):
     stop_token_ids: Annotated[
         list[_TokenId],
         Field(max_length=64),
-        Extension("end the answer, as `stop` does"),
+        Extension("end the answer, like `stop`"),
     ] = Field(default_factory=list)
     include_stop_str_in_output: Annotated[
         bool,
         Extension(
-            "leaves what ended the answer in its text",
-            "A model's own end tokens are never part of the text.",
+            "includes the stop string in the text of the answer",
+            "The model's end tokens are never part of the text.",
             BY_GATEWAY,
         ),
     ] = False
-    no_stop_trim: Annotated[bool, Extension("is SGLang's name of `include_stop_str_in_output`", how=BY_GATEWAY)] = False
+    no_stop_trim: Annotated[bool, Extension("is SGLang's name for `include_stop_str_in_output`", how=BY_GATEWAY)] = (
+        False
+    )
     min_tokens: Annotated[
-        int, Field(ge=0, le=MOST_TOKENS), Extension("is the number of tokens before which nothing ends the answer")
+        int, Field(ge=0, le=MOST_TOKENS), Extension("is the least number of tokens of the answer")
     ] = 0
     ignore_eos: Annotated[
-        bool, Extension("goes on after the model's end tokens", how=Capability("emulated", "by sending no end id"))
+        bool, Extension("continues after the model's end tokens", how=Capability("emulated", "by sending no end id"))
     ] = False
     skip_special_tokens: Annotated[bool, Extension("leaves special tokens out of the text")] = True
     prompt_logprobs: Annotated[
         int | None,
         Field(ge=-1, le=20),
         Extension(
-            "returns the log-prob of each prompt token, with so many alternatives",
-            "-1, the whole vocabulary, is 400. In the answer beside `choices`, in completions in each choice; null for"
-            " the first token, as vLLM has it. Not in a stream: 400.",
+            "returns the log-prob of each prompt token with this number of alternatives",
+            "-1, the whole vocabulary, is rejected with 400, and so is a stream. Returned next to `choices`, for "
+            "completions in each choice; null for the first token, as in vLLM.",
         ),
     ] = None
     return_token_ids: Annotated[bool, Extension("returns `prompt_token_ids`, and `token_ids` in each choice")] = False
@@ -232,7 +239,7 @@ class SamplingFields(RequestPart):
         bool,
         Extension(
             "names tokens in log-probs by their ids, such as `token_id:7`",
-            "`bytes` are those of the text as ever.",
+            "`bytes` are still the bytes of the text.",
             BY_GATEWAY,
         ),
     ] = False
@@ -240,25 +247,26 @@ class SamplingFields(RequestPart):
         int | None,
         Field(ge=-1, le=MOST_TOKENS),
         Extension(
-            "keeps so many of the prompt's tokens, -1 as many as fit beside `max_tokens`",
-            "As in vLLM: the last ones, whatever of the conversation or its template is lost; a BOS that goes before a"
-            " text stays. More than fit is 400, and so is a prompt of more than 131,072 tokens, or than the context"
-            " where that is more.",
+            "keeps this number of prompt tokens, with -1 as many as fit together with `max_tokens`",
+            "As in vLLM: the last tokens are kept, regardless of the conversation and its template; the BOS token of "
+            "a text stays. A value that exceeds the context is rejected with 400, and so is a prompt with more "
+            "tokens than the larger of 131,072 and the context.",
             Capability("emulated", "the rendered prompt is cut by tokens"),
         ),
     ] = None
     truncation_side: Annotated[
-        Literal["left", "right"], Extension("is where `truncate_prompt_tokens` cuts", how=BY_GATEWAY)
+        Literal["left", "right"], Extension("is the side on which `truncate_prompt_tokens` cuts", how=BY_GATEWAY)
     ] = "left"
     num_draft_tokens: Annotated[
         int | None,
         Field(ge=0, le=MOST_DRAFT_TOKENS),
         Extension(
-            "lets the draft model guess so many tokens at a time, which the engine checks together; 0 switches it off",
-            "What it is where a request does not say, the operator sets (`speculative`). A greedy answer is the same"
-            " with any number; a sampled one is as probable, but another for the same `seed`. Above 0 it does not go"
-            " with a form of the answer, demanded calls, `use_beam_search` and `prompt_logprobs`: 400. See"
-            " [configuration.md](configuration.md#drafts).",
+            "is the number of tokens that the draft model proposes at a time and the engine verifies together; 0 "
+            "disables it",
+            "The operator sets the default (`speculative`). Greedy answers do not change; sampled answers keep their "
+            "probabilities but change for the same `seed`. A value above 0 is rejected with 400 together with guided "
+            "decoding, required tool calls, `use_beam_search` or `prompt_logprobs`. See "
+            "[configuration.md](configuration.md#drafts).",
             neutral=(0,),
         ),
     ] = None
@@ -266,9 +274,9 @@ class SamplingFields(RequestPart):
         str | None,
         Field(min_length=1, max_length=256),
         Extension(
-            "puts the virtual tokens of this prompt table of the model before the prompt (p-tuning)",
-            "One of the model's `prompt_tables`; `usage` does not count its tokens. Adapters (LoRA) are models of"
-            " their own: `model`.",
+            "adds the virtual tokens of this prompt table of the model before the prompt (p-tuning)",
+            "One of the model's `prompt_tables`; `usage` does not count its tokens. Adapters (LoRA) are separate "
+            "models: `model`.",
         ),
     ] = None
 
@@ -347,19 +355,24 @@ _FORM_FIELDS = ("response_format", "structured_outputs", *_FORMS)
 class StreamOptions(RequestPart):
     """Options of a stream."""
 
-    include_usage: Annotated[bool, Parameter("adds a last chunk with the usage of the whole answer", how=COUNTED)] = (
+    include_usage: Annotated[bool, Parameter("adds a last chunk with the usage of the whole response", how=COUNTED)] = (
         False
     )
     continuous_usage_stats: Annotated[
-        bool, Extension("puts the usage so far into every chunk", "Needs `include_usage`; else 400.", COUNTED)
+        bool,
+        Extension(
+            "adds the usage so far to every chunk",
+            "Requires `include_usage`, otherwise it is rejected with 400.",
+            COUNTED,
+        ),
     ] = False
     include_obfuscation: Annotated[
         bool,
         Parameter(
-            "pads chunks by a field `obfuscation`, so that their lengths do not tell those of the tokens",
-            "Off unless it is true; with OpenAI it is on unless it is false. It costs some 40 bytes a chunk, and the"
-            " fast way of a plain stream.",
-            Capability("emulated", "every chunk is filled up to a multiple of 64 bytes"),
+            "pads chunks with a field `obfuscation`, so that their sizes do not show the lengths of tokens",
+            "The default is false; OpenAI's default is true. It costs about 40 bytes per chunk and disables the fast "
+            "path of plain streams.",
+            Capability("emulated", "every chunk is padded to a multiple of 64 bytes"),
         ),
     ] = False
 
@@ -370,10 +383,11 @@ class GenerationFields(SamplingFields):
     response_format: Annotated[
         ResponseFormat | None,
         Parameter(
-            "gives the answer a form",
-            "A schema may leave OpenAI's strict subset: the header `x-strict-schema-deviations` says where. What guides"
-            " cannot enforce is 400 with its path. OpenAI has the first three types, in chat. The others are"
-            " extensions, and so is `schema` beside `json_object`. See [tools.md](tools.md).",
+            "sets the format of the answer",
+            "A schema may be outside OpenAI's strict subset: the header `x-strict-schema-deviations` lists the "
+            "places. A keyword that guided decoding cannot enforce is rejected with 400 and its path. OpenAI "
+            "supports the first three types, for chat. The other types are extensions, and so is `schema` with "
+            "`json_object`. See [tools.md](tools.md).",
             NO_GUIDES,
             neutral=({"type": "text"},),
         ),
@@ -382,7 +396,8 @@ class GenerationFields(SamplingFields):
         str | None,
         Field(min_length=1, max_length=1024),
         Extension(
-            "keeps the prompt's KV blocks from requests with another salt, so that no timing tells who asked what",
+            "separates the prompt's KV cache blocks from requests with another salt, so that timing does not reveal "
+            "the prompts of other clients",
             "As in vLLM. TensorRT-LLM's backend for Triton has no input for it.",
         ),
     ] = None
@@ -390,31 +405,31 @@ class GenerationFields(SamplingFields):
         int,
         Field(ge=-(2**31), lt=2**31),
         Extension(
-            "orders the requests of one caller that wait for their turn: the smaller goes first",
-            "As in vLLM, but among the caller's own requests only, from -1024 to 1023. See"
-            " [reliability.md](reliability.md#fair-shares).",
-            Capability("impossible", "requests to this model do not wait for a turn: `admission` sets no bound."),
+            "orders the queued requests of a caller: smaller values go first",
+            "As in vLLM, but only among the requests of the same caller, from -1024 to 1023. See "
+            "[reliability.md](reliability.md#fair-shares).",
+            Capability("impossible", "requests to this model are not queued: `admission` sets no limit."),
         ),
     ] = 0
     structured_outputs: Annotated[
         StructuredOutputs | None,
-        Extension("gives the answer a form", "As in vLLM. A grammar is GBNF, as xgrammar reads it.", NO_GUIDES),
+        Extension("sets the format of the answer", "As in vLLM. A grammar is GBNF, as xgrammar reads it.", NO_GUIDES),
     ] = None
     guided_json: Annotated[
-        dict[str, Any] | str | None, Extension("is `structured_outputs.json`", "An older name of vLLM's.", NO_GUIDES)
+        dict[str, Any] | str | None, Extension("is `structured_outputs.json`", "A deprecated name of vLLM.", NO_GUIDES)
     ] = None
     guided_regex: Annotated[
-        GrammarText | None, Extension("is `structured_outputs.regex`", "An older name of vLLM's.", NO_GUIDES)
+        GrammarText | None, Extension("is `structured_outputs.regex`", "A deprecated name of vLLM.", NO_GUIDES)
     ] = None
     guided_choice: Annotated[
-        Choices | None, Extension("is `structured_outputs.choice`", "An older name of vLLM's.", NO_GUIDES)
+        Choices | None, Extension("is `structured_outputs.choice`", "A deprecated name of vLLM.", NO_GUIDES)
     ] = None
     guided_grammar: Annotated[
-        GrammarText | None, Extension("is `structured_outputs.grammar`", "An older name of vLLM's.", NO_GUIDES)
+        GrammarText | None, Extension("is `structured_outputs.grammar`", "A deprecated name of vLLM.", NO_GUIDES)
     ] = None
     json_schema: Annotated[
         dict[str, Any] | str | None,
-        Extension("is `structured_outputs.json`", "SGLang's and llama.cpp's name.", NO_GUIDES),
+        Extension("is `structured_outputs.json`", "The name of SGLang and llama.cpp.", NO_GUIDES),
     ] = None
     regex: Annotated[GrammarText | None, Extension("is `structured_outputs.regex`", "SGLang's name.", NO_GUIDES)] = None
     ebnf: Annotated[
@@ -424,11 +439,11 @@ class GenerationFields(SamplingFields):
     grammar: Annotated[
         GrammarText | None, Extension("is `structured_outputs.grammar`", "llama.cpp's name.", NO_GUIDES)
     ] = None
-    stream: Annotated[bool, Parameter("sends the answer as Server-Sent Events", how=BY_GATEWAY)] = False
+    stream: Annotated[bool, Parameter("sends the response as Server-Sent Events", how=BY_GATEWAY)] = False
     stream_options: Annotated[
         StreamOptions | None, Parameter("has the options of a stream", how=BY_GATEWAY, neutral=({},))
     ] = None
-    user: Annotated[str | None, Annotation("names the end user", "It is in the access log.")] = None
+    user: Annotated[str | None, Annotation("names the end user", "It is written to the access log.")] = None
 
     @functools.cached_property
     def forms(self) -> Sequence[AnswerFormat]:
@@ -509,7 +524,9 @@ def check_shared(request: GenerationFields) -> None:
         _check_prompt_logprobs(request)
     if request.truncate_prompt_tokens == 0:
         raise BadRequestError(
-            "'truncate_prompt_tokens' must leave a token; -1 keeps what fits.", "truncate_prompt_tokens", invalid
+            "'truncate_prompt_tokens' must be at least 1, or -1 to keep as many tokens as fit.",
+            "truncate_prompt_tokens",
+            invalid,
         )
     if request.max_tokens is not None and request.min_tokens > request.max_tokens:
         raise BadRequestError("'min_tokens' must be at most 'max_tokens'.", "min_tokens", invalid)
@@ -523,7 +540,9 @@ def _check_best_of(request: GenerationFields, candidates: int) -> None:
     if candidates < request.n:
         raise BadRequestError(f"'best_of' must be at least 'n', which is {request.n}.", "best_of", "invalid_value")
     if request.stream and request.candidates > request.n:
-        message = "'best_of' cannot be streamed: the best is known at the end. Set 'stream' to false."
+        message = (
+            "'best_of' cannot be streamed because the best completion is only known at the end. Set 'stream' to false."
+        )
         raise BadRequestError(message, "best_of", "invalid_value")
 
 
@@ -532,9 +551,7 @@ def _check_prompt_logprobs(request: GenerationFields) -> None:
         message = "'prompt_logprobs' is not available in a stream. Set 'stream' to false."
         raise BadRequestError(message, "prompt_logprobs", "invalid_value")
     if request.prompt_logprobs == -1:
-        message = (
-            "'prompt_logprobs' of -1 asks for the whole vocabulary, which no engine here gives; ask for 20 at most."
-        )
+        message = "'prompt_logprobs' must be from 0 to 20; -1, the whole vocabulary, is not supported."
         raise BadRequestError(message, "prompt_logprobs", "unsupported_parameter")
 
 
@@ -543,11 +560,11 @@ def _check_forms(request: GenerationFields) -> None:
     if len(forms) > 1:
         names = " and ".join(f"'{form.path}'" for form in forms[:2])
         raise BadRequestError(
-            f"An answer can have one form only, but {names} ask for two.", forms[1].path, "invalid_value"
+            f"Only one format may be set for an answer, but {names} set two.", forms[1].path, "invalid_value"
         )
     given = request.structured_outputs
     if given is not None and not from_structured_outputs(given) and given.json_object is None:
-        message = "'structured_outputs' needs one of json, regex, choice, grammar, json_object and structural_tag."
+        message = "'structured_outputs' must have one of json, regex, choice, grammar, json_object and structural_tag."
         raise BadRequestError(message, "structured_outputs", "invalid_value")
     for form in forms:
         check_wanted(form)
@@ -560,9 +577,14 @@ def _check_beams(request: GenerationFields) -> None:
             "'length_penalty' is only allowed when 'use_beam_search' is true.", "length_penalty", invalid
         )
     if request.stream:
-        message = "'use_beam_search' cannot be streamed: the best beam is known at the end. Set 'stream' to false."
+        message = (
+            "'use_beam_search' cannot be streamed because the best beam is only known at the end. Set 'stream' "
+            "to false."
+        )
         raise BadRequestError(message, "use_beam_search", invalid)
     if request.n > 1:
-        raise BadRequestError("'use_beam_search' gives one choice, the best beam; set 'n' to 1.", "n", invalid)
+        raise BadRequestError("'use_beam_search' returns only the best beam; set 'n' to 1.", "n", invalid)
     if (request.best_of or 1) < 2:
-        raise BadRequestError("'use_beam_search' needs 'best_of', the number of beams, from 2.", "best_of", invalid)
+        raise BadRequestError(
+            "'use_beam_search' requires 'best_of', the number of beams, of at least 2.", "best_of", invalid
+        )

@@ -51,9 +51,9 @@ def structure(wanted: AnswerFormat | None, features: EngineFeatures, *, validate
     if validate and wanted.checkable:
         return Structure(fits=_check(wanted), field=wanted.field, path=wanted.path)
     kinds = ", ".join(sorted(features.guide_types))
-    has = f"its engine takes guides of the kinds {kinds} only" if kinds else "its engine has no guided decoding"
+    has = f"its engine supports only guides of the kinds {kinds}" if kinds else "its engine has no guided decoding"
     raise BadRequestError(
-        f"This model cannot hold its answer to '{wanted.path}': {has}. Ask for the form in a message and check it.",
+        f"This model does not support '{wanted.path}': {has}. Describe the format in a message and check the answer.",
         param=wanted.path,
         code="unsupported_parameter",
     )

@@ -41,7 +41,7 @@ def mirror_router(registry: Registry, link: MirrorLink) -> APIRouter:
         assert a.settings.mirror is not None  # noqa: S101 - as it was looked for
         found = await link.ask({"report": a.name})
         if not found:
-            message = "The process of mirrored requests does not answer; it is started again when it has ended."
+            message = "The process for mirrored requests does not respond; it is restarted when it ends."
             raise OpenAIError(503, message, type=SERVER, code="service_unavailable")
         b = registry.get(a.settings.mirror.to)
         return JSONResponse({"version": _VERSION, **_introduced(a, b, found), **found})
@@ -56,7 +56,7 @@ def _mirrored(registry: Registry, name: str | None) -> ServedModel:
     if name not in mirrored:
         names = ", ".join(map(repr, sorted(mirrored))) or "none"
         what = "Name a model in 'model'" if name is None else f"The model {name[:256]!r} has no mirror"
-        raise OpenAIError(404, f"{what}; those with a mirror: {names}.", code="model_not_found")
+        raise OpenAIError(404, f"{what}; models with a mirror: {names}.", code="model_not_found")
     return mirrored[name]
 
 
@@ -66,8 +66,8 @@ def _introduced(a: ServedModel, b: ServedModel | None, found: Mapping[str, Any])
     warnings = list(warnings_of(facts))
     drawn, sent = found["mirror"]["drawn"], found["requests"]["sent"]
     if drawn:
-        what = f"{drawn} of {sent} requests ask neither for temperature 0 nor for a seed"
-        warnings.append(f"{what}: of their answers only the usage of the prompt, refusals and delays are compared.")
+        what = f"{drawn} of {sent} requests set neither temperature 0 nor a seed"
+        warnings.append(f"{what}: only prompt usage, refusals and delays of their responses are compared.")
     names = {side: {"url": None, "model": model and model.name} for side, model in (("a", a), ("b", b))}
     return {**names, "facts": [fact.as_json() for fact in facts], "warnings": warnings}
 

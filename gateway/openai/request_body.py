@@ -98,7 +98,7 @@ async def read_request(request: Request, parse: Callable[[RequestBody], Parsed])
                         await OVERLOAD.room()
                     counted = _bodies.grow(counted, size)
         if not pieces:
-            raise BadRequestError("The request body is empty; a JSON object is expected.")
+            raise BadRequestError("The request body is empty; send a JSON object.")
         raw = b"".join(pieces)
         return await in_turn(request, size, lambda: parse(parse_body(raw)))
     finally:
@@ -126,12 +126,10 @@ async def in_turn(request: Request, size: int, work: Callable[[], Parsed]) -> Pa
 def _check_type(headers: Headers) -> None:
     media_types = [_media_type(value) for value in headers.getlist("content-type")] or [""]
     if len(set(media_types)) > 1:
-        raise _unsupported_type("The request has two different headers 'Content-Type': send one, 'application/json'.")
+        raise _unsupported_type("The request has two different 'Content-Type' headers; send one, 'application/json'.")
     # A page of any site may have a browser send what has no content type, without asking (CORS), and generate by it.
     if not media_types[0] and (headers.get("origin") or headers.get("sec-fetch-site", "none") not in _OWN_SITES):
-        raise _unsupported_type(
-            "A web page must declare what it sends: set the header 'Content-Type: application/json'."
-        )
+        raise _unsupported_type("A request from a web page must have the header 'Content-Type: application/json'.")
 
 
 def _check_coding(headers: Headers) -> None:
@@ -139,7 +137,8 @@ def _check_coding(headers: Headers) -> None:
         if coding.strip().lower() not in ("identity", ""):
             raise OpenAIError(
                 415,
-                f"Unsupported content encoding {coding[:100]!r}: send the body as it is, without 'Content-Encoding'.",
+                f"Unsupported content encoding {coding[:100]!r}: send the body uncompressed, without "
+                "'Content-Encoding'.",
                 code="unsupported_content_encoding",
                 headers={"Accept-Encoding": "identity"},
             )

@@ -105,7 +105,7 @@ def _syntax_error(raw: bytes, reason: str) -> BadRequestError:
         return _too_deep()
     if duplicate := _DUPLICATE.match(reason):
         key = printable(duplicate[1])[:64]
-        return _unreadable(f"the key {key!r} is given twice", key)
+        return _unreadable(f"the key {key!r} is duplicated", key)
     return _unreadable(reason)
 
 
@@ -138,7 +138,7 @@ def _without_lone_surrogates(raw: bytes) -> bytes:
         if not match["pairs"]:
             pieces += raw[end:start], _NUL * ((at - start) // _ESCAPE)
             end = at
-    raise _unreadable("it has too many escapes of surrogates beside a lone one")
+    raise _unreadable("it has a lone surrogate and too many escaped surrogates")
 
 
 def _backslashes(raw: bytes, end: int) -> int:
@@ -227,7 +227,8 @@ def _check_conversation(messages: Any, path: str) -> None:
                     parts += _check_length(found, MOST_PARTS_OF_ONE, f"{path}[{index}].{name}")
     if parts > MOST_PARTS:
         message = (
-            f"The {_NOUNS[path]} of one request may have {MOST_PARTS} content parts in all, but these have {parts}."
+            f"The {_NOUNS[path]} of a request may have at most {MOST_PARTS} content parts in total, but these have "
+            f"{parts}."
         )
         raise BadRequestError(message, path, "array_above_max_length")
 
@@ -236,7 +237,7 @@ def _check_length(value: Any, most: int, path: str) -> int:
     if not isinstance(value, list):
         return 0
     if len(value) > most:
-        message = f"Invalid value for '{path}': it may have at most {most} items."
+        message = f"Invalid value for '{path}': must have at most {most} items."
         raise BadRequestError(message, path, "array_above_max_length")
     return len(value)
 
@@ -245,7 +246,7 @@ def _check_texts(value: dict[str, Any]) -> None:
     """Reject a text that is too long."""
     for path, text in _texts(value):
         if len(text) > MOST_CHARACTERS:
-            message = f"A text may have at most {MOST_CHARACTERS} characters, but this one has {len(text)}."
+            message = f"A text must have at most {MOST_CHARACTERS} characters, but this text has {len(text)}."
             raise BadRequestError(message, _named(path), "string_above_max_length")
 
 
@@ -302,7 +303,7 @@ def _is_shown(path: _Path) -> bool:
 
 
 def _nul(path: _Path) -> BadRequestError:
-    message = "NUL characters and lone surrogates are possible in texts that the model is shown, not here."
+    message = "NUL characters and lone surrogates are only allowed in texts for the model, not in this field."
     return BadRequestError(message, _named(path), "invalid_value")
 
 

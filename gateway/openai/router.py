@@ -10,32 +10,32 @@ from fastapi.routing import APIRoute
 
 from gateway.openai.objects import Error
 
-IGNORED: Final = {"x-ignored-parameters": "Fields that the request was served without."}
+IGNORED: Final = {"x-ignored-parameters": "Parameters of the request that were ignored."}
 """The header of answers to requests that may have unknown fields."""
 
-DEVIATIONS: Final = {"x-strict-schema-deviations": "Where strict schemas leave OpenAI's subset."}
+DEVIATIONS: Final = {"x-strict-schema-deviations": "Places where strict schemas are outside OpenAI's subset."}
 """The header of answers to requests that may have strict schemas."""
 
 _JSON: Final = "application/json"
 _REASONS: Final[Mapping[int, str]] = {
-    400: "The request is wrong; `param` names what.",
-    401: "There is no valid key.",
-    403: "The request names a host that is none of the gateway's.",
-    404: "There is no such model, or nothing with this id.",
-    408: "The request stopped in its middle, or came too slowly.",
-    409: "Others change the same conversation all the time.",
+    400: "The request is invalid; `param` names the parameter.",
+    401: "The API key is missing or invalid.",
+    403: "The request names a host that the gateway does not serve.",
+    404: "The model, or the object with this id, does not exist.",
+    408: "The request was incomplete or arrived too slowly.",
+    409: "Other requests are changing the same conversation.",
     413: "The body is too large.",
-    415: "The body is declared as something else than plain JSON, or comes from a foreign page.",
+    415: "The content type is not JSON, or the request comes from a web page of another origin.",
     429: "The engine's queue is full.",
     431: "The request line and its headers, or its trailers, are too large.",
     500: "The engine or the gateway failed.",
-    503: "The model is loading, Triton is away, or too many connections are open.",
-    504: "The engine did not answer in time.",
+    503: "The model is loading, Triton is unreachable, or too many connections are open.",
+    504: "The engine did not respond in time.",
 }
 _HEADERS: Final[Mapping[int, Mapping[str, str]]] = {
     401: {"WWW-Authenticate": "`Bearer`."},
     429: {"Retry-After": "Seconds."},
-    500: {"x-should-retry": "`false` where the same request would fail again."},
+    500: {"x-should-retry": "`false` if the same request would fail again."},
     503: {"Retry-After": "Seconds."},
 }
 
@@ -115,7 +115,7 @@ def _chunk(data: Any) -> dict[str, Any]:
     """Make the schema of one event of a stream in the form of OpenAPI before 3.2: JSON text, or ``[DONE]``."""
     texts = [_json_text(data), _json_text(Error), {"const": "[DONE]"}]
     return {
-        "description": "One event. A whole stream ends with `[DONE]`, a broken one with an error.",
+        "description": "One event. A complete stream ends with `[DONE]`, a failed stream with an error.",
         "type": "object",
         "required": ["data"],
         "properties": {"data": {"anyOf": texts}},
@@ -125,7 +125,7 @@ def _chunk(data: Any) -> dict[str, Any]:
 def _event(data: Any) -> dict[str, Any]:
     """Make the schema of one event with a name, which is the type of its data."""
     return {
-        "description": "One event. The last one tells how the answer ended: completed, cut or broken off.",
+        "description": "One event. The last event says how the response ended: completed, incomplete or failed.",
         "type": "object",
         "required": ["event", "data"],
         "properties": {"event": {"type": "string"}, "data": _json_text(data)},

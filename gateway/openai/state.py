@@ -35,7 +35,7 @@ class CallerState:
             OpenAIError: 404 where nothing is kept.
         """
         if self.store is None:
-            raise OpenAIError(404, "This gateway keeps nothing between requests.", code="state_not_kept")
+            raise OpenAIError(404, "This gateway stores nothing between requests.", code="state_not_kept")
         return self.store
 
 
@@ -72,7 +72,7 @@ def sealer_of(settings: StateSettings) -> TextCipher | None:
             raise ConfigError(f"state.keys_file: {settings.keys_file} cannot be read ({error}).") from None
         found = [line.strip() for line in lines if line.strip()]
         if not found:
-            raise ConfigError(f"state.keys_file: {settings.keys_file} holds no key.")
+            raise ConfigError(f"state.keys_file: {settings.keys_file} contains no key.")
         keys += found
     if not keys:
         return None

@@ -39,12 +39,12 @@ _STATUSES = frozenset({"in_progress", "completed", "incomplete"})
 _MOST_LISTED = 100  # items of a page
 _MOST_INCLUDED = 64
 
-INCLUDE: Final = parameter("include", "query", f"`{LOGPROBS}` and `{ENCRYPTED}` are served.")
+INCLUDE: Final = parameter("include", "query", f"`{LOGPROBS}` and `{ENCRYPTED}` are supported.")
 """The OpenAPI entry of ``include``, which may be given several times, also as ``include[]``."""
 
 PAGING: Final = (
-    parameter("order", "query", "`asc` or, if absent, `desc`."),
-    parameter("limit", "query", "Items of a page: 1 to 100, 20 if absent."),
+    parameter("order", "query", "`asc` or `desc`; the default is `desc`."),
+    parameter("limit", "query", "The number of items of a page, from 1 to 100; the default is 20."),
     parameter("after", "query", "Id of the item before the page."),
     INCLUDE,
 )
@@ -169,13 +169,13 @@ def paging_of(query: QueryParams) -> Paging:
         BadRequestError: naming the one at fault.
     """
     if "before" in query:
-        message = "The parameter 'before' is not supported: ask for the other 'order', and go on by 'after'."
+        message = "The parameter 'before' is not supported; send the opposite 'order' and use 'after'."
         raise BadRequestError(message, "before", "unsupported_parameter")
     order, limit = query.get("order", "desc"), query.get("limit", "20")
     if order not in ("asc", "desc"):
-        raise BadRequestError("Invalid value for 'order': it must be 'asc' or 'desc'.", "order", "invalid_value")
+        raise BadRequestError("Invalid value for 'order': must be 'asc' or 'desc'.", "order", "invalid_value")
     if not (limit.isascii() and limit.isdecimal() and len(limit) <= 3 and 1 <= int(limit) <= _MOST_LISTED):
-        message = f"Invalid value for 'limit': it must be an integer from 1 to {_MOST_LISTED}."
+        message = f"Invalid value for 'limit': must be an integer from 1 to {_MOST_LISTED}."
         raise BadRequestError(message, "limit", "invalid_value")
     return Paging(order == "desc", int(limit), query.get("after"))
 
@@ -209,7 +209,7 @@ def page_of(
     start = 0
     if paging.after is not None:
         if paging.after not in items:
-            message = "Invalid value for 'after': there is no item with this id in the list."
+            message = "Invalid value for 'after': the list has no item with this id."
             raise BadRequestError(message, "after", "invalid_value")
         start = names.index(paging.after) + 1
     page = {name: items[name] for name in names[start : start + paging.limit]}

@@ -108,13 +108,13 @@ def digested_name(plain: str, name: str) -> str:
 def no_such_tool(name: str, param: str) -> BadRequestError:
     """Make the error for a choice that demands a tool which is not given."""
     shown = printable(name)
-    return BadRequestError(f"There is no tool {shown!r} among those given.", param, "invalid_value")
+    return BadRequestError(f"The request has no tool named {shown!r}.", param, "invalid_value")
 
 
 def not_run(kind: str) -> BadRequestError:
     """Make the error for a choice that demands a tool which no client runs."""
     shown = printable(kind)
-    message = f"'tool_choice' demands a tool of the type {shown!r}, which this gateway does not run."
+    message = f"'tool_choice' requires a tool of the type {shown!r}, which this gateway does not support."
     return BadRequestError(message, "tool_choice", "unsupported_parameter")
 
 

@@ -44,7 +44,7 @@ def _function_or_custom(value: Any) -> str | None:
 
 
 FUNCTION_OR_CUSTOM = Discriminator(
-    _function_or_custom, custom_error_type="choice", custom_error_message="An object is expected"
+    _function_or_custom, custom_error_type="choice", custom_error_message="must be an object"
 )
 """Distinguishes custom tools from functions, and has other types rejected as functions."""
 
@@ -125,7 +125,7 @@ def _answer(finding: Any) -> BadRequestError:
     if kind == "too_long":
         return _too_long(param, finding["ctx"])
     if kind == "too_short" and finding["ctx"]["actual_length"] == 0:
-        return BadRequestError(f"Invalid value for '{param}': it is empty.", param=param, code=_RANGE[kind])
+        return BadRequestError(f"Invalid value for '{param}': must not be empty.", param=param, code=_RANGE[kind])
     if kind in _RANGE:
         code = _RANGE[kind]
         if any(isinstance(bound, float) for bound in finding.get("ctx", {}).values()):
@@ -152,7 +152,7 @@ _OTHER_TYPES = frozenset({"content", "stop", "choice", "int_from_float", "model_
 def _unknown_branch(kind: str, param: str, given: Any, message: str) -> BadRequestError:
     key = "role" if kind == "role" else "type"
     if not isinstance(given, dict):
-        return BadRequestError(f"Invalid type for '{param}': an object is expected.", param=param, code="invalid_type")
+        return BadRequestError(f"Invalid type for '{param}': must be an object.", param=param, code="invalid_type")
     if key not in given:
         param = f"{param}.{key}"
         return _missing(param)
@@ -161,13 +161,13 @@ def _unknown_branch(kind: str, param: str, given: Any, message: str) -> BadReque
     if kind == "role":
         param = f"{param}.role"
         return BadRequestError(f"Invalid value for '{param}': {shown}. {message}.", param=param, code="invalid_value")
-    what = f"{message}: {shown}. Models here read text alone."
+    what = f"{message}: {shown}. The models of this gateway only read text."
     return BadRequestError(what, param=param, code="unsupported_content_part")
 
 
 def _too_long(param: str, context: Mapping[str, Any]) -> BadRequestError:
     code = "object_above_max_properties" if context["field_type"] == "Dictionary" else "array_above_max_length"
-    message = f"Invalid value for '{param}': it may have at most {context['max_length']} items."
+    message = f"Invalid value for '{param}': must have at most {context['max_length']} items."
     return BadRequestError(message, param=param, code=code)
 
 

@@ -124,7 +124,7 @@ class ChatTemplate:
             return None if error.by_author else error.detail
         if self.control_tokens.spans(self.control_tokens.parts(rendered)) is None:
             return None
-        return "it puts control tokens together from pieces, which cannot be told from text of a request"
+        return "it builds control tokens from parts, which cannot be distinguished from text of a request"
 
     def abilities(self, *, tools: bool, variables: Mapping[str, Any] = MappingProxyType({})) -> TemplateAbilities:
         """The way it takes a conversation.

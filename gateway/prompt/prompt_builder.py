@@ -215,5 +215,5 @@ def _up_to(end: str, rendered: str) -> str:
     """The text before the last ``end``."""
     before, mark, _ = rendered.rpartition(end)
     if not mark:
-        raise TemplateError("The chat template does not show the last message, so it cannot be continued.")
+        raise TemplateError("The last message cannot be continued because the chat template does not show it.")
     return before

@@ -27,7 +27,7 @@ _MOST_FOUND = 8  # sets of variables whose facts are kept
 _PARAM = "chat_template"
 _FAILURES = {
     "time": f"takes more than {SECONDS:g} seconds",
-    "size": f"makes a prompt of more than {MOST_CHARACTERS} characters",
+    "size": f"renders a prompt of more than {MOST_CHARACTERS} characters",
     "memory": f"takes more than {MEMORY_MIB} MiB of memory",
     "ended": "takes too much time or memory",
 }

@@ -83,7 +83,7 @@ def pair_misfit(size: ModelSize, layer: int, module: int, taken: int, given: int
     inputs, outputs = size.modules[module]
     if layer < size.layers and (taken, given) != (inputs, outputs):
         where = f"its {_NAMES[module]} of layer {layer}"
-        return f"{where} is {taken} -> {given}, but {inputs} -> {outputs} by {size.source}"
+        return f"{where} has the shape {taken} -> {given}, but {size.source} requires {inputs} -> {outputs}"
     return _layer_misfit(size, layer)
 
 
@@ -100,14 +100,14 @@ def row_misfit(size: ModelSize, layer: int, module: int, rank: int, values: NDAr
     wanted = rank * sum(size.modules.get(module, ()))
     if wanted and (wanted > len(values) or values[wanted:].any()):
         where = f"its row for {_NAMES[module]} of layer {layer}"
-        return f"{where} is not of the {wanted} values that rank {rank} has by {size.source}"
+        return f"{where} must have {wanted} values for rank {rank} by {size.source}"
     return _layer_misfit(size, layer)
 
 
 def _layer_misfit(size: ModelSize, layer: int) -> str | None:
     if 0 <= layer < size.layers:
         return None
-    return f"it changes layer {layer}, but {size.source} has {size.layers} layers, which are numbered from 0"
+    return f"it changes layer {layer}, but {size.source} has {size.layers} layers, numbered from 0"
 
 
 def _is_size(value: object) -> bool:
@@ -150,9 +150,11 @@ def read_adapter(folder: Path, task_id: int, size: ModelSize | None = None) -> L
     else:
         weights, rows = _convert(folder, size)
     if weights.ndim != 2 or rows.ndim != 2 or len(weights) != len(rows) or rows.shape[1] < 3:
-        raise AdapterFileError(f"{folder} holds weights {weights.shape} and a configuration {rows.shape}")
+        raise AdapterFileError(
+            f"{folder} has weights of the shape {weights.shape} and a configuration of the shape {rows.shape}"
+        )
     if rows.shape[1] != 3 and rows[:, 3:].any():
-        raise AdapterFileError(f"{folder} is a DoRA adapter, which is not supported")
+        raise AdapterFileError(f"{folder} is a DoRA adapter; DoRA is not supported")
     if size is not None:
         for values, (module, layer, rank) in zip(weights, rows[:, :3].astype(int).tolist(), strict=True):
             _reject(folder, row_misfit(size, layer, module, rank, values))
@@ -174,7 +176,7 @@ def read_prompt_table(path: Path, size: ModelSize | None = None) -> PromptTable:
         raise AdapterFileError(f"{path} must have the shape [virtual tokens, hidden], not {list(table.shape)}")
     if size is not None and table.shape[1] != size.hidden:
         raise AdapterFileError(
-            f"{path} has rows of {table.shape[1]}, but by {size.source} an embedding has {size.hidden}"
+            f"{path} has rows of {table.shape[1]} values, but embeddings have {size.hidden} values by {size.source}"
         )
     embeddings = _halves(table, path)
     return PromptTable(embeddings, int.from_bytes(hashlib.sha256(embeddings.values).digest()[:8], "little") or 1)
@@ -191,7 +193,7 @@ def _read_npy(path: Path) -> NDArray[Any]:
     except (OSError, ValueError) as error:
         raise AdapterFileError(f"{path} cannot be read: {error}") from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fi":
-        raise AdapterFileError(f"{path} holds no numbers")
+        raise AdapterFileError(f"{path} must contain numbers")
     return array[0] if array.ndim == 3 and len(array) == 1 else array
 
 
@@ -234,7 +236,9 @@ def _pairs(path: Path) -> Pairs:
     for key, array in _read_safetensors(path).items():
         found = _KEY.search(key)
         if found is None or found[2] not in MODULES or array.ndim != 2:
-            raise AdapterFileError(f"{path}: {key} is of no module that can be served ({', '.join(MODULES)})")
+            raise AdapterFileError(
+                f"{path}: {key} belongs to an unsupported module; supported modules are {', '.join(MODULES)}"
+            )
         pairs.setdefault((int(found[1]), MODULES[found[2]]), {})[found[3]] = array
     if not pairs:
         raise AdapterFileError(f"{path} is empty")
@@ -264,7 +268,7 @@ def _halves(array: NDArray[Any], source: Path) -> Matrix:
     with np.errstate(over="ignore"):
         halves = array.astype("<f2")
     if not np.isfinite(halves).all():
-        raise AdapterFileError(f"{source} holds values that float16 cannot hold")
+        raise AdapterFileError(f"{source} has values outside the range of float16")
     return _matrix(halves)
 
 

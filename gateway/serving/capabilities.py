@@ -45,8 +45,8 @@ def _ends(parts: ModelParts, features: EngineFeatures) -> Iterator[str]:
     unseen = [tokenizer.token_text(index) for index in parts.end_ids if index != own and tokenizer.is_special(index)]
     if unseen:
         yield (
-            f"the engine ends an answer at {tokenizer.eos_token} alone, and leaves {', '.join(unseen)} out of its text:"
-            " an answer that ends with it runs on"
+            f"the engine stops only at {tokenizer.eos_token} and leaves {', '.join(unseen)} out of its text, so that "
+            "answers may not stop where they should"
         )
 
 
@@ -61,20 +61,20 @@ def _beginning(parts: ModelParts, features: EngineFeatures) -> Iterator[str]:
         return
     if parts.prompts.as_read(prompt, frames=True).ids != prompt.ids:
         yield (
-            "the engine does not read prompts as the chat template writes them: its tokenizer puts special tokens"
-            " around a text, or takes its beginning otherwise; usage counts what it reads"
+            "the engine does not read prompts as the chat template writes them: its tokenizer adds special tokens or "
+            "reads the start of a text differently; usage counts the tokens that the engine reads"
         )
 
 
 def _reasoning(parts: ModelParts, features: EngineFeatures) -> Iterator[str]:
     hidden = hidden_markers(parts, features, ToolPlan()) if parts.family.reasons else []
     if hidden:
-        yield f"reasoning is shown as part of the answer: the engine leaves {', '.join(hidden)} out of its text"
+        yield f"reasoning is part of the answer because the engine leaves {', '.join(hidden)} out of its text"
 
 
 _TEMPLATE_READS = {
-    "reasoning_effort": "told to the chat template.",
-    "documents": "given to the chat template.",
+    "reasoning_effort": "passed to the chat template.",
+    "documents": "passed to the chat template.",
 }
 
 
@@ -89,14 +89,14 @@ _CHECKABLE = (
 )
 _OF_IDS = ("return_token_ids", "detokenize", "skip_special_tokens")
 _OF_USAGE = ("stream_options.include_usage", "stream_options.continuous_usage_stats")
-_CHECKED = Capability("emulated", "the finished answer is checked, and fails if it does not fit.")
+_CHECKED = Capability("emulated", "the complete answer is checked, and the request fails if the answer does not match.")
 _NO_FORMAT = (
-    "it is not known how this model writes calls: set `family` in its settings (or by `gateway up --family`), or demand"
-    " a call by `tool_choice`, if its engine is guided."
+    "the format of this model's tool calls is unknown; set `family` in its settings (or with `gateway up --family`), "
+    "or require a call with `tool_choice` if its engine has guided decoding."
 )
 _NOT_SHOWN = (
-    "the chat template of this model does not show tools to it: set `template` in its settings (or by `gateway up"
-    " --template`) to one that does, or demand a call by `tool_choice`, if its engine is guided."
+    "the chat template of this model does not support tools; set `template` in its settings (or with `gateway up "
+    "--template`) to a template with tools, or require a call with `tool_choice` if its engine has guided decoding."
 )
 
 
@@ -118,7 +118,9 @@ def capabilities(features: EngineFeatures, parts: ModelParts, settings: ModelSet
     found |= _tools(parts, features)
     found["thinking_token_budget"] = _thinking(parts, features)
     if queues(settings):
-        found["priority"] = Capability("emulated", "by the queue of the gateway, among the caller's own requests.")
+        found["priority"] = Capability(
+            "emulated", "by the queue of the gateway, among the requests of the same caller."
+        )
     if settings.structured_output_without_guidance == "validate":
         unguided = [name for name in _CHECKABLE if name not in found or found[name].how == "impossible"]
         found |= dict.fromkeys(unguided, _CHECKED)
@@ -134,27 +136,27 @@ def queues(settings: ModelSettings) -> bool:
 def _thinking(parts: ModelParts, features: EngineFeatures) -> Capability:
     """How the reasoning is bounded."""
     if not parts.family.reasons:
-        return Capability("impossible", "this model does not reason, as far as its family is known.")
+        return Capability("impossible", "this model does not reason, according to its family.")
     if not ends_thoughts(parts.family):
-        return Capability("impossible", "it is not known how this model's reasoning ends.")
+        return Capability("impossible", "the token that ends this model's reasoning is unknown.")
     if not (features.prompt_ids and features.token_ids):
-        return Capability("impossible", "prompts or answers travel as text, which cannot be continued exactly.")
-    return Capability("emulated", "the reasoning is ended, and a second request to the engine goes on behind it.")
+        return Capability("impossible", "prompts or answers are sent as text, which cannot be continued exactly.")
+    return Capability("emulated", "the gateway ends the reasoning and continues with a second request to the engine.")
 
 
 def _answers(features: EngineFeatures, known: Mapping[str, Capability]) -> dict[str, Capability]:
     """What depends on the form in which the engine answers."""
     found: dict[str, Capability] = {}
     if not features.logprobs:
-        missing = Capability("impossible", "this model's engine gives no log-probs.")
+        missing = Capability("impossible", "this model's engine returns no log-probs.")
         found |= dict.fromkeys(("logprobs", "top_logprobs", "best_of"), missing)
     elif (ranked := known.get("logprobs")) is not None and ranked.truncated:
-        how = "candidates are drawn side by side, and ranked by the log-probs of their tokens."
+        how = "candidates are generated in parallel and ranked by the log-probs of their tokens."
         found["best_of"] = Capability("emulated", how, truncated=ranked.truncated)
     if features.logprobs and not features.max_top_logprobs:
-        found["top_logprobs"] = Capability("impossible", "this model's engine gives no alternatives per token.")
+        found["top_logprobs"] = Capability("impossible", "this model's engine returns no alternatives per token.")
     if not features.token_ids:
-        missing = Capability("impossible", "this model's engine answers with text only.")
+        missing = Capability("impossible", "this model's engine returns text only.")
         found |= dict.fromkeys(_OF_IDS, missing)
         found |= dict.fromkeys(_OF_USAGE, Capability("emulated", _usage(features)))
     else:
@@ -167,21 +169,23 @@ def _usage(features: EngineFeatures) -> str:
     if "completion_tokens" not in features.estimates:
         return "counted by the engine."
     return (
-        "counted by tokenizing the answer again where the engine does not tell it, and then marked by"
-        " completion_tokens_details.estimated."
+        "counted by tokenizing the answer again if the engine does not report it, and then marked by "
+        "completion_tokens_details.estimated."
     )
 
 
 def _tools(parts: ModelParts, features: EngineFeatures) -> dict[str, Capability]:
     """How tools are served that the model is free to call."""
     if hidden := hidden_markers(parts, features, ToolPlan((EXAMPLE,), "auto")):
-        how = Capability("impossible", f"the engine leaves the markers of calls out of its text: {', '.join(hidden)}.")
+        how = Capability(
+            "impossible", f"the engine leaves the markers of tool calls out of its text: {', '.join(hidden)}."
+        )
     elif not parts.template(tools=True).shows_tools:
         how = Capability("impossible", _NOT_SHOWN)
     elif not writes_calls(parts.family):
         how = Capability("impossible", _NO_FORMAT)
     else:
         how = Capability(
-            "emulated", f"shown by the chat template, and calls are read as {parts.family.name} writes them."
+            "emulated", f"shown by the chat template; tool calls are parsed in the format of {parts.family.name}."
         )
     return dict.fromkeys(("tools", "functions"), how)

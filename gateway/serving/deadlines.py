@@ -140,7 +140,7 @@ class DeadlineTimer:
         deadlines, heard = self._deadlines, self._heard()
         now = max(self._loop.time(), self._when)
         if heard is None and now >= self._first and self._first <= self._end:
-            self._expire(f"The model did not answer within {deadlines.first_token_s:g} seconds.", True)
+            self._expire(f"The model returned no token within {deadlines.first_token_s:g} seconds.", True)
         elif now >= self._end:
             self._expire(f"The model did not finish its answer within {deadlines.total_s:g} seconds.", heard is None)
         elif heard is None:
@@ -150,5 +150,5 @@ class DeadlineTimer:
         elif now - self._when > _LATE_S:
             self._look_at(now + _LATE_S)
         else:
-            silence = f"nothing came for {deadlines.between_tokens_s:g} seconds"
-            self._expire(f"The model stopped in its answer: {silence}.", True)
+            silence = f"no token arrived for {deadlines.between_tokens_s:g} seconds"
+            self._expire(f"The model stopped responding before the end of its answer: {silence}.", True)

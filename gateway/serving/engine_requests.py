@@ -121,11 +121,11 @@ def _check(params: SamplingParams, parts: ModelParts, features: EngineFeatures, 
         message = f"At most {settings.max_stops} stop strings are supported, but {len(params.stop)} were given."
         raise BadRequestError(message, "stop", "array_above_max_length")
     if params.logprobs and not features.logprobs:
-        raise BadRequestError("This model's engine gives no log-probabilities.", "logprobs", _UNSUPPORTED)
+        raise BadRequestError("This model's engine returns no log-probabilities.", "logprobs", _UNSUPPORTED)
     most = min(features.max_top_logprobs, settings.max_top_logprobs)
     if params.top_logprobs > most:
         what = f"at most {most}" if most else "no"
-        raise BadRequestError(f"This model gives {what} alternatives per token.", "top_logprobs", _UNSUPPORTED)
+        raise BadRequestError(f"This model returns {what} alternatives per token.", "top_logprobs", _UNSUPPORTED)
     if params.logit_bias:
         check_ids(list(params.logit_bias), parts, "logit_bias.{id}")
     if params.stop_token_ids:
@@ -135,8 +135,8 @@ def _check(params: SamplingParams, parts: ModelParts, features: EngineFeatures, 
 def _table(name: str, parts: ModelParts) -> PromptTable:
     table = parts.prompt_tables.get(name)
     if table is None:
-        known = f"it has {', '.join(sorted(parts.prompt_tables))}" if parts.prompt_tables else "it has none"
-        message = f"This model has no prompt table of the name {name!r}; {known}."
+        known = f"it has {', '.join(sorted(parts.prompt_tables))}" if parts.prompt_tables else "it has no prompt tables"
+        message = f"This model has no prompt table named {name!r}; {known}."
         raise BadRequestError(message, "prompt_table", "invalid_value")
     return table
 
@@ -146,19 +146,25 @@ def _room(prompt: Prompt, params: SamplingParams, max_seq_len: int, settings: Mo
     length = len(prompt.ids)
     room = max_seq_len - length
     if room < 1:
-        why = f"{too_many_tokens(length, max_seq_len - 1)}, as an answer needs at least one; shorten the prompt."
+        why = (
+            f"{too_many_tokens(length, max_seq_len - 1)}, because the answer needs at least one token; shorten the "
+            "prompt."
+        )
         raise PromptTooLongError(context_exceeded(why, max_seq_len), length, max_seq_len - 1)
     wanted = params.max_tokens
     rejected = settings.max_tokens_policy == "reject" and not params.clamp_max_tokens
     if wanted is not None and wanted > room and rejected:
-        why = f"prompt is too long for an answer of {wanted} tokens: it has {length}; shorten it, or"
-        why += f" ask for at most {room}."
+        why = f"prompt is too long for an answer of {wanted} tokens: it has {length} tokens; shorten the prompt or"
+        why += f" ask for at most {room} tokens."
         if wanted >= max_seq_len:
-            why = f"{length} tokens of the prompt and {wanted} of the answer are more; ask for at most {room}."
+            why = (
+                f"{length} tokens of the prompt and {wanted} tokens of the answer exceed it; ask for at most {room} "
+                "tokens."
+            )
         raise BadRequestError(context_exceeded(why, max_seq_len), params.max_tokens_name, "context_length_exceeded")
     limit = room if wanted is None else min(wanted, room)
     if params.min_tokens > limit:
-        message = f"'min_tokens' must be at most the {limit} tokens that the answer may have."
+        message = f"'min_tokens' must be at most {limit}, the most tokens of the answer."
         raise BadRequestError(message, "min_tokens", "invalid_value")
     return limit
 
@@ -220,14 +226,14 @@ def draft_length(params: SamplingParams, settings: ModelSettings) -> int:
     if obstacle is None:
         return settings.speculative.num_draft_tokens or 0 if wanted is None else wanted
     if wanted:
-        message = f"'num_draft_tokens' does not go together with {obstacle}; leave it out, or send 0."
+        message = f"'num_draft_tokens' cannot be used with {obstacle}; leave it out or set it to 0."
         raise BadRequestError(message, "num_draft_tokens", "invalid_value")
     return 0
 
 
 def _obstacle(params: SamplingParams) -> str | None:
     if params.guide is not None:
-        return "a form that the answer is held to, such as 'response_format' or a demanded call"
+        return "guided decoding, such as 'response_format' or a required tool call"
     if params.beam_width > 1:
         return "'use_beam_search'"
     return None if params.prompt_logprobs is None else "'prompt_logprobs'"

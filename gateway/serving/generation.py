@@ -219,7 +219,7 @@ class Generation:
 
     def lost(self) -> None:
         """End it, or go elsewhere; see ``gateway.generation.health.WatchedRequest``."""
-        error = EngineError(ErrorKind.UNAVAILABLE, "The model has become unavailable within its answer.")
+        error = EngineError(ErrorKind.UNAVAILABLE, "The model became unavailable before the end of its answer.")
         if self.responded:
             self.abort(error)
         else:
@@ -244,11 +244,12 @@ class Generation:
             defect = None if self._task.cancelled() else self._task.exception()
             asked = self.request.id.rpartition("-")[0]  # the HTTP request's own id
             about = {"event": "answer_unreadable", "request_id": asked}
-            _log.error("the answer to %s could not be read", self.request.id, exc_info=defect, extra=about)
+            _log.error("the response to %s could not be read", self.request.id, exc_info=defect, extra=about)
             self._metrics.failures[ErrorKind.INTERNAL.value].inc()
             self._error = EngineError(
                 ErrorKind.INTERNAL,
-                f"The engine's answer could not be read; the gateway's log has the cause under the request id {asked}.",
+                "The engine's response could not be read; the gateway's log has the cause under the request id "
+                f"{asked}.",
             )
             raise self._error
 
@@ -510,7 +511,7 @@ class Generation:
 
 
 def _unended() -> EngineError:
-    return EngineError(ErrorKind.INTERNAL, "The engine ended its answer without a final response.")
+    return EngineError(ErrorKind.INTERNAL, "The engine ended the stream without a final response.")
 
 
 async def cancel_all(generations: Sequence[Generation]) -> None:

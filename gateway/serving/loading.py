@@ -143,10 +143,10 @@ def load_parts(
         folder = Path(features.tokenizer_dir)
     if folder is None:
         known = settings.max_seq_len or (features and features.max_seq_len)
-        more = "" if known else ", and max_seq_len (GATEWAY_MAX_SEQ_LEN), which it does not say either"
+        more = "" if known else ", and max_seq_len (GATEWAY_MAX_SEQ_LEN), which Triton does not report either"
         raise ConfigError(
-            f"{key}.tokenizer (GATEWAY_TOKENIZER): Triton does not say where the tokenizer of {settings.name!r} is; "
-            f"set the folder that holds its tokenizer.json{more}."
+            f"{key}.tokenizer (GATEWAY_TOKENIZER): Triton does not report where the tokenizer of {settings.name!r} "
+            f"is; set the folder of its tokenizer.json{more}."
         )
     max_seq_len = _context(settings, features, key)
     if previous is not None and previous.tokenizer_source == folder:
@@ -224,14 +224,14 @@ def _context(settings: ModelSettings, features: EngineFeatures | None, key: str)
     discovered = features.max_seq_len if features else None
     if settings.max_seq_len is None and discovered is None:
         raise ConfigError(
-            f"{key}.max_seq_len (GATEWAY_MAX_SEQ_LEN): Triton does not say the context length of {settings.name!r}; "
-            "set the max_seq_len that its engine was built with."
+            f"{key}.max_seq_len (GATEWAY_MAX_SEQ_LEN): Triton does not report the context length of "
+            f"{settings.name!r}; set the max_seq_len that its engine was built with."
         )
     if settings.max_seq_len is None or discovered is None:
         return settings.max_seq_len or discovered or 0
     if settings.max_seq_len > discovered:
         _log.warning(
-            "%s.max_seq_len is %d, but the engine has %d: the engine's is used",
+            "%s.max_seq_len is %d, but the engine has %d; the value of the engine is used",
             key,
             settings.max_seq_len,
             discovered,

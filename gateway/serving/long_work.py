@@ -61,7 +61,9 @@ class LongWork:
         if self._closed is not None:
             raise self._closed
         if self.count >= self._most:
-            raise EngineError(ErrorKind.QUEUE_FULL, "Too many long requests are waiting to be read; try again later.")
+            raise EngineError(
+                ErrorKind.QUEUE_FULL, "Too many large requests are waiting to be processed; try again later."
+            )
         waiting = _Work(asyncio.get_running_loop())
         waiting.begin(self._threads, work, self._done)
         self.count += 1
@@ -131,7 +133,7 @@ class _Work:
     def expire(self, seconds: float) -> None:
         """Fail, unless it has begun."""
         if self._future is not None and self._future.cancel():
-            message = f"The request waited {seconds:g} seconds for longer ones to be read."
+            message = f"The request waited {seconds:g} seconds for larger requests to be processed; try again later."
             self.fail(EngineError(ErrorKind.TIMEOUT, message))
 
     def finish(self, future: Future[Any]) -> None:

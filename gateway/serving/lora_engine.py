@@ -108,7 +108,7 @@ class LoraEngine:
 
     def _named(self, error: EngineError) -> AdapterRejectedError:
         fault = "does not have" if isinstance(error, AdapterNotHeldError) else "cannot use"
-        adapter = f"the LoRA adapter of the model {self._state.model!r} (task {self._state.adapter.task_id})"
+        adapter = f"the LoRA adapter of model {self._state.model!r} (task {self._state.adapter.task_id})"
         return AdapterRejectedError(ErrorKind.INTERNAL, f"This deployment's engine {fault} {adapter}.", error.detail)
 
     def _with(self, request: GenerationRequest) -> GenerationRequest:

@@ -83,7 +83,7 @@ class Overload:
         """
         self._settings = settings
         follow = functools.partial(self._follow, memory, metrics)
-        task = asyncio.create_task(keep_running("the watch over memory", follow))
+        task = asyncio.create_task(keep_running("the memory watcher", follow))
         try:
             yield
         finally:
@@ -134,8 +134,8 @@ class Overload:
 
 _SAYS: Final[dict[MemoryState, str]] = {
     "normal": "below the soft limit again",
-    "soft": "beyond the soft limit: large bodies and long prompts wait",
-    "hard": "beyond the hard limit: new requests are answered 503",
+    "soft": "above the soft limit: large bodies and long prompts wait",
+    "hard": "above the hard limit: new requests are rejected with 503",
 }
 
 OVERLOAD: Final = Overload()

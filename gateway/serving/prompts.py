@@ -226,11 +226,11 @@ def truncated(
     """
     room -= truncation.answer
     if room < 1:
-        message = f"With {truncation.answer} tokens for the answer the context has no place for a prompt."
+        message = f"The context leaves no tokens for a prompt after {truncation.answer} tokens for the answer."
         raise BadRequestError(message, truncation.answer_name, "context_length_exceeded")
     most = room if truncation.tokens == -1 else truncation.tokens
     if most > room:
-        message = f"The context has place for {room} tokens of the prompt beside {truncation.answer} of the answer."
+        message = f"The context leaves {room} tokens for the prompt after {truncation.answer} tokens for the answer."
         raise BadRequestError(message, "truncate_prompt_tokens", "integer_above_max_value")
     ids = tuple(prompt.ids)
     if len(ids) <= most:
@@ -244,8 +244,8 @@ def truncated(
     cut = dataclasses.replace(parts.prompts.ids(ids, frames=frames), changed=prompt.changed)
     if cut.escaped:
         raise BadRequestError(
-            "This prompt cannot be cut there: prompts of this model travel as text, and no text of the rest gives the"
-            " same token ids. Have the operator serve an engine model (path: tokens).",
+            "This prompt cannot be truncated at this token because this model receives prompts as text, and no text "
+            "has the same token ids. Ask the operator to serve an engine model (path: tokens).",
             "truncate_prompt_tokens",
             "unsupported_value",
         )
@@ -364,10 +364,10 @@ class LengthBound:
         if size > _MOST_UNCOUNTED:
             each = min(each, _MOST_CHARACTERS)
         if size > self._most * each:
-            self._reject(f"{size} characters cannot fit into them", max(size // each, self._most + 1))
+            self._reject(f"{size} characters cannot fit into that limit", max(size // each, self._most + 1))
 
     def _reject(self, why: str, tokens: int) -> NoReturn:
-        says = f"At most {self._most} tokens of a prompt are counted, but {why}; shorten it."
+        says = f"A prompt to count must have at most {self._most} tokens, but {why}; shorten it."
         if self._of_context:
             says = context_exceeded(f"prompt is too long: {why}; shorten it.", self._most)
         raise PromptTooLongError(says, tokens, self._room)
@@ -382,20 +382,20 @@ def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, bound: LengthBound, 
         prompt = parts.prompts.ids(source.ids, frames=frames)
     if not prompt.ids:
         raise BadRequestError(
-            "The prompt is empty, and this model has no token to begin with.", "prompt", "invalid_value"
+            "The prompt is empty, and this model has no BOS token to start with.", "prompt", "invalid_value"
         )
     if not prompt.escaped:
         return prompt
     if isinstance(source, TextPrompt):
         raise BadRequestError(
-            "Prompts of this model travel as text, and BOS is put before them: it cannot be left out. Have the operator"
-            " set path: tokens.",
+            "BOS cannot be left out because this model receives prompts as text and adds BOS itself. Ask the "
+            "operator to set path: tokens.",
             "add_special_tokens",
             "unsupported_value",
         )
     raise BadRequestError(
-        "This prompt cannot travel as text, as prompts of this model do: no text gives the same token ids."
-        " Send it as text, or have the operator serve an engine model (path: tokens).",
+        "This model receives prompts as text, and no text has the token ids of this prompt. Send the prompt as text, "
+        "or ask the operator to serve an engine model (path: tokens).",
         "prompt",
         "unsupported_value",
     )
@@ -415,7 +415,7 @@ def check_ids(ids: Sequence[int], parts: ModelParts, param: str) -> None:
     size = parts.tokenizer.vocab_size
     if ids and (max(ids) >= size or min(ids) < 0):
         place, wrong = next((place, index) for place, index in enumerate(ids) if not 0 <= index < size)
-        message = f"The token id {wrong} is not in this model's vocabulary, which has ids from 0 to {size - 1}."
+        message = f"The token id {wrong} is not in this model's vocabulary; ids must be from 0 to {size - 1}."
         raise BadRequestError(message, param.format(place=place, id=wrong), "invalid_value")
 
 
@@ -425,10 +425,12 @@ def _chat(source: ChatPrompt, parts: ModelParts, settings: ModelSettings, bound:
     for name in source.variables:
         if name in used.reserved:
             param = f"chat_template_kwargs.{name}"
-            raise BadRequestError(f"{name!r} is the gateway's own name in chat templates.", param, "invalid_value")
+            raise BadRequestError(
+                f"{name!r} is reserved for the chat template and cannot be set.", param, "invalid_value"
+            )
     tools = source.tools if source.tools and used.shows_tools else None
     if template is not None and source.tools and not tools:
-        raise BadRequestError("This chat template does not show tools.", "chat_template", "invalid_value")
+        raise BadRequestError("This chat template does not support tools.", "chat_template", "invalid_value")
     changed: list[str] = []
     abilities = used.abilities(tools=tools is not None, variables=source.variables)
     if tools and not abilities.definitions:
@@ -461,8 +463,8 @@ def _chat_as_text(source: ChatPrompt, parts: ModelParts, settings: ModelSettings
     data = {"messages": messages, "tools": source.tools or (), "documents": source.documents or ()}
     path = path_of({**data, "chat_template_kwargs": source.variables}, control_tokens)
     raise BadRequestError(
-        f"The text of a control token in {path!r} cannot be escaped for this model because its prompts travel as text;"
-        " the operator may allow it with escape_special_tokens: false.",
+        f"The text of a control token in {path!r} cannot be escaped because this model receives prompts as text; the "
+        "operator can allow it with escape_special_tokens: false.",
         path,
     )
 
@@ -471,8 +473,8 @@ def _own_template(template: str, parts: ModelParts, settings: ModelSettings) -> 
     """The template that the request brings, where the operator allows that."""
     if not settings.allow_request_template:
         raise BadRequestError(
-            "A request may not bring its own chat template to this model; the operator may allow it with"
-            " allow_request_template: true.",
+            "This model does not accept chat templates in requests; the operator can allow them with "
+            "allow_request_template: true.",
             "chat_template",
             "unsupported_parameter",
         )

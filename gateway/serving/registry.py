@@ -245,7 +245,7 @@ class Registry:
             await asyncio.wait(running, timeout=self._timeouts.total_s)
         for model in models:
             await model.close()
-            _log.info("model %s: the former one is closed", model.name, extra={"event": "model_closed"})
+            _log.info("model %s: the previous version is closed", model.name, extra={"event": "model_closed"})
 
 
 def _place(name: str, conversation: str) -> float:

@@ -486,34 +486,34 @@ class ServedModel:
         if self._losses:
             told = (f"{loss} ({cure.rstrip('.')})" if cure else loss for loss, cure in self._losses.items())
             _log.warning(
-                "model %s loses something of its answers: %s",
+                "answers of model %s are incomplete: %s",
                 self.name,
                 "; ".join(told),
                 extra={"event": "model_lossy"},
             )
         for doubt, cure in parts.choice.doubts.items():
             _log.warning(
-                "model %s is taken for one of the family %s, by %s, but %s: %s",
+                "model %s is assumed to belong to the family %s, by %s, but %s: %s",
                 self.name, parts.family.name, parts.choice.reason, doubt, cure,
                 extra={"event": "family_doubtful"},
             )  # fmt: skip
         fault = parts.template(tools=False).fault
         if fault is not None:
             _log.warning(
-                "the chat template of model %s cannot render a message of a user",
+                "the chat template of model %s cannot render a user message",
                 self.name,
                 extra={"event": "template_fails", "detail": fault},
             )
         obstacle = parts.tokenizer.obstacle
         if obstacle is not None:
             _log.warning(
-                "model %s tokenizes each prompt anew, as a whole, because %s",
+                "model %s tokenizes each prompt completely, without reuse, because %s",
                 self.name,
                 obstacle,
                 extra={"event": "prompts_tokenized_whole"},
             )
         _log.info(
-            "model %s is served by the %s path: %s", self.name, features.path, features.reason,
+            "model %s is served on the %s path: %s", self.name, features.path, features.reason,
             extra={"event": "model_served", "max_seq_len": parts.max_seq_len,
                    "tokenizer": str(parts.tokenizer_source),
                    "family": parts.family.name, "family_reason": parts.choice.reason},
@@ -545,12 +545,12 @@ def _unserved(settings: ModelSettings, features: EngineFeatures, key: str) -> st
 
 def _unserved_adapter(adapter: AdapterSettings, features: EngineFeatures, key: str) -> str | None:
     if features.path == "llmapi" and (adapter.path is None or adapter.folder is not None):
-        return f"{key}: the LLM API loads an adapter itself; give its name and path on Triton's machine, and no folder"
+        return f"{key}: the LLM API loads an adapter itself; set its name and path on Triton's machine, not a folder"
     if features.path != "llmapi" and adapter.path is not None:
-        return f"{key}.path: only the LLM API loads an adapter by a path; give its folder"
+        return f"{key}.path: only the LLM API loads an adapter by path; set its folder"
     by_name = features.path == "vllm"
     if by_name and (adapter.name is None or adapter.folder is not None):
-        return f"{key}: the vLLM backend has adapters by the names in its multi_lora.json; give the name, and no folder"
+        return f"{key}: the vLLM backend uses the adapter names of its multi_lora.json; set the name, not a folder"
     if adapter.name is not None and adapter.path is None and not by_name:
-        return f"{key}.name: only the vLLM backend has adapters by their names; the LLM API needs name and path"
+        return f"{key}.name: only the vLLM backend uses adapters by name; the LLM API needs name and path"
     return None

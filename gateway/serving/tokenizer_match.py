@@ -9,7 +9,7 @@ from gateway.generation import Capability, EngineFeatures
 from gateway.generation.tokenizing import SENTENCES, TokenizedSentences
 from gateway.tokens import Tokenizer, TokenizerError
 
-OVERRIDE = "name the model's own folder, or set check_tokenizer: false"
+OVERRIDE = "set the tokenizer folder of the model, or set check_tokenizer: false"
 _MORE = 1.05  # of the tokenizer's width; padding of a vocabulary is less
 
 
@@ -24,18 +24,21 @@ def tokenizer_mismatch(tokenizer: Tokenizer, folder: Path, features: EngineFeatu
     width = features.vocab_size
     if width is not None and tokenizer.vocab_size > width:
         last = tokenizer.vocab_size - 1
-        return f"the tokenizer in {folder} has ids up to {last}, and the engine has logits for {width}"
+        return f"the tokenizer in {folder} has ids up to {last}, but the engine has logits for {width} ids"
     there = _there(folder, features)
     if there is None:
         return None
     for sentence, ids in zip(SENTENCES, there.ids, strict=True):
         own, other = _bare(tokenizer, tokenizer.encode(sentence)), _bare(tokenizer, ids)
         if own != other:
-            words = f"and Triton's {_few(other)}"
-            return f"the tokenizer in {folder} is not the engine's: it makes {_few(own)} of {sentence[:20]!r}, {words}"
+            words = f"and Triton's tokenizer as {_few(other)}"
+            return (
+                f"the tokenizer in {folder} is not the engine's tokenizer: it encodes {sentence[:20]!r} as "
+                f"{_few(own)}, {words}"
+            )
     if there.end_id is not None and there.end_id >= 0 and tokenizer.eos_ids and there.end_id not in tokenizer.eos_ids:
         ends = ", ".join(map(str, tokenizer.eos_ids))
-        return f"the tokenizer in {folder} ends answers at {ends}, and Triton's at {there.end_id}"
+        return f"the tokenizer in {folder} ends answers at {ends}, but Triton's tokenizer at {there.end_id}"
     return None
 
 
@@ -45,7 +48,9 @@ def compared(features: EngineFeatures) -> Capability:
         return Capability("native", "Compared with Triton's preprocessing: three sentences have the same ids.")
     if _other_folder(features) is not None:
         return Capability("native", "Compared with the tokenizer_dir of Triton's model: the same ids.")
-    return Capability("impossible", "The tokenizer is not compared: nothing of this Triton shows the engine's own.")
+    return Capability(
+        "impossible", "The tokenizer is not compared because this Triton does not show the engine's tokenizer."
+    )
 
 
 def wide_engine(tokenizer: Tokenizer, features: EngineFeatures) -> str | None:
@@ -53,7 +58,10 @@ def wide_engine(tokenizer: Tokenizer, features: EngineFeatures) -> str | None:
     width = features.vocab_size
     if width is None or width <= tokenizer.vocab_size * _MORE:
         return None
-    return f"the engine has logits for {width} ids, and the tokenizer {tokenizer.vocab_size}: is it the model's own?"
+    return (
+        f"the engine has logits for {width} ids, but the tokenizer has {tokenizer.vocab_size}: check that it is "
+        "the tokenizer of the model"
+    )
 
 
 def _there(folder: Path, features: EngineFeatures) -> TokenizedSentences | None:

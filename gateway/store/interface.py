@@ -30,7 +30,7 @@ class ConflictError(StoreError):
     """
 
     def __init__(self, key: str) -> None:
-        super().__init__(f"the document {key} is another one")
+        super().__init__(f"the document {key} was changed by another request")
         self.key = key
 
 
@@ -177,7 +177,7 @@ class StoreBounds:
             StoreFullError: it is.
         """
         if size > min(self.max_bytes, LARGEST):
-            raise StoreFullError(f"a document of {size} bytes is larger than the store may be")
+            raise StoreFullError(f"a document of {size} bytes is larger than the limit of the store")
 
 
 def document_bytes(owner: str, key: str, data: bytes) -> int:

@@ -15,7 +15,7 @@ from gateway.store.interface import Store, StoreBounds
 from gateway.store.sqlite_store import ForeignFileError, SqliteStore, check_file, check_folder
 
 _log = logging.getLogger(__name__)
-_HOMELESS = "no state is kept: this user has no home for its file; state.path names one"
+_HOMELESS = "responses are not stored because this user has no home directory; set state.path"
 
 
 class StoreHolder:
@@ -103,10 +103,10 @@ def _unusable(path: Path, error: Exception, *, given: bool) -> str:
         ConfigError: the gateway must not run without state: the file was given, or is damaged or not a store.
     """
     if not isinstance(error, OSError | sqlite3.OperationalError):
-        raise ConfigError(f"state.path: {path} is damaged or not a store ({error}); move it away.") from None
+        raise ConfigError(f"state.path: {path} is damaged or not a store ({error}); move the file.") from None
     if given:
         raise ConfigError(f"state.path: {path} cannot be used ({error}).") from None
-    return f"no state is kept: {path} cannot be used ({error}); state.path names another file"
+    return f"responses are not stored because {path} cannot be used ({error}); set state.path"
 
 
 def default_path(environment: Mapping[str, str] | None = None) -> Path | None:
@@ -145,12 +145,12 @@ async def _open_redis(url: str, bounds: StoreBounds) -> Store:
     try:
         store = RedisStore(url, bounds)
     except ValueError:  # its message may show a part of the password
-        raise ConfigError("state.redis_url: is not a URL of Redis.") from None
+        raise ConfigError("state.redis_url: must be a Redis URL.") from None
     try:
         await store.open()
     except PermissionError as error:
         await store.close()
-        raise ConfigError(f"state.redis_url: Redis refuses the gateway ({error}).") from None
+        raise ConfigError(f"state.redis_url: Redis rejected the connection ({error}).") from None
     return store
 
 

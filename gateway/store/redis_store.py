@@ -224,7 +224,7 @@ class RedisStore:
         if result == _CONFLICT:
             raise ConflictError(keys[made[0]])
         if result == _FULL:
-            raise StoreFullError("the document with its log is larger than the store may be")
+            raise StoreFullError("the document with its log is larger than the limit of the store")
         return list(map(int, made))
 
     async def _trim_now(self) -> None:

@@ -302,7 +302,7 @@ def check_file(path: Path) -> None:
         ForeignFileError: it is another program's, or of another version.
     """
     if not os.access(path, os.R_OK | os.W_OK):
-        raise PermissionError("it cannot be read and written")
+        raise PermissionError("it must be readable and writable")
     with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as base:
         _check_kind(base)
 
@@ -326,7 +326,7 @@ def _check_kind(base: sqlite3.Connection) -> bool:
     if tables and application != _APPLICATION:
         raise ForeignFileError("it is a database of another program")
     if tables and version != _FORMAT:
-        raise ForeignFileError(f"its format is {version}, and this version of the gateway writes {_FORMAT}")
+        raise ForeignFileError(f"its format is {version}, but this version of the gateway uses format {_FORMAT}")
     return bool(tables)
 
 
@@ -417,7 +417,7 @@ class SqliteStore:
             with anyio.fail_after(PATIENCE_S):
                 return await call
         except TimeoutError:
-            raise StoreUnavailableError("the store takes too long") from None
+            raise StoreUnavailableError("the store timed out") from None
 
     def _guarded(self, work: Callable[[SqliteFile], _T]) -> _T:
         """Do the work in the store's thread; after an error the file is opened anew by the next."""
@@ -433,7 +433,7 @@ class SqliteStore:
     def _opened(self) -> SqliteFile:
         if self._file is not None and not self._file.is_in_place():
             _log.error(
-                "the store's file was removed or replaced, with what it held: %s",
+                "the file of the store was removed or replaced, and its content is lost: %s",
                 self._path,
                 extra={"event": "store_replaced"},
             )

@@ -29,7 +29,7 @@ def open_telemetry(settings: TelemetrySettings, version: str) -> Telemetry | Non
     for signal in ("", "TRACES_", "METRICS_"):
         protocol = os.environ.get(name := f"OTEL_EXPORTER_OTLP_{signal}PROTOCOL") or _PROTOCOL
         if protocol != _PROTOCOL:
-            raise ConfigError(f"{name}: is {protocol!r}, and only {_PROTOCOL} is exported.")
+            raise ConfigError(f"{name}: must be {_PROTOCOL}, not {protocol!r}.")
     check_telemetry(settings)
     from gateway.telemetry.otel.providers import OpenTelemetry  # noqa: PLC0415 - an extra, and a second of each start
 

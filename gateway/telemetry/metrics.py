@@ -152,97 +152,109 @@ class Metrics:
             "gateway_requests", "Answered requests.", ["model", "endpoint", "status"], registry=registry
         )
         self.in_flight = Gauge(
-            "gateway_requests_in_flight", "Generations that run now.", model, registry=registry,
+            "gateway_requests_in_flight", "Running generations.", model, registry=registry,
             multiprocess_mode="livesum",
         )  # fmt: skip
         self.ttft = Histogram(
             "gateway_time_to_first_token_seconds",
-            "Arrival to first token.",
+            "Time from the arrival of a request to its first token.",
             model,
             buckets=_TTFT_BUCKETS,
             registry=registry,
         )
         self.inter_token = Histogram(
-            "gateway_inter_token_seconds", "Time per further token.", model, buckets=_GAP_BUCKETS, registry=registry
+            "gateway_inter_token_seconds",
+            "Time per output token after the first.",
+            model,
+            buckets=_GAP_BUCKETS,
+            registry=registry,
         )
-        self.prompt_tokens = Counter("gateway_prompt_tokens", "Prompt ids sent.", model, registry=registry)
+        self.prompt_tokens = Counter(
+            "gateway_prompt_tokens", "Prompt tokens sent to the engine.", model, registry=registry
+        )
         self.completion_tokens = Counter("gateway_completion_tokens", "Ids generated.", model, registry=registry)
         self.surplus_tokens = Counter(
-            "gateway_surplus_tokens", "Ids generated between a stop match and the cancel.", model, registry=registry
+            "gateway_surplus_tokens",
+            "Tokens generated between the match of a stop string and the cancellation.",
+            model,
+            registry=registry,
         )
         self.predicted_tokens = Counter(
-            "gateway_predicted_tokens", "Ids of predictions, by what became of them.", ["model", "outcome"],
+            "gateway_predicted_tokens", "Tokens of predictions, by outcome.", ["model", "outcome"],
             registry=registry,
         )  # fmt: skip
         self.cancelled = Counter(
-            "gateway_requests_cancelled", "Generations whose client left.", model, registry=registry
+            "gateway_requests_cancelled", "Generations whose client disconnected.", model, registry=registry
         )
         self.spared_tokens = Counter(
-            "gateway_cancelled_tokens_upper_bound", "Ids that cancelled generations could still have had.",
+            "gateway_cancelled_tokens_upper_bound", "Tokens that cancelled generations could still have produced.",
             model, registry=registry,
         )  # fmt: skip
         self.elsewhere = Counter(
-            "gateway_retries_elsewhere", "Requests sent to another endpoint before any token.", model, registry=registry
+            "gateway_retries_elsewhere",
+            "Requests retried on another endpoint before the first token.",
+            model,
+            registry=registry,
         )
         self.failures = Counter(
-            "gateway_engine_failures", "Generations that an engine failed.", ["model", "kind"], registry=registry
+            "gateway_engine_failures", "Generations that failed in an engine.", ["model", "kind"], registry=registry
         )
         self.waits = Histogram(
-            "gateway_queue_seconds", "Wait for a turn.", model, buckets=_TTFT_BUCKETS, registry=registry
+            "gateway_queue_seconds", "Time in the admission queue.", model, buckets=_TTFT_BUCKETS, registry=registry
         )
         self.rejected = Counter(
-            "gateway_queue_refusals", "Requests that the queue did not take or keep.", ["model", "reason"],
+            "gateway_queue_refusals", "Requests rejected or dropped by the admission queue.", ["model", "reason"],
             registry=registry,
         )  # fmt: skip
         self.tokenized_tokens = Counter(
-            "gateway_tokenized_tokens", "Ids of prompts, by where they came from.", ["model", "source"],
+            "gateway_tokenized_tokens", "Prompt tokens, by source.", ["model", "source"],
             registry=registry,
         )  # fmt: skip
         self.token_cache = Gauge(
-            "gateway_token_cache_bytes", "Filled part of the cache of token ids.", registry=registry,
+            "gateway_token_cache_bytes", "Size of the token id cache.", registry=registry,
             multiprocess_mode="livemax",
         )  # fmt: skip
         self.store_operations = Counter(
-            "gateway_store_operations", "Calls of the store.", ["operation", "outcome"], registry=registry
+            "gateway_store_operations", "Operations on the store.", ["operation", "outcome"], registry=registry
         )
         self.store_times = Histogram(
             "gateway_store_operation_seconds",
-            "Time of a call of the store.",
+            "Duration of an operation on the store.",
             ["operation"],
             buckets=_STORE_BUCKETS,
             registry=registry,
         )
         self.store_bytes = Gauge(
-            "gateway_store_bytes", "All documents and logs of the store.", registry=registry,
+            "gateway_store_bytes", "Size of all documents and logs in the store.", registry=registry,
             multiprocess_mode="mostrecent",
         )  # fmt: skip
         self.store_removed = Counter(
-            "gateway_store_removed_documents", "Documents removed for their age or for the size.", registry=registry
+            "gateway_store_removed_documents", "Documents removed by age or by size of the store.", registry=registry
         )
         self.memory = Gauge(
             "gateway_memory_bytes", "Resident memory of the gateway's processes.", registry=registry,
             multiprocess_mode="livesum",
         )  # fmt: skip
         self._memory_limit = Gauge(
-            "gateway_memory_limit_bytes", "Memory that the processes may have.", registry=registry,
+            "gateway_memory_limit_bytes", "Memory limit of the gateway's processes.", registry=registry,
             multiprocess_mode="livemin",
         )  # fmt: skip
         self.overload = Gauge(
-            "gateway_overload_state", "1 while memory is beyond a limit.", ["state"], registry=registry,
+            "gateway_overload_state", "1 while memory is above a limit.", ["state"], registry=registry,
             multiprocess_mode="livemax",
         )  # fmt: skip
         self.overload_rejected = Counter(
-            "gateway_overload_refused_requests", "Requests refused for want of memory.", registry=registry
+            "gateway_overload_refused_requests", "Requests rejected because of low memory.", registry=registry
         )
         self._ignored = Counter(
-            "gateway_ignored_parameters", "Unknown parameters that were served without.", ["model", "parameter"],
+            "gateway_ignored_parameters", "Unknown parameters that were ignored.", ["model", "parameter"],
             registry=registry,
         )  # fmt: skip
         self._reloads = Counter("gateway_settings_reloads", "Reloads of the settings.", ["outcome"], registry=registry)
         for outcome in ("applied", "refused"):
             self._reloads.labels(outcome)
         self._reload_ok = Gauge(
-            "gateway_settings_last_reload_successful", "1 unless the settings as they are now were refused.",
+            "gateway_settings_last_reload_successful", "0 if the current settings were rejected, else 1.",
             registry=registry, multiprocess_mode="livemin",
         )  # fmt: skip
         self._reload_ok.set(1)
@@ -332,8 +344,12 @@ class _CurrentState(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         ready = GaugeMetricFamily("gateway_model_ready", "1 when the model can be served.", labels=["model"])
-        degraded = GaugeMetricFamily("gateway_model_degraded", "1 while a worker does not serve it.", labels=["model"])
-        share = GaugeMetricFamily("gateway_model_failing_share", "Of its requests, by its engine.", labels=["model"])
+        degraded = GaugeMetricFamily(
+            "gateway_model_degraded", "1 while a worker does not serve the model.", labels=["model"]
+        )
+        share = GaugeMetricFamily(
+            "gateway_model_failing_share", "Share of the model's requests that fail in its engine.", labels=["model"]
+        )
         state = GaugeMetricFamily("gateway_model_state", "1 for the model's state.", labels=["model", "state"])
         for model, condition in self._readiness.items():
             ready.add_metric([model], float(condition.ready))
@@ -347,9 +363,13 @@ class _CurrentState(Collector):
             yield from self._of_endpoints()
 
     def _queues(self) -> Iterator[GaugeMetricFamily]:
-        running = GaugeMetricFamily("gateway_generations_running", "Generations in the engine.", labels=["model"])
-        waiting = GaugeMetricFamily("gateway_generations_waiting", "Generations in the queue.", labels=["model"])
-        limit = GaugeMetricFamily("gateway_generations_limit", "Generations that may run.", labels=["model"])
+        running = GaugeMetricFamily(
+            "gateway_generations_running", "Generations running in the engine.", labels=["model"]
+        )
+        waiting = GaugeMetricFamily(
+            "gateway_generations_waiting", "Generations waiting in the admission queue.", labels=["model"]
+        )
+        limit = GaugeMetricFamily("gateway_generations_limit", "Limit of running generations.", labels=["model"])
         for model, now in self._models.items():
             running.add_metric([model], now.running)
             waiting.add_metric([model], now.waiting)
@@ -359,10 +379,14 @@ class _CurrentState(Collector):
 
     def _of_endpoints(self) -> Iterator[GaugeMetricFamily]:
         labels = ["model", "endpoint"]
-        up = GaugeMetricFamily("gateway_endpoint_ready", "1 when the endpoint takes requests.", labels=labels)
+        up = GaugeMetricFamily("gateway_endpoint_ready", "1 when the endpoint accepts requests.", labels=labels)
         state = GaugeMetricFamily("gateway_endpoint_state", "1 for the endpoint's state.", labels=[*labels, "state"])
-        share = GaugeMetricFamily("gateway_endpoint_failing_share", "Of the endpoint's requests.", labels=labels)
-        running = GaugeMetricFamily("gateway_endpoint_requests_in_flight", "Requests on the endpoint.", labels=labels)
+        share = GaugeMetricFamily(
+            "gateway_endpoint_failing_share", "Share of the endpoint's requests that fail.", labels=labels
+        )
+        running = GaugeMetricFamily(
+            "gateway_endpoint_requests_in_flight", "Requests running on the endpoint.", labels=labels
+        )
         for model, now in self._models.items():
             for each in now.endpoints:
                 up.add_metric([model, each.address], float(each.condition.ready))

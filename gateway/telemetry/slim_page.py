@@ -71,17 +71,21 @@ def load_families(models: Mapping[str, ModelQueue], engines: EngineLoad) -> str:
     admitted = sum(model.running for model in models.values())
     queued = min(engines.waiting, admitted)  # the engines' figure is up to a second or two old
     waiting = sum(model.waiting for model in models.values()) + queued
-    text = _gauge("gateway_num_requests_waiting", "Generations that wait, here or in an engine.", [("", waiting)])
-    text += _gauge("gateway_num_requests_running", "Generations that an engine works on.", [("", admitted - queued)])
+    text = _gauge(
+        "gateway_num_requests_waiting", "Generations waiting, in the gateway or in an engine.", [("", waiting)]
+    )
+    text += _gauge("gateway_num_requests_running", "Generations running in an engine.", [("", admitted - queued)])
     if engines.max_blocks:
         used = engines.used_blocks / engines.max_blocks
-        text += _gauge("gateway_kv_cache_usage", "Used part of the engines' KV cache blocks, 0 to 1.", [("", used)])
+        text += _gauge(
+            "gateway_kv_cache_usage", "Used share of the engines' KV cache blocks, from 0 to 1.", [("", used)]
+        )
     adapters = {name: model for name, model in models.items() if model.adapter}
     if adapters:
         running = ",".join(name for name, model in adapters.items() if model.running)
         waits = ",".join(name for name, model in adapters.items() if model.waiting)
         labels = _labels(max_lora=str(len(adapters)), running_lora_adapters=running, waiting_lora_adapters=waits)
-        text += _gauge("gateway_lora_requests_info", "Models with adapters, by what they do.", [(labels, time.time())])
+        text += _gauge("gateway_lora_requests_info", "Models with adapters, by state.", [(labels, time.time())])
     return text
 
 
@@ -98,7 +102,7 @@ def slim_page(readiness: Mapping[str, EngineCondition], models: Mapping[str, Mod
     return (
         load_families(models, engines.load)
         + _gauge("gateway_model_ready", "1 when the model can be served.", ready)
-        + _gauge("gateway_requests_in_flight", "Generations that run now.", flight)
+        + _gauge("gateway_requests_in_flight", "Running generations.", flight)
         + engines.families
     )
 

@@ -27,7 +27,7 @@ from gateway.tokens.literal import literal_copies
 VOCABULARY_FILES: Final = ("tokenizer.model", "tekken.json")
 """Vocabularies that are converted: of SentencePiece or tiktoken, and Mistral's."""
 
-_MAKE = "make a tokenizer.json with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+_MAKE = "create a tokenizer.json with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
 _PACKAGES = ("transformers", "sentencepiece", "tiktoken")
 # Nothing is fetched; tiktoken keeps no copy of a file, which it would prefer to a newer one at the same path.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TIKTOKEN_CACHE_DIR": "", "TOKENIZERS_PARALLELISM": "false"}
@@ -59,14 +59,14 @@ def unreadable(folder: Path) -> str | None:
     if (folder / TOKENIZER_FILE).is_file():
         return None
     if not folder.exists():
-        return f"The folder {folder} does not exist. Name a folder of this machine that has {TOKENIZER_FILE}."
+        return f"The folder {folder} does not exist. Set a folder of this machine with a {TOKENIZER_FILE}."
     found = next((name for name in VOCABULARY_FILES if (folder / name).is_file()), None)
     if found is None:
         return f"{folder} has no {TOKENIZER_FILE}, nor {' or '.join(VOCABULARY_FILES)} to convert; {_MAKE}."
     if not all(map(importlib.util.find_spec, _PACKAGES)):
         return (
-            f"{folder} has no {TOKENIZER_FILE}; install what converts its {found} ({pip_install('transformers')}),"
-            f" or {_MAKE}."
+            f"{folder} has no {TOKENIZER_FILE}; install transformers to convert its {found} "
+            f"({pip_install('transformers')}), or {_MAKE}."
         )
     return None
 
@@ -158,9 +158,7 @@ def _original(path: Path, model_type: str | None, special: set[str]) -> _Origina
         return _by_tiktoken(spec["config"]["pattern"], ranks, first, special)
     if _TIKTOKEN_LINE.match(path.read_bytes()):
         if model_type not in _LLAMA3_TYPES:
-            raise _RejectedError(
-                f"its {path.name} is a tiktoken file, and how to split text for it is known of Llama 3 only"
-            )
+            raise _RejectedError(f"its {path.name} is a tiktoken file; only the text splitting of Llama 3 is supported")
         from tiktoken.load import load_tiktoken_bpe  # noqa: PLC0415 - in the process of its own only
 
         return _by_tiktoken(_LLAMA3_PATTERN, load_tiktoken_bpe(str(path)), 0, special)

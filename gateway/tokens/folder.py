@@ -110,7 +110,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise TokenizerError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(value, dict):
-        raise TokenizerError(f"{path} must hold a JSON object.")
+        raise TokenizerError(f"{path} must contain a JSON object.")
     return value
 
 

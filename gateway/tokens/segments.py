@@ -298,12 +298,12 @@ def obstacle(backend: tokenizers.Tokenizer) -> str | None:
     """
     segments = SegmentTokenizer(backend, least=0)
     if not segments.tokens:
-        return "its tokenizer has no added tokens at which a text is cut before it is normalized"
+        return "its tokenizer has no added tokens that split a text before normalization"
     if getattr(backend.model, "dropout", None):
-        return "its tokenizer splits words by chance (dropout)"
+        return "its tokenizer splits words at random (dropout)"
     added = [token for token in backend.get_added_tokens_decoder().values() if not token.normalized]
     if any(t.content != t.content.strip() for t in added) and any(t.lstrip or t.rstrip for t in added):
-        return "its tokenizer has added tokens of spaces beside some that take the spaces around them"
+        return "its tokenizer has added tokens of spaces and added tokens that strip the spaces around them"
     ways = random.Random(0)  # noqa: S311 - the same at each start
     tokens = ways.sample(sorted(segments.tokens), min(_PROBED, len(segments.tokens)))
     for token in tokens:
@@ -312,5 +312,5 @@ def obstacle(backend: tokenizers.Tokenizer) -> str | None:
         for probe in (text, text[len(between[0]) :]):
             whole = backend.encode_batch_fast([probe], add_special_tokens=False)[0].ids
             if segments.encode(probe, NoBounds()) != pack(whole):
-                return f"its tokenizer reads text beside {token} otherwise than by itself"
+                return f"its tokenizer encodes text next to {token} differently"
     return None

@@ -21,8 +21,8 @@ from gateway.tokens.token_bytes import ByteLevelDecoder, Decoder, byte_level_byt
 from gateway.tokens.token_ids import ID_BYTES, TokenIds, pack
 
 _FRAMED = ("a", "", " Hello  world\n", "\u00e9\u4f60\U0001f600")
-_SURROGATE = "The text cannot be tokenized: it holds a lone surrogate, which is not UTF-8."
-_PANIC = "The text cannot be tokenized: the tokenizers library fails on it with this tokenizer."
+_SURROGATE = "The text cannot be tokenized because it contains a lone surrogate, which is not valid UTF-8."
+_PANIC = "The text cannot be tokenized because the tokenizers library fails with this tokenizer."
 
 
 class Tokenizer:
@@ -112,7 +112,7 @@ class Tokenizer:
             try:
                 backend = tokenizers.Tokenizer.from_file(str(path))
             except Exception as error:  # the library raises this very class
-                raise TokenizerError(f"{path} is not a tokenizer that the tokenizers library reads: {error}") from error
+                raise TokenizerError(f"{path} cannot be read by the tokenizers library: {error}") from error
         else:
             backend, named = convert(folder)
             metadata = dataclasses.replace(metadata, special_tokens={**named, **metadata.special_tokens})

@@ -145,7 +145,7 @@ def _is_probed(models: Models, path: EnginePath, make: _Make) -> bool:
 
 def _unanswered(models: Models, failure: str) -> str:
     step = models.engine.name if models.engine else ""
-    return f"the ensemble's engine step {step!r} did not answer a one-token probe ({failure})"
+    return f"the engine step {step!r} of the ensemble failed a one-token probe ({failure})"
 
 
 def _expect(models: Models, path: EnginePath) -> tuple[_Make, str]:
@@ -157,9 +157,9 @@ def _expect(models: Models, path: EnginePath) -> tuple[_Make, str]:
     if path == "ensemble":
         return ensemble_engine, "path: ensemble is configured"
     if models.pipeline.deviation is not None:
-        return ensemble_engine, f"the ensemble is not stock: {models.pipeline.deviation}"
+        return ensemble_engine, f"the ensemble is not the stock ensemble: {models.pipeline.deviation}"
     step = models.engine.name if models.engine else ""
-    return tokens_engine, f"the ensemble's steps are stock and {step!r} answers token ids"
+    return tokens_engine, f"the ensemble has the stock steps, and {step!r} returns token ids"
 
 
 def _single(models: Models) -> tuple[_Make, str]:
@@ -169,10 +169,10 @@ def _single(models: Models) -> tuple[_Make, str]:
     if models.vllm:
         return vllm_engine, f"{models.entry.name!r} is a model of the vLLM backend"
     if models.plain:
-        return plain_engine, f"{models.entry.name!r} takes and answers text"
+        return plain_engine, f"{models.entry.name!r} reads and returns text"
     if not models.bls:
         return tokens_engine, f"{models.entry.name!r} is an engine model"
-    drafting = f", for which {models.draft.name!r} drafts" if models.draft else ""
+    drafting = f" with the draft model {models.draft.name!r}" if models.draft else ""
     return ensemble_engine, f"{models.entry.name!r} is a BLS model{drafting}"
 
 

@@ -28,17 +28,17 @@ GUIDED: dict[str, tuple[str, ...]] = {
 }
 """The kinds of guide that each parameter needs, one of which is enough."""
 
-_DISTRIBUTION = "of the distribution after temperature and penalties, before top_k and top_p"
-_NO_DRAFTS = "The engine takes no draft tokens."
+_DISTRIBUTION = "from the distribution after temperature and penalties, before top_k and top_p"
+_NO_DRAFTS = "The engine does not accept draft tokens."
 _DAMAGE = "Triton decodes each response by itself, which breaks characters of several tokens and drops spaces"
 _STREAMS: dict[StreamForm, Capability] = {
     "pieces": Capability("native", "By decoupled responses."),
-    "whole": Capability("emulated", "As one event with the whole text, at its end."),
+    "whole": Capability("emulated", "As one event with the whole text, at the end."),
     "damaged": Capability("native", f"By decoupled responses, with losses: {_DAMAGE} (`text_streaming: lossy`)."),
     "rejected": Capability(
         "impossible",
-        f"{_DAMAGE}; send `stream: false`, or have the operator set `path: tokens`, `accumulate_tokens: true` in the"
-        " BLS model, or `text_streaming: whole`.",
+        f"{_DAMAGE}; send `stream: false`, or ask the operator to set `path: tokens`, `accumulate_tokens: true` in "
+        "the BLS model, or `text_streaming: whole`.",
     ),
 }
 
@@ -75,9 +75,9 @@ def relative_log_probs(engine: ModelView | None) -> str:
     """Say why an engine's log-probs cannot be served where sampling truncates, and what cures that."""
     name = "the engine model" if engine is None else repr(engine.name)
     return (
-        f"normalize_log_probs of {name} is not false, so that they would be relative to the candidates that are left,"
-        " 0 for each greedy token; send a temperature above 0 without top_k, top_p and min_p, or have the operator set"
-        " normalize_log_probs to false, or logits_for_logprobs to true."
+        f"normalize_log_probs of {name} is not false, so that log-probs would be relative to the remaining "
+        "candidates, 0 for each greedy token; send a temperature above 0 without top_k, top_p and min_p, or ask the "
+        "operator to set normalize_log_probs to false or logits_for_logprobs to true."
     )
 
 
@@ -99,7 +99,7 @@ class _Table:
         if not self._encoder.declares(tensor):
             return _impossible(f"The Triton model {self._model!r} has no input {tensor}.")
         if misfit := self._encoder.misfit(tensor):
-            return _impossible(f"The Triton model {self._model!r} takes no values for it: {misfit}.")
+            return _impossible(f"The Triton model {self._model!r} declares the input with other types: {misfit}.")
         return _native(f"By the engine's input {tensor}{'; ' + note if note else ''}.", limit)
 
     def inputs(self) -> dict[str, Capability]:
@@ -115,36 +115,34 @@ class _Table:
         tokens = self._abilities.token_ids
         length = self._by("request_output_len" if self._prompt_ids else "max_tokens")
         if not tokens:
-            stop_ids = _impossible(f"{self._model!r} answers text without token ids; use `stop` with a text.")
+            stop_ids = _impossible(f"{self._model!r} returns text without token ids; use `stop` with a text.")
         elif self._prompt_ids:
             stop_ids = self._by("stop_words_list", "the id counts as a token of the answer")
         else:
-            stop_ids = _emulated(
-                "The gateway ends the request when the id comes, which counts as a token of the answer."
-            )
+            stop_ids = _emulated("The gateway ends the request at this id, which counts as a token of the answer.")
         ends = "which then ends the request in the engine"
         if self._whole:
-            ends = "which cuts the answer there; one that comes whole is generated to its end all the same"
+            ends = "which cuts the answer there; an answer that is not streamed is still generated to its end"
         found = {
             "max_tokens": length,
             "max_completion_tokens": length,
             "seed": self._by("seed"),
-            "n": _emulated("As many engine requests side by side, with the seeds seed, seed + 1 and so on."),
+            "n": _emulated("As parallel engine requests with the seeds seed, seed + 1 and so on."),
             "ignore_eos": self._by("end_id", "with -1 no end id ends the answer"),
             "stop": _emulated(f"Matched on the text in the gateway, {ends}."),
             "stop_token_ids": stop_ids,
             "include_stop_str_in_output": _emulated("The gateway cuts the answer after the stop instead of before it."),
         }
         if not tokens:
-            note = "it holds back the first end id only; stop strings still end the answer"
+            note = "it only suppresses the first end id; stop strings still end the answer"
             found["min_tokens"] = self._by("min_tokens", note)
         return found
 
     def _logit_bias(self) -> Capability:
         if not self._prompt_ids:
             return _impossible(
-                "An ensemble takes biases of words, not of token ids, and spreads each over all tokens of the word; "
-                "set `path: tokens` for this model."
+                "An ensemble only supports biases of words, which it applies to all tokens of the word; set `path: "
+                "tokens` for this model."
             )
         size = self._abilities.vocab_size
         source = f"of {size} values" if size else "as wide as the vocabulary in the tokenizer's folder"
@@ -153,12 +151,12 @@ class _Table:
     def beams(self) -> dict[str, Capability]:
         most = self._abilities.beams
         if most <= 1:
-            rejected = _impossible("The engine's max_beam_width is 1; sample with `n` instead.")
+            rejected = _impossible("The engine's max_beam_width is 1; use `n` instead.")
             return dict.fromkeys(("use_beam_search", "length_penalty", "early_stopping"), rejected)
-        note = "the best beam is the answer, which cannot be streamed"
+        note = "only the best beam is returned, which cannot be streamed"
         return {
             "use_beam_search": self._by("beam_width", note, most),
-            "early_stopping": _impossible("TensorRT-LLM's backend reads its input of that name with a wrong type."),
+            "early_stopping": _impossible("TensorRT-LLM's backend reads this input with a wrong type."),
         }
 
     def logprobs(self) -> dict[str, Capability]:
@@ -166,20 +164,22 @@ class _Table:
         truncated = relative_log_probs(self._engine) if abilities.normalizes else ""
         chosen = {
             "tensor": self._by("return_log_probs", _DISTRIBUTION),
-            "logits": _emulated("Computed from generation_logits: the model's own, before temperature and penalties."),
+            "logits": _emulated(
+                "Computed from generation_logits: from the model's distribution before temperature and penalties."
+            ),
             None: self._no_logprobs("output_log_probs"),
         }[abilities.logprobs]
         top = {
             "tensor": self._by("num_top_log_probs", _DISTRIBUTION, MAX_TOP_LOGPROBS),
             "logits": _emulated(
-                "Computed from generation_logits, with the chosen token's: the model's own, before temperature and "
-                "penalties.",
+                "Computed from generation_logits, with the log-prob of the chosen token: from the model's "
+                "distribution before temperature and penalties.",
                 MAX_TOP_LOGPROBS,
             ),
             None: self._no_logprobs("top_log_probs (nor are generation_logits allowed by configuration)"),
         }[abilities.top_logprobs]
         prompt = {
-            "tensor": self._by("num_prompt_log_probs", "the model's own", MAX_TOP_LOGPROBS),
+            "tensor": self._by("num_prompt_log_probs", "from the model's distribution", MAX_TOP_LOGPROBS),
             "logits": _emulated(
                 f"Computed from context_logits, of prompts up to {abilities.prompt_logprobs_tokens} tokens.",
                 MAX_TOP_LOGPROBS,
@@ -196,7 +196,7 @@ class _Table:
 
     def _no_logprobs(self, output: str) -> Capability:
         if not self._abilities.token_ids:
-            return _impossible(f"{self._model!r} answers text without token ids, so nothing can be said of tokens.")
+            return _impossible(f"{self._model!r} returns text without token ids.")
         return _impossible(f"The Triton model {self._model!r} has no output {output}.")
 
     def answers(self) -> dict[str, Capability]:
@@ -205,15 +205,16 @@ class _Table:
             ids = _emulated("The engine's own token ids.")
             special = _emulated("The gateway detokenizes.")
         else:
-            ids = _impossible(f"{self._model!r} answers text without token ids.")
-            special = _impossible("Triton's postprocessing detokenizes, and its own setting decides.")
+            ids = _impossible(f"{self._model!r} returns text without token ids.")
+            special = _impossible("Triton's postprocessing model detokenizes, and its own setting decides.")
         cached = {
             "tokens": self._by("return_perf_metrics", "exact"),
             "blocks": self._by(
                 "return_perf_metrics",
-                f"in whole blocks of {abilities.tokens_per_block} tokens, so that up to a block less is told",
+                f"in whole blocks of {abilities.tokens_per_block} tokens, so that the count may be up to a block too "
+                "low",
             ),
-            None: _impossible("The engine does not say how many tokens its blocks have; set tokens_per_block."),
+            None: _impossible("The engine does not report the size of its blocks; set tokens_per_block."),
         }[abilities.cached_tokens]
         return {
             "stream": _STREAMS[self._streams],
@@ -223,7 +224,7 @@ class _Table:
             "cached_tokens": cached,
             "prompt_token_ids": _native("By the engine's input input_ids.")
             if self._prompt_ids
-            else _impossible("Prompts travel as text through the ensemble; set `path: tokens` for this model."),
+            else _impossible("Prompts are sent to the ensemble as text; set `path: tokens` for this model."),
         }
 
     def guides(self) -> dict[str, Capability]:
@@ -231,9 +232,9 @@ class _Table:
         if not self._encoder.declares("guided_decoding_guide"):
             nothing = f"The Triton model {self._model!r} has no inputs for guided decoding."
         elif not types:
-            nothing = "The engine has no guided decoder; ask for the format in the messages and check the answer."
+            nothing = "The engine has no guided decoding; describe the format in the messages and check the answer."
         else:
-            nothing = f"The engine takes guides of other kinds only: {', '.join(sorted(types))}."
+            nothing = f"The engine only supports guides of the kinds {', '.join(sorted(types))}."
         found = {}
         for name, needed in GUIDED.items():
             taken = [kind for kind in needed if kind in types]
@@ -244,13 +245,13 @@ class _Table:
 
     def additions(self) -> dict[str, Capability]:
         if self._prompt_ids:
-            table = self._by("prompt_embedding_table", "its rows go before the prompt as virtual tokens")
+            table = self._by("prompt_embedding_table", "its rows are added before the prompt as virtual tokens")
         else:
-            table = _impossible("Virtual tokens cannot travel as text; set `path: tokens` for this model.")
+            table = _impossible("Virtual tokens cannot be sent as text; set `path: tokens` for this model.")
         salt = self._by("cache_salt")
         if salt.how == "impossible":
             salt = _impossible(
-                "TensorRT-LLM's models in Triton have no input for it; switch off enable_kv_cache_reuse."
+                "TensorRT-LLM's models in Triton have no input for it; set enable_kv_cache_reuse to false."
             )
         lora = self._by("lora_task_id")
         return {"logit_bias": self._logit_bias(), "lora": lora, "prompt_table": table, "cache_salt": salt}
@@ -261,27 +262,32 @@ class _Table:
     def _prediction(self) -> Capability:
         most = self._abilities.max_draft_tokens
         if most != 0:
-            length = "" if most is None else f", of its first {most}"
-            note = f"tokens that the engine would draw itself cost it fewer steps, up to the first other one{length}"
-            return self._by("draft_input_ids", f"{note}; a greedy answer is the same, a sampled one as probable")
+            length = "" if most is None else f", for its first {most} tokens"
+            note = (
+                "predicted tokens that match the answer need fewer engine steps, up to the first token that "
+                f"differs{length}"
+            )
+            return self._by(
+                "draft_input_ids", f"{note}; greedy answers do not change, sampled answers keep their probabilities"
+            )
         if not self._prompt_ids:
-            return _impossible("Draft tokens do not travel with text; set `path: tokens` for this model.")
+            return _impossible("Draft tokens cannot be sent with text; set `path: tokens` for this model.")
         if not self._encoder.declares("draft_input_ids"):
             return self._by("draft_input_ids")
         if self._engine is not None and "engine" in self._engine.parameters:
             return _impossible(_NO_DRAFTS)
-        return _impossible("It is not known that the engine takes draft tokens; set `speculative.max_draft_tokens`.")
+        return _impossible("It is unknown whether the engine accepts draft tokens; set `speculative.max_draft_tokens`.")
 
     def _draft_model(self) -> dict[str, Capability]:
         draft = self._abilities.draft_model
         if draft is None or not draft.taken:
             why = _NO_DRAFTS if draft else f"The Triton model {self._model!r} has no draft model; see `speculative`."
             return dict.fromkeys(("num_draft_tokens", "use_draft_logits"), _impossible(why))
-        same = "a greedy answer is the same, a sampled one another that is as probable"
-        guesses = self._by("num_draft_tokens", f"{draft.name!r} guesses them; {same}", draft.most)
+        same = "greedy answers do not change; sampled answers change but keep their probabilities"
+        guesses = self._by("num_draft_tokens", f"{draft.name!r} generates them; {same}", draft.most)
         by_logits = self._by("use_draft_logits", same)
         if not draft.logits:
-            by_logits = _impossible(f"The draft model {draft.name!r} does not gather its logits.")
+            by_logits = _impossible(f"The draft model {draft.name!r} does not return its logits.")
         return {"num_draft_tokens": guesses, "use_draft_logits": by_logits}
 
     def rejected(self) -> dict[str, Capability]:

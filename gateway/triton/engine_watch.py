@@ -39,7 +39,7 @@ class EngineWatch:
     async def __aenter__(self) -> EngineWatch:
         self._leave = self._health.listen(self._changed)
         self._health.wake = self._look.set
-        self._task = asyncio.create_task(keep_running("the watch over an engine", self._watch))
+        self._task = asyncio.create_task(keep_running("the engine watcher", self._watch))
         return self
 
     async def __aexit__(
@@ -79,7 +79,9 @@ class EngineWatch:
         except EngineError as error:
             failure = error
         except Exception as defect:  # noqa: BLE001 - else the probe would count as one that is never answered
-            _LOG.error("a probe met a defect", exc_info=defect, extra={"event": "task_restarted"})
+            _LOG.error(
+                "a probe failed because of a bug in the gateway", exc_info=defect, extra={"event": "task_restarted"}
+            )
             failure = EngineError(ErrorKind.INTERNAL, "The response could not be read.")
         well = failure is None or failure.kind in _REFUSALS
         words = None if failure is None or well else failure.message.rstrip(".")
@@ -90,7 +92,7 @@ class EngineWatch:
         self._look.set()
         reason = self._health.reason
         if belief == "well":
-            _LOG.info("engine answers again", extra={"event": "engine_recovered", **self._whose})
+            _LOG.info("engine responds again", extra={"event": "engine_recovered", **self._whose})
         elif belief == "suspect":
             _LOG.warning("engine may have stalled: %s", reason, extra={"event": "engine_suspected", **self._whose})
         elif belief == "stalled":

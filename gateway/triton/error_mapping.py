@@ -74,8 +74,8 @@ UNSUPPORTED = "unsupported_parameter"
 NO_GUIDED_DECODING = "This deployment's engine has no guided decoding."
 """The sentence for clients where the engine says that it was not set up for guides."""
 LLMAPI_WITH_ADAPTERS = (
-    "This deployment's engine cannot take any request: its version of the LLM API's model fails where model.yaml has"
-    " lora_config."
+    "This deployment's engine rejects every request because its version of the LLM API's model fails with "
+    "lora_config in model.yaml."
 )
 """That where each request fails: the flag ``streaming`` stands in the place of an adapter."""
 
@@ -83,14 +83,14 @@ TOO_LONG = context_exceeded("prompt is too long.")
 """That of a prompt whose length the engine does not tell."""
 
 _QUEUE_FULL = "The engine's queue is full; try again later."
-_BAD_GUIDE = "The engine cannot hold an answer to this guide (schema, regular expression, grammar or structural tag)."
-_NOT_LOADED = "The model is not loaded in Triton at the moment."
-_NO_LOGITS = "This deployment's engine does not keep the logits that these log-probabilities need."
-_NO_ADAPTER = "This deployment's engine does not have that adapter."
+_BAD_GUIDE = "The engine does not support this guide (schema, regular expression, grammar or structural tag)."
+_NOT_LOADED = "The model is currently not loaded in Triton."
+_NO_LOGITS = "This deployment's engine does not store the logits that these log-probabilities need."
+_NO_ADAPTER = "This deployment's engine does not have this adapter."
 _BAD_FIT = "The engine cannot use the adapter that the gateway sent with the request."
-_REJECTED_PARAMETERS = "The vLLM of this deployment did not take the sampling parameters of the request."
-_IN_PROGRESS = "The engine refused the request: it already has one of that id."
-_REJECTED = "Triton rejected the gateway's request: the model's tensors are not what was discovered."
+_REJECTED_PARAMETERS = "The vLLM engine of this deployment rejected the sampling parameters of the request."
+_IN_PROGRESS = "The engine rejected the request because it already has a request with this id."
+_REJECTED = "Triton rejected the gateway's request: the tensors of the model have changed."
 
 # What serving treats by its class: pattern, class, kind, message, parameter at fault, code.
 _BY_CLASS: tuple[tuple[re.Pattern[str], type[EngineError], ErrorKind, str, str | None, str | None], ...] = (
@@ -108,7 +108,7 @@ _BY_TEXT = (
     _rule(
         r"peft cache is full|no done tasks to evict",
         ErrorKind.QUEUE_FULL,
-        "The engine's cache of adapters has no room for this one; try again later.",
+        "The engine's adapter cache is full; try again later.",
     ),
     _rule(r"request timeout expired", ErrorKind.UNAVAILABLE, "The request waited too long in Triton's queue."),
     _rule(
@@ -129,7 +129,7 @@ _BY_TEXT = (
     _rule(
         r"requested sample logprobs of \d+, which is greater than max allowed",
         ErrorKind.INVALID_REQUEST,
-        "This deployment's engine gives fewer alternatives per token than were asked for.",
+        "This deployment's engine returns fewer alternatives per token than requested.",
         "top_logprobs",
     ),
     _rule(
@@ -144,13 +144,14 @@ _BY_TEXT = (
     _rule(
         r"beam width \d+ is not \d+",  # this project's own, of its LLM API engine
         ErrorKind.INVALID_REQUEST,
-        "This deployment's engine is for beam searches of one width alone: ask with use_beam_search, and that best_of.",
+        "This deployment's engine only supports beam search with one fixed width; set use_beam_search, and best_of "
+        "to that width.",
         "best_of",
     ),
     _rule(
         r"beam[ _]?width",
         ErrorKind.INVALID_REQUEST,
-        "This deployment's engine does not do beam search.",
+        "This deployment's engine does not support beam search.",
         "use_beam_search",
     ),
     _rule(
@@ -165,14 +166,14 @@ _BY_TEXT = (
 )
 
 _BY_STATUS = {
-    "UNAVAILABLE": (ErrorKind.UNAVAILABLE, "Triton cannot be reached."),
-    "DEADLINE_EXCEEDED": (ErrorKind.TIMEOUT, "The engine did not answer in time."),
+    "UNAVAILABLE": (ErrorKind.UNAVAILABLE, "Triton is unreachable."),
+    "DEADLINE_EXCEEDED": (ErrorKind.TIMEOUT, "The engine did not respond in time."),
     "CANCELLED": (ErrorKind.CANCELLED, "Triton ended the request."),
     "NOT_FOUND": (ErrorKind.UNAVAILABLE, _NOT_LOADED),
     "INVALID_ARGUMENT": (ErrorKind.INTERNAL, _REJECTED),
     "RESOURCE_EXHAUSTED": (ErrorKind.INTERNAL, "A message between gateway and Triton is too large."),
-    "UNAUTHENTICATED": (ErrorKind.INTERNAL, "Triton refused the gateway's credentials."),
-    "PERMISSION_DENIED": (ErrorKind.INTERNAL, "Triton refused the gateway's credentials."),
+    "UNAUTHENTICATED": (ErrorKind.INTERNAL, "Triton rejected the gateway's credentials."),
+    "PERMISSION_DENIED": (ErrorKind.INTERNAL, "Triton rejected the gateway's credentials."),
 }
 
 
@@ -212,11 +213,11 @@ def engine_error(status: str | None, text: str) -> EngineError:
 # vLLM (10.3).
 _WHOLE: dict[str, EngineFinish] = {"stop": "stop", "end_id": "stop", "stop_words": "stop", "length": "length"}
 _GIVEN_UP = {
-    "timeout": (ErrorKind.TIMEOUT, "The engine gave the answer up: it took too long."),
-    "timed_out": (ErrorKind.TIMEOUT, "The engine gave the answer up: it took too long."),
+    "timeout": (ErrorKind.TIMEOUT, "The engine aborted the request because it took too long."),
+    "timed_out": (ErrorKind.TIMEOUT, "The engine aborted the request because it took too long."),
     "cancelled": (ErrorKind.CANCELLED, "The request was cancelled in the engine."),
     "abort": (ErrorKind.CANCELLED, "The request was cancelled in the engine."),
-    "error": (ErrorKind.INTERNAL, "The engine failed within its answer."),
+    "error": (ErrorKind.INTERNAL, "The engine failed before the end of the answer."),
 }
 _NOT_YET = {"none", "not_finished"}
 
@@ -240,16 +241,14 @@ def read_finish(word: bytes, *, final: bool) -> tuple[EngineFinish | None, Engin
     detail = f"finish reason {name[:100]!r}"
     if name in _GIVEN_UP:
         return None, EngineError(*_GIVEN_UP[name], detail)
-    return None, MalformedOutputError(
-        detail, "The engine ended its answer for a reason that the gateway does not know."
-    )
+    return None, MalformedOutputError(detail, "The engine ended the answer with an unknown finish reason.")
 
 
 def no_final_response() -> EngineError:
     """The error of a stream that ended although no response was marked as the last (wire contract 9.2, row 1.1)."""
     return EngineError(
         ErrorKind.INTERNAL,
-        "The engine's answer ended before it was complete.",
+        "The engine's response ended before it was complete.",
         "the stream ended without a final response",
     )
 

@@ -110,7 +110,9 @@ def warnings(engine: ModelView | None) -> tuple[str, ...]:
     found = []
     mode = parameter(engine, "decoding_mode")
     if mode is not None and mode not in ("auto", "top_k_top_p", *_SPECULATIVE):
-        found.append(f"decoding_mode is {mode!r}: requests that carry top_p may come back empty; leave it unset")
+        found.append(
+            f"decoding_mode is {mode!r}: requests with top_p may return empty answers; do not set decoding_mode"
+        )
     return tuple(found)
 
 

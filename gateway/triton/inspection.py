@@ -56,7 +56,7 @@ async def inspect_model(
         discovered = await discover(TritonClient(channel), connection, model, path, options)
         failure = await discovered.probe(PROBE_TIMEOUT_S)
         if failure is not None and failure.kind not in _WELL:
-            raise NoTokenError(failure.kind, f"Its engine gave no token: {failure.message}", failure.detail)
+            raise NoTokenError(failure.kind, f"Its engine returned no token: {failure.message}", failure.detail)
     except EngineError as error:
         if error.kind is ErrorKind.UNAVAILABLE and (trouble := await tls_trouble(url, access)):
             raise EngineError(error.kind, trouble, error.detail) from None

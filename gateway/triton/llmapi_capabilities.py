@@ -11,20 +11,20 @@ from gateway.triton.model_view import ModelView
 from gateway.triton.parameter_inputs import INPUTS
 
 _NO_INPUT = "The LLM API's model in Triton has no input for it."
-_TEXT_ONLY = "The LLM API's model answers text without token ids."
-_NO_LOGPROBS = "The LLM API's model answers text without token ids and log-probs."
-_NO_DRAFTS = "The LLM API's model takes no draft tokens; what guesses for the engine stands in its model.yaml."
-_NO_BEAMS = "The LLM API's model does not say what beams it searched; sample with `n` instead."
+_TEXT_ONLY = "The LLM API's model returns text without token ids."
+_NO_LOGPROBS = "The LLM API's model returns text without token ids and log-probs."
+_NO_DRAFTS = "The LLM API's model does not accept draft tokens; speculative decoding is configured in its model.yaml."
+_NO_BEAMS = "The LLM API's model does not return the beams; use `n` instead."
 
 # In place of the sentence on the missing input.
 _MISSING = {
     "stop_token_ids": f"{_TEXT_ONLY[:-1]}; use `stop` with a text.",
-    "ignore_eos": "The LLM API's model ends at its end token, whatever is asked.",
+    "ignore_eos": "The LLM API's model always stops at its end token.",
     "skip_special_tokens": "The LLM API's model leaves special tokens out of its text.",
-    "prompt_token_ids": "Prompts travel as text to the LLM API's model.",
-    "cached_tokens": "The LLM API's model tells it in blocks of a size that it does not tell.",
-    "prompt_table": "Virtual tokens cannot travel as text.",
-    "cache_salt": f"{_NO_INPUT[:-1]}; switch off enable_block_reuse in its model.yaml.",
+    "prompt_token_ids": "Prompts are sent to the LLM API's model as text.",
+    "cached_tokens": "The LLM API's model reports blocks without their size.",
+    "prompt_table": "Virtual tokens cannot be sent as text.",
+    "cache_salt": f"{_NO_INPUT[:-1]}; set enable_block_reuse to false in its model.yaml.",
     "suffix": "The engine continues text and cannot fill a gap; put the context into the prompt.",
     **dict.fromkeys(("return_token_ids", "detokenize"), _TEXT_ONLY),
     **dict.fromkeys(("logprobs", "top_logprobs", "prompt_logprobs"), _NO_LOGPROBS),
@@ -32,8 +32,8 @@ _MISSING = {
     **dict.fromkeys(("use_beam_search", "length_penalty", "early_stopping"), _NO_BEAMS),
 }
 _NOTES = {
-    "temperature": "0 is greedy, by top_k 1; others travel with top_p, without which some versions would not sample",
-    "seed": "repeatable at best for a request that is alone: the engine's sampler does not keep seeds of a batch apart",
+    "temperature": "0 is greedy, by top_k 1; other values are sent with top_p, which some versions need for sampling",
+    "seed": "repeatable at best for a single request: the engine's sampler mixes the seeds of a batch",
 }
 
 
@@ -53,7 +53,9 @@ def llmapi_capabilities(model: ModelView, dialect: LlmApiDialect) -> dict[str, C
         if not encoder.declares(tensor):
             return Capability("impossible", f"The Triton model {model.name!r} has no input {tensor}.")
         if misfit := encoder.misfit(tensor):
-            return Capability("impossible", f"The Triton model {model.name!r} takes no values for it: {misfit}.")
+            return Capability(
+                "impossible", f"The Triton model {model.name!r} declares the input with other types: {misfit}."
+            )
         return Capability("native", f"By the engine's input {tensor}{'; ' + note if note else ''}.", limit)
 
     names = {tensor.name for tensor in LLMAPI.inputs}
@@ -78,17 +80,17 @@ def llmapi_capabilities(model: ModelView, dialect: LlmApiDialect) -> dict[str, C
 def _stream(dialect: LlmApiDialect) -> Capability:
     if dialect.streams:
         return Capability("native", "By decoupled responses.")
-    return Capability("emulated", "The model answers in one piece: the stream has all of the text in one event.")
+    return Capability("emulated", "The model returns one response: the stream has the whole text in one event.")
 
 
 def _by_gateway(dialect: LlmApiDialect) -> dict[str, Capability]:
     stop = "Matched on the text in the gateway, which then ends the request"
     if not dialect.streams:
-        stop = "Cut off the text in the gateway; the engine computes the rest of the answer"
+        stop = "The gateway cuts the text; the engine generates the rest of the answer"
     elif not dialect.cancels:
-        stop += ", but not in the engine, which runs to the end"
+        stop += ", but not in the engine, which continues to the end"
     return {
-        "n": Capability("emulated", "As many engine requests side by side."),
+        "n": Capability("emulated", "As parallel engine requests."),
         "stop": Capability("emulated", f"{stop}."),
         "include_stop_str_in_output": Capability(
             "emulated", "The gateway cuts the answer after the stop instead of before it."

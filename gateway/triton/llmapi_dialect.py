@@ -52,14 +52,16 @@ class LlmApiDialect:
 
     def losses(self) -> tuple[str, ...]:
         """What is lost of an answer here, a sentence each."""
-        found = ["completion tokens are counted by tokenizing the text again, unless the answer ended by its length"]
+        found = ["completion tokens are counted by tokenizing the text again unless the finish reason is length"]
         if not self.streams:
-            found.append("the model answers in one piece, so that a stream has all of its text in one event")
+            found.append("the model returns one response, so that a stream has the whole text in one event")
         if not self.cancels:
-            found.append("this version takes note of no cancel: a request that was left runs to its end in the engine")
+            found.append("this version ignores cancellation: a cancelled request continues to its end in the engine")
         if not self.certain_of_special_tokens:
-            found.append("it is not known whether this version puts BOS before a prompt; it is taken to, as 1.0 does")
-        found.append("the Triton model does not watch its engine: it stays ready when the engine has failed")
+            found.append(
+                "it is unknown whether this version adds BOS to prompts; the gateway assumes that it does, like 1.0"
+            )
+        found.append("the Triton model does not check its engine: it stays ready when the engine has failed")
         return tuple(found)
 
 
@@ -98,8 +100,8 @@ def _text(model: ModelView, options: EngineOptions) -> TextForm:
 def _ignored(version: tuple[int, ...] | None, since: tuple[int, ...]) -> str | None:
     first = ".".join(map(str, since))
     if version is None:
-        told = "and Triton does not tell the version; set `engine_version`"
-        return f"TensorRT-LLM before {first} ignores it in silence, {told}."
+        told = "and Triton does not report the version; set `engine_version`"
+        return f"TensorRT-LLM before {first} silently ignores it, {told}."
     if version < since:
-        return f"TensorRT-LLM before {first} ignores it in silence, and this one is {'.'.join(map(str, version))}."
+        return f"TensorRT-LLM before {first} silently ignores it, and this version is {'.'.join(map(str, version))}."
     return None

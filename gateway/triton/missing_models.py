@@ -43,16 +43,16 @@ async def reject_missing(client: TritonClient, model: str, caller: ModelView | N
             ErrorKind.UNAVAILABLE, f"Model {model!r}{calls} is not ready in Triton: {_words(there[model])}."
         )
     if not there:
-        raise DiscoveryError(f"model {model!r}{calls} is not in Triton's repository, in which there is none")
+        raise DiscoveryError(f"model {model!r}{calls} is not in Triton's repository, which is empty")
     ready = sorted(name for name, state in there.items() if state.ready)
     candidates = [] if caller else await _candidates(client, ready[:_MOST_CANDIDATES])
     if candidates:
         raise DiscoveryError(
-            f"model {model!r} is not in Triton's repository, which has {_listed(candidates)}; "
-            f"name {'it' if len(candidates) == 1 else 'one of them'} in triton.model"
+            f"model {model!r} is not in Triton's repository, which has {_listed(candidates)}; set triton.model to "
+            f"{('it' if len(candidates) == 1 else 'one of them')}"
         )
     found = _listed([repr(name) for name in sorted(there)])
-    expected = "" if caller else f", none of which is ready and of a kind that is served: {SERVED_KINDS}"
+    expected = "" if caller else f", but no ready model of a supported kind: {SERVED_KINDS}"
     raise DiscoveryError(f"model {model!r}{calls} is not in Triton's repository, which has {found}{expected}")
 
 

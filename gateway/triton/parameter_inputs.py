@@ -35,7 +35,7 @@ INPUTS: Mapping[str, ParameterInput] = {
     "temperature": ParameterInput(
         ("temperature", "sampling_param_temperature"),
         note="0 is greedy, by top_k 1",
-        missing="The Triton model has no input temperature, or does not pass it on; send 0, which is greedy, or 1.",
+        missing="The Triton model has no input temperature or does not forward it; send 0 (greedy) or 1.",
     ),
     "top_p": ParameterInput(("runtime_top_p", "top_p", "sampling_param_top_p")),
     "top_k": ParameterInput(("runtime_top_k", "top_k", "sampling_param_top_k"), limit=1024),
@@ -50,13 +50,15 @@ INPUTS: Mapping[str, ParameterInput] = {
     "min_tokens": ParameterInput(
         ("min_tokens",),
         0,
-        "it holds back the first end id only; before it no other end or stop id and no stop string ends the answer",
+        "it only suppresses the first end id; until min_tokens no other end id, stop id or stop string ends the answer",
     ),
     "length_penalty": ParameterInput(("len_penalty", "length_penalty"), note="only with beam search"),
     "bad_words": ParameterInput(
         ("bad_words_list", "bad_words"),
-        note="each word is banned as its usual token sequences, at the start of a text and after a space; the same "
-        "letters in unusual tokens are not",
+        note=(
+            "each word is banned as its usual token sequences, at the start of a text and after a space, not as "
+            "unusual token sequences"
+        ),
     ),
     "stop": ParameterInput(("stop_words_list",)),
     "logit_bias": ParameterInput(("embedding_bias",)),

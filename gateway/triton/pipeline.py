@@ -136,23 +136,23 @@ def _deviation(
     ensemble: ModelView, text: EnsembleStep | None, engine: EnsembleStep | None, detokenize: EnsembleStep | None
 ) -> str | None:
     if engine is None:
-        return "not exactly one of its steps takes token ids"
+        return "exactly one of its steps must take token ids"
     if text is None or detokenize is None:
-        return f"not exactly one of its steps {'takes text' if text is None else 'detokenizes'}"
+        return f"exactly one of its steps must {'take text' if text is None else 'detokenize'}"
     others = [step.model for step in ensemble.steps if step not in (text, engine, detokenize)]
     if others:
-        return f"it has a step of its own, {others[0]!r}"
+        return f"it has an additional step, {others[0]!r}"
     flows = (
-        (text.inputs["QUERY"] in ensemble.inputs, "its prompt does not come straight from the request"),
+        (text.inputs["QUERY"] in ensemble.inputs, "its prompt does not come directly from the request"),
         (
             engine.inputs["input_ids"] == text.outputs.get("INPUT_ID"),
-            "its engine's token ids do not come straight from the tokenizing step",
+            "its engine's token ids do not come directly from the tokenizing step",
         ),
         (
             detokenize.inputs["TOKENS_BATCH"] == engine.outputs["output_ids"],
             "its detokenizing step does not take the engine's token ids",
         ),
-        (detokenize.outputs.get("OUTPUT") in ensemble.outputs, "its text does not go straight into the answer"),
+        (detokenize.outputs.get("OUTPUT") in ensemble.outputs, "its text is not returned unchanged"),
     )
     return next((broken for holds, broken in flows if not holds), None)
 

@@ -9,7 +9,7 @@ from gateway.triton.engines.request_encoder import RequestEncoder
 from gateway.triton.model_view import ModelView
 from gateway.triton.parameter_inputs import INPUTS
 
-_TEXT_ONLY = "The model answers text without token ids."
+_TEXT_ONLY = "The model returns text without token ids."
 _OTHERS = (
     *("n", "ignore_eos", "stop_token_ids", "return_token_ids", "detokenize", "skip_special_tokens", "cached_tokens"),
     *("use_beam_search", "early_stopping", "use_draft_logits", "prompt_token_ids", "cache_salt", "lora", "suffix"),
@@ -32,15 +32,17 @@ def plain_capabilities(model: ModelView) -> dict[str, Capability]:
         if not encoder.declares(tensor):
             return Capability("impossible", f"The Triton model {model.name!r} has no input {tensor}.")
         if misfit := encoder.misfit(tensor):
-            return Capability("impossible", f"The Triton model {model.name!r} takes no values for it: {misfit}.")
-        return Capability("native", f"By the model's input {tensor}, which means what the model takes it for.")
+            return Capability(
+                "impossible", f"The Triton model {model.name!r} declares the input with other types: {misfit}."
+            )
+        return Capability("native", f"By the model's input {tensor}, whose meaning the model defines.")
 
     names = {tensor.name for tensor in PLAIN_TEXT.inputs}
     missing = f"The Triton model {model.name!r} has no input for it."
     found = {name: Capability("impossible", missing) for name in (*INPUTS, *_OTHERS)}
     found |= {name: by(encoder.tensor(name)) for name in INPUTS if encoder.tensor(name) in names}
     found |= dict.fromkeys(_OF_IDS, Capability("impossible", _TEXT_ONLY))
-    found |= dict.fromkeys(GUIDED, Capability("impossible", f"{missing[:-1]}; ask for the form in a message."))
+    found |= dict.fromkeys(GUIDED, Capability("impossible", f"{missing[:-1]}; describe the format in a message."))
     return found | {
         "max_tokens": by("max_tokens"),
         "max_completion_tokens": by("max_tokens"),
@@ -50,12 +52,12 @@ def plain_capabilities(model: ModelView) -> dict[str, Capability]:
 
 
 def _by_gateway(model: ModelView) -> dict[str, Capability]:
-    ends = "which then cancels the request" if model.decoupled else "which cuts an answer that comes whole"
-    stream = Capability("native", "By decoupled responses, each with what is new of the text.")
+    ends = "which then cancels the request" if model.decoupled else "which cuts an answer that is not streamed"
+    stream = Capability("native", "By decoupled responses, each with the new text.")
     if not model.decoupled:
-        stream = Capability("emulated", "The model answers in one piece: the stream has all of the text in one event.")
+        stream = Capability("emulated", "The model returns one response: the stream has the whole text in one event.")
     return {
-        "n": Capability("emulated", "As many requests side by side."),
+        "n": Capability("emulated", "As parallel requests."),
         "stream": stream,
         "stop": Capability("emulated", f"Matched on the text in the gateway, {ends}."),
         "include_stop_str_in_output": Capability(

@@ -59,7 +59,7 @@ class RenewableChannel(grpc.aio.Channel):
                 await opened.channel.channel_ready()
         except TimeoutError:
             await opened.channel.close()
-            return "no connection by them in time"
+            return "no connection with the new certificates in time"
         except BaseException:
             await opened.channel.close()
             raise

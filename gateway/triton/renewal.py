@@ -37,11 +37,11 @@ async def follow_certificates(
             trouble = await channel.renew() or await transport.renew()
             if trouble is None:
                 _LOG.info(
-                    "connected by the new certificates", extra={"event": "triton_certificates_used", "triton": url}
+                    "connected with the new certificates", extra={"event": "triton_certificates_used", "triton": url}
                 )
                 continue
             _LOG.warning(
-                "not connected by the new certificates, trying again: %s",
+                "not connected with the new certificates, trying again: %s",
                 trouble,
                 extra={"event": "triton_certificates_unused", "triton": url},
             )

@@ -70,9 +70,7 @@ def check(models: Models, path: EnginePath) -> None:
     elif models.vllm or models.plain:
         _check_text_model(models, path)
     elif path in ("vllm", "text"):
-        raise DiscoveryError(
-            f"path: {path} is configured, but {name!r} is {_ANOTHER[path]}; path: auto takes what fits"
-        )
+        raise DiscoveryError(f"path: {path} is configured, but {name!r} is {_ANOTHER[path]}; set path: auto")
     elif path == "llmapi":
         raise DiscoveryError(f"path: llmapi is configured, but model {name!r} has no inputs sampling_param_*")
     elif models.bls:
@@ -84,14 +82,14 @@ def check(models: Models, path: EnginePath) -> None:
         if path == "ensemble":
             raise DiscoveryError(f"path: ensemble is configured, but model {name!r} is an engine model")
     elif path == "tokens" and engine is None:
-        raise DiscoveryError(f"path: tokens is configured, but not exactly one step of {name!r} takes token ids")
+        raise DiscoveryError(f"path: tokens is configured, but exactly one step of {name!r} must take token ids")
 
 
 def _of_no_kind(model: ModelView) -> str:
     if not model.inputs and not model.outputs:
         return (
-            f"model {model.name!r} declares no tensors: expected are those of {SERVED_KINDS}; a model that completes "
-            "its configuration as it is loaded needs tritonserver without --disable-auto-complete-config"
+            f"model {model.name!r} declares no tensors; supported are {SERVED_KINDS}. A model with an auto-completed "
+            "configuration needs tritonserver without --disable-auto-complete-config"
         )
     if {"text_input", "max_tokens", "end_id"} <= model.inputs:
         return (
@@ -99,8 +97,8 @@ def _of_no_kind(model: ModelView) -> str:
             "set it in its config.pbtxt"
         )
     return (
-        f"model {model.name!r} has neither the tensors of an ensemble nor those of an engine of TensorRT-LLM: it takes "
-        f"{_some(model.inputs)} and answers {_some(model.outputs)}; expected is {SERVED_KINDS}"
+        f"model {model.name!r} is of an unsupported kind: its inputs are {_some(model.inputs)} and its outputs "
+        f"{_some(model.outputs)}; supported are {SERVED_KINDS}"
     )
 
 
@@ -112,11 +110,11 @@ def _some(names: frozenset[str]) -> str:
 def _check_bls(models: Models, path: EnginePath) -> None:
     entry, engine = models.entry, models.engine
     if path == "tokens":
-        raise DiscoveryError(f"path: tokens is configured, but {entry.name!r} is a BLS model, which takes text")
+        raise DiscoveryError(f"path: tokens is configured, but {entry.name!r} is a BLS model, which only reads text")
     if engine is not None and engine.decoupled and not entry.decoupled:
         raise DiscoveryError(
-            f"the BLS model {entry.name!r} is not decoupled and cannot call {engine.name!r}, which is; "
-            "set model_transaction_policy { decoupled: true } in the config.pbtxt of both, or of none"
+            f"the BLS model {entry.name!r} is not decoupled and cannot call the decoupled model {engine.name!r}; "
+            "set model_transaction_policy { decoupled: true } in the config.pbtxt of both models or of neither"
         )
 
 
@@ -126,8 +124,8 @@ def _check_engine_name(model: ModelView) -> None:
     reads_defaults = is_own_bls(model) or "multimodal_encoders_name" in model.parameters
     if name.startswith("${") and not reads_defaults:
         raise DiscoveryError(
-            f"the BLS model {model.name!r} calls an engine model of the name {name!r}, which nobody filled in; "
-            "set tensorrt_llm_model_name to the engine model's name"
+            f"the BLS model {model.name!r} calls engine model {name!r}, which is an unfilled template placeholder; "
+            "set tensorrt_llm_model_name to the name of the engine model"
         )
 
 
@@ -139,13 +137,14 @@ def _check_llmapi(model: ModelView, path: EnginePath) -> None:
         raise DiscoveryError(f"model {model.name!r} of the LLM API lacks tensors of the stock one: {', '.join(lacks)}")
     if model.batched:
         raise DiscoveryError(
-            f"model {model.name!r} of the LLM API has a max_batch_size above 0, which its code does not take; set 0"
+            f"model {model.name!r} of the LLM API has a max_batch_size above 0, which its code does not support; set "
+            "it to 0"
         )
 
 
 _ANOTHER = {
-    "vllm": "no model of the vLLM backend (text_input and sampling_parameters)",
-    "text": "no plain text model (text_input and text_output), or one that is known better",
+    "vllm": "not a model of the vLLM backend (text_input and sampling_parameters)",
+    "text": "not a plain text model (text_input and text_output), or a model of a more specific kind",
 }
 
 
@@ -156,12 +155,12 @@ def _check_text_model(models: Models, path: EnginePath) -> None:
         raise DiscoveryError(f"path: {path} is configured, but {model.name!r} is {kind} (path: {own})")
     if models.vllm and not (model.decoupled and "stream" in model.inputs):
         raise DiscoveryError(
-            f"model {model.name!r} of the vLLM backend is not decoupled or has no input stream, which its code needs;"
-            " write model_transaction_policy { decoupled: true } into its config.pbtxt, or remove what its config.pbtxt"
-            " says of tensors"
+            f"model {model.name!r} of the vLLM backend must be decoupled and have the input stream; set"
+            " model_transaction_policy { decoupled: true } in its config.pbtxt, or remove the tensors from its"
+            " config.pbtxt"
         )
     if model.batched and models.vllm:
-        raise DiscoveryError(f"model {model.name!r} of the vLLM backend has a max_batch_size above 0; set 0")
+        raise DiscoveryError(f"model {model.name!r} of the vLLM backend has a max_batch_size above 0; set it to 0")
     if models.plain:
         _check_forms(model)
 
@@ -170,19 +169,21 @@ def _check_forms(model: ModelView) -> None:
     """Reject a plain text model whose inputs or outputs would make every request fail."""
     wide = sorted({name for tensor in PLAIN_TEXT.inputs for name in tensor.names} & model.inputs - model.single)
     if wide:
-        raise DiscoveryError(f"model {model.name!r} takes more than one element as {', '.join(wide)}; set dims: [ 1 ]")
+        raise DiscoveryError(
+            f"model {model.name!r} declares more than one element for {', '.join(wide)}; set dims: [ 1 ]"
+        )
     for tensor in PLAIN_TEXT.outputs:
         declared = model.answered.get(tensor.name, tensor.wire_datatype)
         if declared not in (tensor.wire_datatype, f"U{tensor.wire_datatype}"):
             raise DiscoveryError(
-                f"the output {tensor.name} of model {model.name!r} is declared as {declared}, and is read as"
-                f" {tensor.wire_datatype}; declare it so, or under another name"
+                f"the output {tensor.name} of model {model.name!r} is declared as {declared}, but must be "
+                f"{tensor.wire_datatype}; change its type or its name"
             )
 
 
 def broken_by_adapters(model: str) -> str:
     """Word the error for an LLM API model before 1.3 that loads adapters, as its yaml or a request shows."""
-    return f"model {model!r}: {LLMAPI_WITH_ADAPTERS.rstrip('.')}; remove it, or move to 1.3"
+    return f"model {model!r}: {LLMAPI_WITH_ADAPTERS.rstrip('.')}; remove lora_config, or upgrade to 1.3"
 
 
 def check_text(models: Models, options: EngineOptions) -> None:
@@ -198,9 +199,8 @@ def check_text(models: Models, options: EngineOptions) -> None:
         raise DiscoveryError(f"ensemble {name!r} has no output text_output")
     if read_text_path(models, options).echoes:
         raise DiscoveryError(
-            f"model {name!r} puts the prompt before an answer that is not streamed, and has no input "
-            "exclude_input_in_output to leave it out; set the parameter exclude_input_in_output of its engine model to "
-            "true, or path: tokens"
+            f"model {name!r} returns the prompt before the answer and has no input exclude_input_in_output; set the "
+            "parameter exclude_input_in_output of its engine model to true, or set path: tokens"
         )
 
 
@@ -222,7 +222,7 @@ _CHANGES: Mapping[str, Callable[[ModelView], ModelView]] = {
     "Set accumulate_tokens to true.": _accumulating,
     "Set normalize_log_probs to false, or logits_for_logprobs in the gateway.": _unnormalized,
 }
-_ENGINE_STEP = "Have the engine step called, with token ids (path: tokens)."
+_ENGINE_STEP = "Set path: tokens, so that the gateway calls the engine step with token ids."
 
 
 def losses(models: Models, options: EngineOptions, path: EnginePath = "ensemble") -> dict[str, str]:
@@ -274,8 +274,8 @@ _CURES = "set path: tokens, or accumulate_tokens in a BLS model, or text_streami
 def _relative(called: ModelView, models: Models, options: EngineOptions) -> Iterator[str]:
     if read_abilities(called, models.engine, options).normalizes:
         yield (
-            "log-probs are rejected with temperature 0, top_k, top_p or min_p: normalize_log_probs of"
-            f" {(models.engine or called).name!r} is not false: they would be relative to what is left"
+            "log-probs are rejected with temperature 0, top_k, top_p or min_p because normalize_log_probs of "
+            f"{(models.engine or called).name!r} is not false and they would be relative to the remaining candidates"
         )
 
 
@@ -289,53 +289,66 @@ def _losses(models: Models, path: TextPath, options: EngineOptions) -> Iterator[
         return
     damage = f"{name!r} decodes each response by itself, which breaks characters of several tokens and drops spaces"
     if path.streams == "rejected":
-        yield f"streamed answers are refused: {damage}; {_CURES}"
+        yield f"streamed answers are rejected: {damage}; {_CURES}"
     elif path.streams == "damaged":
         yield f"streamed answers are damaged (text_streaming: lossy): {damage}"
     elif path.streams == "whole" and path.decoupled:
-        yield f"a streamed answer comes as one event at its end (text_streaming: whole): {damage}"
+        yield f"a streamed answer is one event at the end (text_streaming: whole): {damage}"
     if path.whole:
         yield "a stop string cuts an answer that is not streamed, but does not end its generation in the engine"
     elif path.streams == "damaged":
-        yield "answers that are not streamed are damaged as well: in one piece they would begin with the prompt"
+        yield "answers that are not streamed are damaged as well because they would start with the prompt"
     if not path.counts:
-        yield f"{name!r} tells no number of tokens: usage.completion_tokens and finish_reason are estimated"
+        yield f"{name!r} does not report token counts: usage.completion_tokens and finish_reason are estimated"
     elif path.estimates:
         yield "usage.completion_tokens of an answer that a stop string cuts is estimated"
-    yield "log-probs are refused: text does not tell which part of it is of which token"
+    yield "log-probs are rejected because text does not show its tokens"
 
 
 def _plain_losses(model: ModelView) -> Iterator[str]:
     name = model.name
     if not model.decoupled:
-        yield f"a streamed answer comes as one event at its end: {name!r} is not decoupled"
+        yield f"a streamed answer is one event at the end because {name!r} is not decoupled"
     if "max_tokens" not in model.inputs:
-        yield f"{name!r} takes no max_tokens: requests with a limit are refused, and the model ends its answers"
+        yield (
+            f"{name!r} does not support max_tokens: requests with a limit are rejected, and the model decides "
+            "where its answers end"
+        )
     if "num_output_tokens" not in model.outputs:
-        yield f"{name!r} tells no number of tokens: usage.completion_tokens is counted by tokenizing the text again"
+        yield (
+            f"{name!r} does not report token counts: usage.completion_tokens is counted by tokenizing the text again"
+        )
     if "finish_reason" not in model.outputs:
-        yield f"{name!r} does not say why an answer ended: its finish_reason is estimated"
+        yield f"{name!r} does not report finish reasons: finish_reason is estimated"
     if "num_input_tokens" not in model.outputs:
-        yield f"{name!r} tells no number of tokens of a prompt: usage.prompt_tokens is that of the gateway's tokenizer"
-    yield "log-probs are refused: text does not tell which part of it is of which token"
-    yield "it is not known whether the model ends a request that was cancelled"
+        yield (
+            f"{name!r} does not report prompt token counts: usage.prompt_tokens is counted by the gateway's tokenizer"
+        )
+    yield "log-probs are rejected because text does not show its tokens"
+    yield "it is unknown whether the model stops cancelled requests"
     if hints.parameter(model, "add_special_tokens") is None:
-        yield f"{name!r} is taken to put BOS before prompts; if not, set its parameter add_special_tokens to false"
+        yield (
+            f"the gateway assumes that {name!r} adds BOS to prompts; if not, set its parameter add_special_tokens "
+            "to false"
+        )
 
 
 def _not_passed_on(models: Models) -> Iterator[str]:
     if models.bls and not is_own_bls(models.entry):
-        yield "the BLS model passes on no cancel: a cancelled request runs to its end in the engine"
-        yield "the BLS model passes on no engine error within an answer, which then ends by its timeouts"
+        yield "the BLS model does not forward cancellation: a cancelled request continues to its end in the engine"
+        yield "the BLS model does not forward engine errors during an answer, which then ends by timeout"
     elif not models.bls and not takes_stops(models):
-        yield "the ensemble's engine takes no stop requests: a cancelled request runs to its end there"
+        yield (
+            "the ensemble's engine does not support stop requests: a cancelled request continues to its end in the "
+            "engine"
+        )
 
 
 def _one_response(models: Models) -> str:
     entry = models.entry if models.bls else models.engine
     deciding = {model.name for model in (entry, models.engine) if model is not None and not model.decoupled}
     who = " and ".join(map(repr, sorted(deciding))) + (" is" if len(deciding) == 1 else " are")
-    return f"a streamed answer comes as one event at its end: {who} not decoupled"
+    return f"a streamed answer is one event at the end because {who} not decoupled"
 
 
 def check_required(model: ModelView, spec: ModelSpec, filled: frozenset[str]) -> None:

@@ -45,12 +45,15 @@ async def _ask(host: str, port: int, url: str, access: TritonAccess) -> str | No
     tls = access.tls
     if tls is None:
         async with _connected(host, port, _anything(), host):
-            return f"Triton at {url} speaks TLS and the gateway does not: set triton.tls (with ca, or {{}})"
+            return f"Triton at {url} requires TLS, but the gateway does not use TLS: set triton.tls (with ca, or {{}})"
     name = access.server_name or host
     try:
         async with _connected(host, port, tls.value.h2, name) as (reader, writer):
             if writer.get_extra_info("ssl_object").selected_alpn_protocol() != "h2":
-                return f"What is at {url} speaks TLS, but not HTTP/2 by it (ALPN): is it Triton's gRPC port?"
+                return (
+                    f"The server at {url} supports TLS, but not HTTP/2 over TLS (ALPN): check that it is Triton's "
+                    "gRPC port"
+                )
             # What the other side thinks of a certificate shows after the handshake: gRPC's server ends without a word.
             return None if await reader.read(1) else _no_certificate(tls, url)
     except ssl.SSLCertVerificationError as error:
@@ -73,7 +76,7 @@ async def _connected(
 def _no_certificate(tls: FileBackedValue[Credentials], url: str) -> str:
     if tls.value.shows_certificate:
         return f"Triton at {url} does not accept the gateway's certificate (triton.tls.certificate)"
-    return f"Triton at {url} asks for a client certificate: set triton.tls.certificate and triton.tls.key"
+    return f"Triton at {url} requires a client certificate: set triton.tls.certificate and triton.tls.key"
 
 
 def _anything() -> ssl.SSLContext:
@@ -88,14 +91,17 @@ def _distrust(error: ssl.SSLCertVerificationError, url: str, name: str) -> str:
     if error.verify_code == _EXPIRED:
         return f"The certificate of Triton at {url} has expired"
     if error.verify_code in _OTHER_NAME:
-        return f"The certificate of Triton at {url} is not for {name}: set triton.tls.server_name to a name that it has"
+        return (
+            f"The certificate of Triton at {url} is not for {name}: set triton.tls.server_name to a name in the "
+            "certificate"
+        )
     return f"The certificate of Triton at {url} is not trusted ({error.verify_message}): set triton.tls.ca"
 
 
 def _refusal(error: ssl.SSLError, url: str, tls: FileBackedValue[Credentials]) -> str:
     reason = error.reason or ""
     if reason.startswith(_SPEAKS_OTHERWISE):
-        return f"Triton at {url} does not speak TLS: take triton.tls away, or start it with --grpc-use-ssl"
+        return f"Triton at {url} does not use TLS: remove triton.tls, or start Triton with --grpc-use-ssl"
     if reason in _ASKS_FOR_ONE or reason.endswith(_REJECTS):
         return _no_certificate(tls, url)
-    return f"No TLS with Triton at {url}: {reason.replace('_', ' ').lower() or error}"
+    return f"TLS handshake with Triton at {url} failed: {reason.replace('_', ' ').lower() or error}"

@@ -94,7 +94,7 @@ class AutoTransport:
             self._fall_back(reason)
         elif self._chosen is not self._h2:
             self._chosen = self._h2
-            _log("h2", self._url, "the server answers by it")
+            _log("h2", self._url, "the server supports it")
 
     async def renew(self) -> str | None:
         """Connect anew, where h2 is chosen; see ``RenewableTransport``."""
@@ -123,7 +123,7 @@ def not_for_h2(url: str, environment: Mapping[str, str]) -> str | None:
     """
     host, _, port = url.removeprefix("grpc://").rpartition(":")
     if not port.isdigit() or "/" in host or (":" in host and not host.startswith("[")):
-        return f"{url} is no host:port"
+        return f"{url} must be host:port"
     proxies = (environment.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy"))
     if any(proxies) and not _is_exempt(host.strip("[]"), environment):
         return "the environment names a proxy"
@@ -148,5 +148,8 @@ def _is_exempt(host: str, environment: Mapping[str, str]) -> bool:
 
 def _log(name: str, url: str, reason: str) -> None:
     _LOG.warning(
-        "requests travel by %s: %s", name, reason, extra={"event": "transport_chosen", "triton": url, "transport": name}
+        "requests use the transport %s: %s",
+        name,
+        reason,
+        extra={"event": "transport_chosen", "triton": url, "transport": name},
     )

@@ -54,9 +54,10 @@ class _NotReadyError(Exception):
 
 
 _TOLD = {
-    ErrorKind.UNAVAILABLE: "The model is not available at the moment.",
+    ErrorKind.UNAVAILABLE: "The model is currently unavailable; try again later.",
     ErrorKind.UNSERVABLE: (
-        "The model cannot be served as it is deployed, which trying again does not change; the gateway's log says why."
+        "The model cannot be served because of its deployment, so trying again does not help; the gateway's log has "
+        "the reason."
     ),
 }
 
@@ -178,11 +179,11 @@ class TritonBackend:
         connection = Connection(transport, self._background, self._request_timeout, self._doubt)
         self._tasks = [
             self._keep("the health check of a Triton", self._supervise, TritonClient(self._channel), connection),
-            self._keep("the watch over a connection to Triton", self._watch_connection, self._channel),
+            self._keep("the watcher of a connection to Triton", self._watch_connection, self._channel),
         ]
         tls = self._access.tls
         if tls is not None and isinstance(self._channel, RenewableChannel):
-            what = "the watch over the certificates for a Triton"
+            what = "the watcher of the certificates for a Triton"
             self._tasks.append(self._keep(what, follow_certificates, tls, self._channel, transport, self.url))
 
     def _keep(self, what: str, work: Callable[..., Awaitable[None]], *arguments: object) -> asyncio.Task[None]:
@@ -301,7 +302,7 @@ class TritonBackend:
                 continue
             except Exception:
                 if self._engine is None:
-                    self._lose("What Triton says could not be understood; the gateway's log has the cause")
+                    self._lose("Triton's response could not be parsed; the gateway's log has the cause")
                 raise
             delay = _FIRST_RETRY_S
             self._gain(discovered, connection.transport.name)

@@ -21,10 +21,10 @@ _OF_NO_TRITON = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN, grpc.St
 _OTHER_PROTOCOL = re.compile(
     "failed to connect to all addresses.*(?:Failed parsing HTTP/2|Socket closed|reset by peer)"
 )
-_UNREADABLE = "What Triton or a proxy before it answers cannot be decoded"
+_UNREADABLE = "The response of Triton, or of a proxy in front of Triton, cannot be decoded"
 _NO_TRITON = (
-    "What is there does not answer as Triton's gRPC port does ({}): expected is that port, usually 8001, and no proxy "
-    "between that drops HTTP/2 trailers"
+    "The server does not respond like Triton's gRPC port ({}): set that port, usually 8001, without a proxy that "
+    "drops HTTP/2 trailers"
 )
 
 

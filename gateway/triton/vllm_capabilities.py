@@ -11,18 +11,18 @@ from gateway.triton.parameter_inputs import INPUTS
 from gateway.triton.vllm_dialect import GUIDE_KEYS, SAMPLING_KEYS, VllmDialect
 
 _NOT_THERE = "The vLLM backend has no parameter for it."
-_TEXT_ONLY = "This vLLM backend answers text without token ids, which come with 24.12."
-_NO_BEAMS = "There is no beam search among the sampling parameters of vLLM; sample with `n` instead."
-_NO_DRAFTS = "The vLLM backend takes no draft tokens; what guesses for the engine stands in its model.json."
+_TEXT_ONLY = "This vLLM backend returns text without token ids; they are available since 24.12."
+_NO_BEAMS = "The sampling parameters of vLLM have no beam search; use `n` instead."
+_NO_DRAFTS = "The vLLM backend does not accept draft tokens; speculative decoding is configured in its model.json."
 
 # In place of the sentence on the missing parameter.
 _MISSING: Mapping[str, str] = {
-    "logit_bias": "The vLLM backend reads the ids of a bias as texts, which vLLM refuses; use `bad_words`.",
-    "prompt_logprobs": "The vLLM backend does not return them.",
-    "prompt_token_ids": "Prompts travel as text to the vLLM backend.",
-    "prompt_table": "Virtual tokens cannot travel as text.",
-    "cached_tokens": "The vLLM backend does not tell it.",
-    "cache_salt": f"{_NOT_THERE[:-1]}; switch off enable_prefix_caching in its model.json.",
+    "logit_bias": "The vLLM backend reads the ids of a bias as strings, which vLLM rejects; use `bad_words`.",
+    "prompt_logprobs": "The vLLM backend does not return log-probs of prompts.",
+    "prompt_token_ids": "Prompts are sent to the vLLM backend as text.",
+    "prompt_table": "Virtual tokens cannot be sent as text.",
+    "cached_tokens": "The vLLM backend does not report it.",
+    "cache_salt": f"{_NOT_THERE[:-1]}; set enable_prefix_caching to false in its model.json.",
     "suffix": "The engine continues text and cannot fill a gap; put the context into the prompt.",
     **dict.fromkeys(("prediction", "num_draft_tokens", "use_draft_logits"), _NO_DRAFTS),
     **dict.fromkeys(("use_beam_search", "length_penalty", "early_stopping"), _NO_BEAMS),
@@ -42,7 +42,7 @@ def vllm_capabilities(dialect: VllmDialect) -> dict[str, Capability]:
     found = {name: Capability("impossible", _MISSING.get(name, _NOT_THERE)) for name in (*INPUTS, *_MISSING)}
     found |= {name: _by(name, key.note) for name, key in SAMPLING_KEYS.items()}
     found |= {
-        "temperature": _by("temperature", "0 is greedy; vLLM takes what is between 0 and 0.01 for 0.01"),
+        "temperature": _by("temperature", "0 is greedy; vLLM raises values between 0 and 0.01 to 0.01"),
         "max_tokens": _by("max_tokens"),
         "max_completion_tokens": _by("max_tokens"),
         "seed": _by("seed"),
@@ -52,7 +52,7 @@ def vllm_capabilities(dialect: VllmDialect) -> dict[str, Capability]:
         ),
         "lora": _by("lora_name"),
         "stream": Capability("native", "By decoupled responses."),
-        "n": Capability("emulated", "As many engine requests side by side, with the seeds seed, seed + 1 and so on."),
+        "n": Capability("emulated", "As parallel engine requests with the seeds seed, seed + 1 and so on."),
         "stop": Capability(
             "emulated", "Matched on the text in the gateway, which then ends the request in the engine."
         ),
@@ -74,19 +74,21 @@ def _of_ids(dialect: VllmDialect) -> dict[str, Capability]:
     if not dialect.token_ids:
         found = dict.fromkeys(_OF_IDS, Capability("impossible", _TEXT_ONLY))
         return found | {"min_tokens": _by("min_tokens", "stop strings still end the answer")}
-    ids = Capability("emulated", "The ids come as keys of vLLM's log-probs, which are asked for then.")
-    own = "of the distribution that logprobs_mode in its model.json names, by default the model's own"
+    ids = Capability("emulated", "The ids are taken from vLLM's log-probs, which the gateway then requests.")
+    own = "from the distribution set by logprobs_mode in its model.json, by default the model's distribution"
     return {
         "stop_token_ids": _by("stop_token_ids", "the id counts as a token of the answer"),
         **dict.fromkeys(("return_token_ids", "detokenize", "skip_special_tokens"), ids),
         "logprobs": _by("logprobs", own),
-        "top_logprobs": _by("logprobs", f"{own}; as many as max_logprobs allows there", MAX_TOP_LOGPROBS),
+        "top_logprobs": _by("logprobs", f"{own}; at most as many as max_logprobs in its model.json", MAX_TOP_LOGPROBS),
     }
 
 
 def _guides(dialect: VllmDialect) -> dict[str, Capability]:
     if dialect.guide_field is None:
-        nothing = Capability("impossible", "This vLLM backend takes no guides; they come with 25.01.")
+        nothing = Capability(
+            "impossible", "This vLLM backend does not support guided decoding; it is available since 25.01."
+        )
         return dict.fromkeys(GUIDED, nothing)
     found = {}
     for name, needed in GUIDED.items():

@@ -30,7 +30,7 @@ class SamplingKey:
     note: str = ""
 
 
-_GENERATED = "vLLM counts the tokens of the answer, as OpenAI does"
+_GENERATED = "vLLM counts the tokens of the answer, like OpenAI"
 
 SAMPLING_KEYS: Mapping[str, SamplingKey] = {
     "top_p": SamplingKey(1.0),
@@ -90,9 +90,14 @@ class VllmDialect:
         """What is lost of an answer here, a sentence each."""
         found = []
         if not self.counts:
-            found.append("the backend before 24.12 counts no tokens: usage is counted by tokenizing the text again")
+            found.append(
+                "the backend before 24.12 does not report token counts: usage is counted by tokenizing the text again"
+            )
         if not self.finishes:
-            found.append("the backend before 24.12 gives no finish reason: it follows from the estimated count")
+            found.append(
+                "the backend before 24.12 does not report finish reasons: finish_reason is derived from the "
+                "estimated count"
+            )
         if self.token_ids:
             found.append("completion tokens are estimated where a stop string cuts a response of several of them")
         return tuple(found)

@@ -33,14 +33,11 @@ _LEAST_READ = 2**14  # bytes that it must read in that time
 _WARN_S = 60.0
 _LINGER_S = 1.0
 _UPGRADE = re.compile(rb"(?i)\r\nupgrade:")
-_LARGE_HEAD = f"The request line and headers are larger than {HEAD_LIMIT // 1024} KiB, the most that is accepted."
-_LARGE_TAIL = (
-    f"The trailers of the request, or the description of a chunk, are larger than {HEAD_LIMIT // 1024} KiB, "
-    "the most that is accepted."
-)
-_OTHER_PROTOCOL = "This server speaks HTTP/1.1 alone: send the request without 'Upgrade', and not as 'CONNECT'."
+_LARGE_HEAD = f"The request line and headers are larger than the limit of {HEAD_LIMIT // 1024} KiB."
+_LARGE_TAIL = f"The trailers or a chunk header of the request are larger than the limit of {HEAD_LIMIT // 1024} KiB."
+_OTHER_PROTOCOL = "This server only supports HTTP/1.1; send the request without 'Upgrade' and without 'CONNECT'."
 _PHRASES = {each.value: each.phrase for each in HTTPStatus}
-_NO_ROOM = "The gateway has as many connections as it takes (limits.max_connections); try again in a moment."
+_NO_ROOM = "The gateway has reached its limit of connections (limits.max_connections); try again in a moment."
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +192,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         about: dict[str, Any] = {"event": "client_cut_off", "client": client, "unread": unread}
         if not self.pipeline:  # else it is the answer of an earlier cycle, which uvicorn does not name
             about["request_id"] = record_of(cast("Scope", self.cycle.scope)).request_id
-        _log.warning("a client that does not read its answer is cut off", extra=about)
+        _log.warning("the connection of a client that does not read its response is closed", extra=about)
         transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -279,9 +276,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         names = [name for name, _ in self.headers]
         hosts = names.count(b"host")
         if hosts != 1 and (hosts or self.parser.get_http_version() != "1.0"):
-            self._stop_parsing(
-                400, f"A request names its host once, in the header 'Host'; this one does {hosts} times."
-            )
+            self._stop_parsing(400, f"A request must have exactly one 'Host' header, but this request has {hosts}.")
         if b"transfer-encoding" in names:
             codings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
             if codings != [b"chunked"]:
@@ -353,7 +348,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         if now - self._overflow.warned > _WARN_S:
             self._overflow.warned = now
             _log.warning(
-                "%d connections are open, further ones are answered 503",
+                "%d connections are open; further connections are rejected with 503",
                 self._bounds.connections,
                 extra={"event": "connections_full"},
             )
@@ -415,8 +410,10 @@ class _BoundedProtocol(HttpToolsProtocol):
             ),
             (
                 self._begun + bounds.body_s + allowed,
-                f"The request was not complete after {bounds.body_s:g} seconds, and came with fewer than "
-                f"{bounds.body_rate} bytes a second.",
+                (
+                    f"The request was not complete after {bounds.body_s:g} seconds and arrived at less than "
+                    f"{bounds.body_rate} bytes per second."
+                ),
             ),
         )
 

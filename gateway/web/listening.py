@@ -71,7 +71,7 @@ def room_for(connections: int) -> int:
     if soft < wanted:
         connections = max(soft - _OTHER_FILES, soft // 2)
         _log.warning(
-            "this process may open %d files: it takes %d connections at a time",
+            "this process may open %d files and accepts at most %d connections",
             soft,
             connections,
             extra={"event": "connections_limited"},
@@ -116,6 +116,6 @@ def _bound(family: int, address: tuple[Any, ...], *, share: bool) -> socket.sock
         made.bind(address)
     except OSError as error:
         made.close()
-        fix = " GATEWAY_PORT or server.port choose another." if error.errno == errno.EADDRINUSE else ""
+        fix = " Set another port with GATEWAY_PORT or server.port." if error.errno == errno.EADDRINUSE else ""
         raise OSError(f"Cannot listen on {address[0]} port {address[1]} ({error.strerror}).{fix}") from None
     return made

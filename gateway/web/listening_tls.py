@@ -30,9 +30,9 @@ _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3
 _MODES: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _REASONS: Final = {
     "HTTP_REQUEST": "it sent plain HTTP",
-    "WRONG_VERSION_NUMBER": "it does not speak TLS",
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate",
-    "UNSUPPORTED_PROTOCOL": "its versions of TLS are older than server.tls.minimum_version",
+    "WRONG_VERSION_NUMBER": "it did not use TLS",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it sent no certificate",
+    "UNSUPPORTED_PROTOCOL": "its TLS versions are older than server.tls.minimum_version",
     "TLSV1_ALERT_UNKNOWN_CA": "it does not trust the gateway's certificate",
 }
 
@@ -66,7 +66,7 @@ def _context(settings: ServerTlsSettings) -> ssl.SSLContext:
         load_authorities(context, settings.client_ca)
         context.verify_mode = _MODES[settings.client_certificates]
         if not context.get_ca_certs():
-            raise CertificateError(f"{settings.client_ca} holds no certificates of authorities")
+            raise CertificateError(f"{settings.client_ca} contains no CA certificates")
     return context
 
 
@@ -123,7 +123,9 @@ class TlsAcceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # no more files, mostly
-                _log.error("no connection can be taken: %s", error.strerror, extra={"event": "connection_not_taken"})
+                _log.error(
+                    "connections cannot be accepted: %s", error.strerror, extra={"event": "connection_not_taken"}
+                )
                 loop.remove_reader(listening)
                 loop.call_later(_PAUSE_S, self._resume, listening)
                 return
@@ -159,7 +161,7 @@ class TlsAcceptor:
             return
         reason = _REASONS.get(getattr(error, "reason", None) or "") or str(error) or type(error).__name__
         _log.info(
-            "no TLS with a client: %s",
+            "TLS handshake with a client failed: %s",
             reason,
             extra={"event": "tls_handshake_failed", "client": client, "unsaid": self._unsaid},
         )

@@ -52,8 +52,8 @@ class AllowedHostsMiddleware:
             known = not name or name in self._names or name.endswith(self._endings)
             if not known and not _is_address(name):
                 answer = self._reject(
-                    f"This gateway does not answer to the host name {name[:100]!r}. Its operator may add it to the "
-                    "setting server.allowed_hosts (GATEWAY_ALLOWED_HOSTS)."
+                    f"This gateway does not serve the host name {name[:100]!r}. The operator can add it to "
+                    "server.allowed_hosts (GATEWAY_ALLOWED_HOSTS)."
                 )
                 return answer(scope, receive, send)
         return self._app(scope, receive, send)
@@ -257,7 +257,7 @@ class BodyLimitMiddleware:
         self._app = app
         self._limit = limit
         size = f"{limit / 2**20:g} MiB" if limit >= 2**20 else f"{limit} bytes"
-        self._answer = reject(f"The request body is larger than {size}, the most that is accepted.")
+        self._answer = reject(f"The request body is larger than the limit of {size}.")
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one connection."""

@@ -97,7 +97,10 @@ def operations_router(
 
     @router.get(
         "/health/live",
-        responses={200: _described("The process serves.", Liveness), 503: _described("An engine is dead.", Liveness)},
+        responses={
+            200: _described("The process is alive.", Liveness),
+            503: _described("An engine has failed.", Liveness),
+        },
     )
     async def live(request: Request) -> JSONResponse:
         """Answer 200 as long as the process serves.
@@ -144,7 +147,7 @@ def _model(condition: EngineCondition, endpoints: Sequence[EndpointStatus], *, s
     if condition.reason and shown:
         told["reason"] = condition.reason
     if condition.degraded:
-        told["degraded"] = condition.degraded if shown else "not all workers serve it"
+        told["degraded"] = condition.degraded if shown else "not all workers serve the model"
     if endpoints and shown:
         told["endpoints"] = {each.address: _endpoint(each.condition) for each in endpoints}
     return told

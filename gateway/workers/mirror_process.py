@@ -120,7 +120,7 @@ class InProcessClient:
         if not task.cancelled():
             task.exception()  # a defect, which has been logged and answered
         if call.size > LONGEST_ANSWER:
-            return Failure("an answer of more than 16 MiB")
+            return Failure("a response of more than 16 MiB")
         if not call.ended:
             return Failure("connection lost")
         outcome = outcome_of(path, call.status, b"".join(call.parts), streamed=call.streamed)

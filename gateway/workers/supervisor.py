@@ -223,7 +223,7 @@ class Supervisor:
         lame_duck_s = self._settings.lame_duck_s if self._farewell == signal.SIGTERM else 0
         _, late = await asyncio.wait(keepers, timeout=lame_duck_s + self._settings.shutdown_s + _KILL_AFTER_S)
         if late:
-            _log.error("%d workers did not end in time and are killed", len(late), extra={"event": "workers_killed"})
+            _log.error("%d workers did not stop in time and are killed", len(late), extra={"event": "workers_killed"})
             self._signal(signal.SIGKILL)
             await asyncio.wait(late)
 
@@ -319,7 +319,7 @@ class Supervisor:
         return {name: self._together(name, reports) for name in names}
 
     def _together(self, name: str, reports: Sequence[Mapping[str, EngineCondition] | None]) -> EngineCondition:
-        absent = EngineCondition(ready=False, state="loading", reason="it does not serve it yet")
+        absent = EngineCondition(ready=False, state="loading", reason="it does not serve the model yet")
         starting = absent._replace(reason="it is starting")
         found = [starting if report is None else report.get(name, absent) for report in reports]
         lacking = {index: each for index, each in enumerate(found) if not each.ready}

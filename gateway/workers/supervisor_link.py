@@ -89,7 +89,7 @@ class SupervisorLink:
         reader, writer = await asyncio.open_connection(sock=self._control)
         works = {
             "the worker's report": functools.partial(self._report, registry, writer),
-            "the worker's ear for reports": functools.partial(self._listen, registry, reader),
+            "the reader of workers' reports": functools.partial(self._listen, registry, reader),
         }
         self._tasks = [asyncio.create_task(keep_running(what, work)) for what, work in works.items()]
 

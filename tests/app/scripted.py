@@ -166,7 +166,7 @@ class ScriptedBackend:
     @property
     def engine(self) -> Engine:
         if self._engine is None:
-            raise EngineError(self._kind, "The model is not available at the moment.", self._reason)
+            raise EngineError(self._kind, "The model is currently unavailable; try again later.", self._reason)
         return self._engine
 
     @property

@@ -60,7 +60,7 @@ async def test_settings_that_do_not_fit_are_the_operators_to_read(folder: Path, 
 
 
 async def test_the_backend_s_words_are_in_the_log_alone(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    failure = EngineError(ErrorKind.UNAVAILABLE, "Triton cannot be reached.", f"connect to {HOST}:1 failed")
+    failure = EngineError(ErrorKind.UNAVAILABLE, "Triton is unreachable.", f"connect to {HOST}:1 failed")
     async with gateway(folder, lambda _: [failure], **KEYS) as running:
         running.client.headers.update(HEADERS)
         answer = await running.chat()
@@ -76,4 +76,4 @@ async def test_a_check_of_a_gateway_reads_the_reason_where_operators_do(folder: 
         assert models[MODEL].reason == f"Triton at {HOST}:1 has not been reached yet"
     async with gateway(folder, served=True, engine_up=False, **KEYS) as running:
         (finding,), _ = await describe_gateway(str(running.client.base_url), "key")
-        assert finding.what == "The model is not available at the moment."
+        assert finding.what == "The model is currently unavailable; try again later."

@@ -13,7 +13,7 @@ from gateway_ops.check.findings import Finding, Severity
 from tests.app.harness import gateway
 from tests.app.scripted import MODEL, TOKENS, write_tokenizer
 
-LOSS = "a streamed answer comes as one event at its end: 'tensorrt_llm' is not decoupled"
+LOSS = "a streamed answer is one event at the end because 'tensorrt_llm' is not decoupled"
 
 
 async def test_losses_of_a_model_are_findings(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -29,7 +29,7 @@ async def test_losses_of_a_model_are_findings(folder: Path, caplog: pytest.LogCa
             Finding(Severity.INFO, where, "log-probs are refused."),
         ]
     said = [record.getMessage() for record in caplog.records if LOSS in record.getMessage()]
-    assert said == [f"model {MODEL} loses something of its answers: {LOSS} (Set it); log-probs are refused"]
+    assert said == [f"answers of model {MODEL} are incomplete: {LOSS} (Set it); log-probs are refused"]
 
 
 async def test_a_template_that_fails_is_a_finding(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ async def test_a_doubtful_family_is_a_finding(tmp_path: Path) -> None:
     uncompared, *findings = findings
     assert (uncompared.severity, "not compared" in uncompared.what) == (Severity.INFO, True)
     assert [(found.severity, found.where) for found in findings] == [(Severity.WARNING, f"{url.rstrip('/')} {MODEL}")]
-    said_of_it = "but its chat template takes tools, and no model family is known for it."
+    said_of_it = "but its chat template supports tools and its model family is unknown."
     assert findings[0].what == f"It is taken for a model of the family plain, {said_of_it}"
     assert findings[0].fix.startswith("Set `family` if its models write one of the known forms")
     assert (said["family"], said["family_reason"]) == ("plain", "no other family claims it")

@@ -97,7 +97,9 @@ async def test_what_nobody_could_mean_has_no_hint(folder: Path, path: str) -> No
 async def test_what_openai_serves_and_this_gateway_does_not_is_called_that(folder: Path, path: str) -> None:
     async with gateway(folder) as running:
         message = (await running.client.post(path)).json()["error"]["message"]
-        assert message == f"Unknown request URL: POST {path}. It is of OpenAI's API, and not served here."
+        assert message == (
+            f"Unknown request URL: POST {path}. This endpoint of OpenAI's API is not supported by this gateway."
+        )
 
 
 async def test_the_version(folder: Path) -> None:

@@ -103,7 +103,7 @@ def test_connections_are_bounded(folder: Path, tmp_path: Path) -> None:
         inside[1].close()
         process.wait("/health/live", 200)
     warnings = [line["message"] for line in map(json.loads, process.log_lines()) if line["level"] == "WARNING"]
-    assert "3 connections are open, further ones are answered 503" in warnings
+    assert "3 connections are open; further connections are rejected with 503" in warnings
 
 
 def test_a_process_that_may_open_few_files_takes_fewer_connections(process: GatewayProcess) -> None:
@@ -139,7 +139,7 @@ def test_sighup_reloads_and_does_not_end_it(folder: Path, tmp_path: Path) -> Non
         status = process.stop()
     assert status == 0
     errors = [line["message"] for line in map(json.loads, process.log_lines()) if line["level"] == "ERROR"]
-    assert errors == [f"reload refused, the former settings stay in force: {file}:1: models: must be a list."]
+    assert errors == [f"reload rejected, the previous settings stay in use: {file}:1: models: must be a list."]
 
 
 def test_long_work_ends_with_503_when_the_time_of_a_shutdown_is_up(folder: Path, tmp_path: Path) -> None:

@@ -229,8 +229,8 @@ GOOD = "models: [{name: m, triton: {url: 'x:1'}}]\n"
         ("models: []", "models: none is configured"),
         ("- a", "must hold a mapping"),
         ("a: [", "not valid YAML"),
-        (GOOD + "sever: {}", "sever: is not a known key."),
-        (GOOD + "server: {prot: 1}", "server.prot: is not a known key."),
+        (GOOD + "sever: {}", "sever: unknown key."),
+        (GOOD + "server: {prot: 1}", "server.prot: unknown key."),
         (GOOD + "server: {port: 70000}", "server.port: "),
         (GOOD + "server: {port: 1, port: 2}", "gateway.yaml:2: server.port: this key is written twice"),
         (GOOD + "timeouts: {total_s: 0}", "timeouts.total_s: "),
@@ -297,21 +297,24 @@ def test_files_of_certificates_are_found_beside_the_settings(tmp_path: Path) -> 
         ({"GATEWAY_TLS_CERTIFICATE": "a"}, "server.tls.key: is required."),
         (
             {"GATEWAY_TLS_CERTIFICATE": "a", "GATEWAY_TLS_KEY": "b", "GATEWAY_TLS_CLIENT_CA": "c"},
-            "server.tls: client_ca needs client_certificates: required (or optional); none asks for none.",
+            "server.tls: client_ca requires client_certificates: required or optional.",
         ),
         (
             {"GATEWAY_TLS_CERTIFICATE": "a", "GATEWAY_TLS_KEY": "b", "GATEWAY_TLS_CLIENT_CERTIFICATES": "required"},
-            "server.tls: client_certificates needs client_ca, the authorities that vouch for clients.",
+            "server.tls: client_certificates requires client_ca, the CA certificates for client certificates.",
         ),
         (
             {"GATEWAY_TRITON_TLS_CERTIFICATE": "a"},
-            "models[0].triton.tls: certificate and key go together: one of them is missing.",
+            "models[0].triton.tls: certificate and key must be set together.",
         ),
-        ({"GATEWAY_TRITON_METADATA": "secret"}, "must be name=value, with commas between several."),
+        ({"GATEWAY_TRITON_METADATA": "secret"}, "must be name=value pairs, separated by commas."),
         ({"GATEWAY_TRITON_METADATA": "Secret=x"}, "'Secret' is no name of metadata"),
-        ({"GATEWAY_TRITON_METADATA": "grpc-timeout=1"}, "'grpc-timeout' cannot be set: it belongs to the protocol."),
+        (
+            {"GATEWAY_TRITON_METADATA": "grpc-timeout=1"},
+            "'grpc-timeout' is reserved for the protocol and cannot be set.",
+        ),
         ({"GATEWAY_TRITON_METADATA": "triton_grpc_error=true"}, "it belongs to the protocol."),
-        ({"GATEWAY_TRITON_METADATA": "a=\u00e4"}, "the value of 'a' may hold printable ASCII only."),
+        ({"GATEWAY_TRITON_METADATA": "a=\u00e4"}, "the value of 'a' must be printable ASCII."),
     ],
 )
 def test_halves_and_contradictions_of_tls_are_refused(environment: dict[str, str], sentence: str) -> None:

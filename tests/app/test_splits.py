@@ -78,9 +78,9 @@ async def test_a_split_is_listed_and_described(folder: Path) -> None:
     ("split", "problem"),
     [
         ("stable: {stable: 1}", "splits.stable: a model has this name"),
-        ("chat: {stable: 1, other: 1}", "splits.chat: 'other' is not the name of a model"),
-        ("chat: {stable: 0}", "splits.chat: weights must be 0 or more, and one of them above 0"),
-        ("chat: {stable: -1}", "splits.chat: weights must be 0 or more, and one of them above 0"),
+        ("chat: {stable: 1, other: 1}", "splits.chat: 'other' must be the name of a configured model"),
+        ("chat: {stable: 0}", "splits.chat: each weight must be at least 0, and at least one weight above 0"),
+        ("chat: {stable: -1}", "splits.chat: each weight must be at least 0, and at least one weight above 0"),
     ],
 )
 def test_a_split_that_leads_nowhere_is_refused(tmp_path: Path, split: str, problem: str) -> None:

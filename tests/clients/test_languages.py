@@ -128,7 +128,7 @@ def test_a_refusal_is_told_with_its_status_code_and_parameter(
     status, out, error = program.ask(scripted, "absent", how, "Hi", key="its-key")
     assert (status, out) == (1, "")
     assert "404" in error
-    assert "The model 'absent' does not exist. GET /v1/models lists those that do." in error
+    assert "The model 'absent' does not exist. GET /v1/models lists the available models." in error
     assert ". (type invalid_request_error, param model, code model_not_found)" in error
 
 

@@ -156,7 +156,7 @@ async def test_certificates_of_both_sides_are_exchanged_under_a_hundred_streams(
             certificates.gateway.replace_by(later.issue("gateway"))
             if hang_up:
                 gateway.signal(signal.SIGHUP)
-            await asyncio.to_thread(gateway.logged, "connected by the new certificates")
+            await asyncio.to_thread(gateway.logged, "connected with the new certificates")
             await asyncio.to_thread(gateway.logged, "server.tls: the files have changed", count=int(workers))
             assert await shakes_hands(gateway.port, certificates.context(later))
             assert not any(each.done() for each in streams)
@@ -197,7 +197,7 @@ async def test_a_fleet_is_reached_by_tls(
                 assert second.requests()
                 certificates.gateway_to_triton.replace_by(certificates.inner.issue("gateway-later"))
                 gateway.signal(signal.SIGHUP)
-                await asyncio.to_thread(gateway.logged, "connected by the new certificates", count=2)
+                await asyncio.to_thread(gateway.logged, "connected with the new certificates", count=2)
                 await all_end_well(client, url)
                 await asyncio.to_thread(second.triton.stop)
                 before = len(tls_triton.requests())
@@ -245,6 +245,6 @@ def test_probes_need_no_certificate_and_clients_do(
             httpx.get(f"{outer}/health", verify=context)
         assert httpx.get(f"{outer}/health", verify=certificates.context()).status_code == 200
         assert httpx.get(f"{outer}/v1/models", verify=certificates.context()).status_code == 401
-        assert gateway.logged("it shows no certificate")
+        assert gateway.logged("it sent no certificate")
         with pytest.raises(httpx.RemoteProtocolError):
             httpx.get(f"http://localhost:{gateway.port}/health")

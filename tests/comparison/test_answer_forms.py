@@ -105,7 +105,7 @@ def test_a_streamed_response_is_the_whole_one() -> None:
         (AnswerChoice("ab", "so", "", (("f", "{}"),), "max_output_tokens"),), UsageCounts(3, 2, estimated=False)
     )
     assert said == [False, True, False]
-    with pytest.raises(RequestFailedError, match="a response that is queued"):
+    with pytest.raises(RequestFailedError, match="a response with the status queued"):
         whole(RESPONSES, {"status": "queued", "output": []})
 
 

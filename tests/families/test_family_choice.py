@@ -178,7 +178,7 @@ GRANITE = WrittenCall("", '<|tool_call|>[{"name": "get_weather", "arguments": {"
             None,
             "plain",
             ModelEvidence(template="tools", written=FOREIGN),
-            "its chat template writes calls as <call>get_weather</call>, which no model family here reads",
+            "its chat template writes tool calls as <call>get_weather</call>, which no known model family reads",
             "Set `family` if its models write one of the known forms",
         ),
         (None, "plain", ModelEvidence(template="tools"), "its chat template takes tools, and", "Set `family` if"),
@@ -186,14 +186,14 @@ GRANITE = WrittenCall("", '<|tool_call|>[{"name": "get_weather", "arguments": {"
             None,
             "glm",
             ModelEvidence(model_type="glm4_moe", template="tools", written=FOREIGN),
-            "its chat template writes calls as <call>get_weather</call>, which glm does not read",
+            "its chat template writes tool calls as <call>get_weather</call>, which glm does not read",
             "Set `template` to one that",
         ),
         (
             None,
             "hermes",
             ModelEvidence(model_type="glm4_moe", template="tools<tool_call>", written=HERMES),
-            "its config.json is that of glm, but its chat template is not",
+            "only its config.json belongs to glm, not its chat template",
             "Set `family` to the one",
         ),
         (
@@ -207,7 +207,7 @@ GRANITE = WrittenCall("", '<|tool_call|>[{"name": "get_weather", "arguments": {"
             None,
             "mistral",
             ModelEvidence(template="[TOOL_CALLS] functools["),
-            "the signs of phi4 are in its chat template as well",
+            "its chat template also has the markers of phi4",
             "Set `family` to the one",
         ),
         (
@@ -216,7 +216,7 @@ GRANITE = WrittenCall("", '<|tool_call|>[{"name": "get_weather", "arguments": {"
             ModelEvidence(
                 model_type="granite", template="tools", written=GRANITE, has_token=lambda text: text == "<s>"
             ),
-            "its tokenizer has no token <|tool_call|>, which calls of granite need",
+            "its tokenizer lacks the token <|tool_call|>, which tool calls of granite need",
             "Set `family` to the one",
         ),
         (
@@ -265,7 +265,7 @@ def test_the_families_that_read_the_template_are_named() -> None:
 
 def test_the_call_that_a_template_writes_tells_without_any_sign() -> None:
     choice = choose(ModelEvidence(written=LFM2))
-    assert (choice.family.name, choice.reason) == ("lfm2", "the call that its chat template writes")
+    assert (choice.family.name, choice.reason) == ("lfm2", "the tool call that its chat template writes")
 
 
 def test_each_family_tells_whose_it_is_and_where_its_form_is_described() -> None:
@@ -290,7 +290,7 @@ def test_other_packages_bring_families(monkeypatch: pytest.MonkeyPatch) -> None:
     family_choice.installed.cache_clear()
     try:
         evidence = ModelEvidence(template="tools<tool_call><visit:", written=VISIT)
-        assert choose(evidence) == FamilyChoice(VISITOR, "the package that brings it")
+        assert choose(evidence) == FamilyChoice(VISITOR, "the package that provides it")
         assert choose(evidence, "visitor") == FamilyChoice(VISITOR, "the setting `family`")
         assert [*choose(evidence, "hermes").doubts.values()] == ["Set `family` to visitor, which reads them."]
         assert choose(ModelEvidence(template="<tool_call>")).family.name == "hermes"

@@ -35,25 +35,25 @@ def test_an_entry_is_a_family() -> None:
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [
-        ("models:", "modells:", "modells: ModelFamily has no such field"),
+        ("models:", "modells:", "modells: unknown field of ModelFamily"),
         ("models: Acme 1", "models: [Acme 1]", "models: ['Acme 1'] is no str"),
         ("models: Acme 1", "model_types: acme", "model_types: 'acme' is no tuple[str, ...]"),
         ("models: Acme 1", "signs: [<call>]", "signs.0: '<call>' is no tuple[str, ...]"),
-        ("kind: NamedCalls", "kind: NameCalls", "grammar.kind: is one of BareCalls, "),
-        ("kind: NamedCalls, ", "", "grammar.kind: is one of BareCalls, "),
-        ("separator:", "seperator:", "grammar.seperator: NamedCalls has no such field"),
+        ("kind: NamedCalls", "kind: NameCalls", "grammar.kind: must be one of BareCalls, "),
+        ("kind: NamedCalls, ", "", "grammar.kind: must be one of BareCalls, "),
+        ("separator:", "seperator:", "grammar.seperator: unknown field of NamedCalls"),
         (", separator: <args>", "", "grammar.separator: NamedCalls needs it"),
         (", separator: <args>", ", separator: 1", "grammar.separator: 1 is no str"),
         ("[<call>]", "<call>", "grammar.opens: '<call>' is no tuple[str, ...]"),
         ("[<call>]", "[<call>], array: maybe", "grammar.array: 'maybe' is no typing.Literal['no', 'read', 'written']"),
         ("[<call>]", "[<call>], bare: 7", "grammar.bare: 7 is no bool"),
-        ("open:", "opening:", "tags.opening: ThinkTags has no such field"),
+        ("open:", "opening:", "tags.opening: unknown field of ThinkTags"),
         ("close: </t>", "close: [</t>]", "tags.close: ['</t>'] is no str"),
     ],
 )
 def test_a_wrong_entry_is_refused_by_name(right: str, wrong: str, said: str) -> None:
     assert right in ENTRY
-    with pytest.raises(ValueError, match="The family 'acme' is wrong: ") as rejected:
+    with pytest.raises(ValueError, match="The model family 'acme' is invalid: ") as rejected:
         read_table(ENTRY.replace(right, wrong))
     assert said in str(rejected.value)
 

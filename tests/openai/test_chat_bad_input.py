@@ -456,7 +456,7 @@ async def test_unknown_model(folder: Path) -> None:
         assert answer.status_code == 404
         assert answer.json() == {
             "error": {
-                "message": "The model 'gpt-9' does not exist. GET /v1/models lists those that do.",
+                "message": "The model 'gpt-9' does not exist. GET /v1/models lists the available models.",
                 "type": "invalid_request_error",
                 "param": "model",
                 "code": "model_not_found",

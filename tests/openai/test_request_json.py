@@ -85,7 +85,7 @@ def test_it_is_what_json_says_with_each_lone_surrogate_replaced(text: str) -> No
 @pytest.mark.parametrize(
     ("text", "says", "param"),
     [
-        ('{"a":1,"p":%s,"a":2}', "the key 'a' is given twice", "a"),
+        ('{"a":1,"p":%s,"a":2}', "the key 'a' is duplicated", "a"),
         ('{"p":%s,"a":NaN}', "expected value", None),
         ('{"p":%s,"a":1e999}', "a number in it is too large", None),
         ('{"p":%s,"a":[{"b":-1e999}]}', "a number in it is too large", None),

@@ -33,7 +33,7 @@ async def test_it_is_rendered_as_the_models_own(folder: Path) -> None:
     [
         ("{{ 'a' * 10**9 }}", "takes more than 512 MiB of memory"),
         (NESTED, "takes more than 5 seconds"),
-        ("{{ 'a' * (2**23 + 1) if messages[-1].content == 'Hi' }}", "makes a prompt of more than 8388608 characters"),
+        ("{{ 'a' * (2**23 + 1) if messages[-1].content == 'Hi' }}", "renders a prompt of more than 8388608 characters"),
         ("{% if %}", "does not compile"),
         ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "does not compile"),
         ("{{ 1 / 0 }}", "fails: ZeroDivisionError"),

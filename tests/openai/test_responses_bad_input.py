@@ -63,7 +63,7 @@ AGENT: dict[str, Any] = {
     "client_metadata": {"turn_id": "1"},
 }  # fmt: skip
 # A body may spoil the schema of the tool that the engine calls: then its answer is none, as the client is told.
-MISFIT = "The model called 'agents__close' with arguments that do not fit its schema."
+MISFIT = "The model called 'agents__close' with arguments that do not match the schema of the tool."
 JUNK = st.one_of(
     st.none(),
     st.booleans(),

@@ -92,7 +92,7 @@ async def test_an_adapter_that_the_engine_cannot_use_is_named(held: bool) -> Non
     inner.failure = AdapterRejectedError(ErrorKind.INTERNAL, "not this one", "lora_weights has to few values")
     with pytest.raises(AdapterRejectedError) as error:
         await ids(LoraEngine(inner, state))
-    assert error.value.message == "This deployment's engine cannot use the LoRA adapter of the model 'french' (task 3)."
+    assert error.value.message == "This deployment's engine cannot use the LoRA adapter of model 'french' (task 3)."
     assert error.value.detail == "lora_weights has to few values"
 
 

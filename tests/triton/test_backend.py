@@ -171,7 +171,7 @@ async def test_a_defect_in_the_supervision_is_logged_and_ends_nothing(caplog: py
         await until(lambda: "could not be understood" in backend.status.reason)
         await backend.wait_ready(10)
     (said,) = [record for record in caplog.records if "begins again" in record.message]
-    assert said.message == "the health check of a Triton failed, and begins again in 0.5 s"
+    assert said.message == "the health check of a Triton failed and restarts in 0.5 s"
     assert said.exc_info
 
 

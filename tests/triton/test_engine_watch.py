@@ -132,7 +132,7 @@ async def test_an_engine_that_gives_none_is_not_ready_until_it_does(
     assert situation.backend.status.ready
     assert situation.states == ["suspect", "stalled", "well"]
     said = [record.message.partition(":")[0] for record in caplog.records if record.name.endswith("engine_watch")]
-    assert said == ["engine may have stalled", "engine not ready", "engine answers again"]
+    assert said == ["engine may have stalled", "engine not ready", "engine responds again"]
 
 
 async def test_probes_do_not_pile_up(start: Start) -> None:

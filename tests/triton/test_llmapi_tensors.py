@@ -126,7 +126,7 @@ def test_what_a_version_ignores_in_silence_is_refused_by_it(name: str) -> None:
 
     assert how((1, 3, 0)).how == "native"
     assert how((1, 2, 1)) == Capability(
-        "impossible", "TensorRT-LLM before 1.3 ignores it in silence, and this one is 1.2.1."
+        "impossible", "TensorRT-LLM before 1.3 silently ignores it, and this version is 1.2.1."
     )
     assert "set `engine_version`" in how(None).note
     wanted: dict[str, Any] = {name: 1}

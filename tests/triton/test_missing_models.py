@@ -42,7 +42,7 @@ async def read(server: ScriptedTriton, model: str = "ensemble") -> None:
             ["tensorrt_llm_bls", "tensorrt_llm", "postprocessing"],
             "which has 'tensorrt_llm' (engine) and 'tensorrt_llm_bls' (BLS); name one of them in triton.model",
         ),
-        (["preprocessing"], "which has 'preprocessing', none of which is ready and of a kind that is served: an ense"),
+        (["preprocessing"], "which has 'preprocessing', but no ready model of a supported kind: an ense"),
     ],
 )
 async def test_a_name_that_is_not_there_names_what_could_be_meant(there: list[str], said: str) -> None:

@@ -133,7 +133,7 @@ async def test_a_plain_text_model_is_known_by_its_two_tensors(decoupled: bool) -
     assert (features.path, features.whole) == ("text", not decoupled)
     assert features.estimates == {"completion_tokens", "finish_reason"}
     assert features.capabilities["max_tokens"] == Capability(
-        "native", "By the model's input max_tokens, which means what the model takes it for."
+        "native", "By the model's input max_tokens, whose meaning the model defines."
     )
     assert features.capabilities["seed"].note == "The Triton model 'm' has no input seed."
     assert server.requests == []  # an answer without a limit may be long: nothing is asked for nothing

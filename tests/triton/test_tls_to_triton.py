@@ -109,8 +109,8 @@ async def test_a_name_that_is_not_the_host_is_checked_where_it_is_set(
     async with ScriptedTriton(credentials=serving(pair)) as server:
         reason = await reason_of(server, access(ca=authority.path), transport_name)
         assert reason == (
-            f"The certificate of Triton at {server.url} is not for 127.0.0.1: set triton.tls.server_name to a name that"
-            " it has"
+            f"The certificate of Triton at {server.url} is not for 127.0.0.1: set triton.tls.server_name to a name "
+            "in the certificate"
         )
         terms = access(ca=authority.path, server_name="triton.internal")
         async with TritonBackend(server.url, "ensemble", "tokens", transport=transport_name, access=terms) as backend:
@@ -129,7 +129,7 @@ async def test_operators_are_told_what_is_wrong(authority: Authority, server_pai
         )
         assert "is not trusted" in await reason_of(server, access(ca=stranger.path))
         assert await reason_of(server, access(ca=authority.path)) == (
-            f"Triton at {url} asks for a client certificate: set triton.tls.certificate and triton.tls.key"
+            f"Triton at {url} requires a client certificate: set triton.tls.certificate and triton.tls.key"
         )
         terms = access(ca=authority.path, certificate=foreign.certificate, key=foreign.key)
         assert "does not accept the gateway's certificate" in await reason_of(server, terms)
@@ -139,7 +139,7 @@ async def test_operators_are_told_what_is_wrong(authority: Authority, server_pai
     async with ScriptedTriton() as server:
         reason = await reason_of(server, access(ca=authority.path))
         assert reason == (
-            f"Triton at {server.url} does not speak TLS: take triton.tls away, or start it with --grpc-use-ssl"
+            f"Triton at {server.url} does not use TLS: remove triton.tls, or start Triton with --grpc-use-ssl"
         )
 
 

@@ -112,7 +112,7 @@ NOT_GRPCIO = {
     "HTTP 404 with a page",
     "the end within a message",
     "a message with an unknown flag",
-    "a window that opens by nothing",
+    "a WINDOW_UPDATE frame with an increment of 0",
     "a frame beyond the limit",
     "data on the connection",
     "headers on the connection",
@@ -150,7 +150,7 @@ ONE_STREAM: dict[str, tuple[Attack, set[str]]] = {
     "a compressed message": (says(headers, data(message(b"\x1f\x8b", flag=1))), {"INTERNAL", "UNIMPLEMENTED"}),
     "a message with an unknown flag": (says(headers, data(message(b"", flag=7))), {"INTERNAL"}),
     "a message beyond the limit": (says(headers, data(message(b"", length=2**31))), {"RESOURCE_EXHAUSTED"}),
-    "a window that opens by nothing": (
+    "a WINDOW_UPDATE frame with an increment of 0": (
         says(headers, lambda _peer, stream: frame(WINDOW, 0, stream, bytes(4)), trailers),
         {"INTERNAL"},
     ),

@@ -165,7 +165,7 @@ async def test_a_server_that_compresses_is_reached_by_grpcio(log: Log) -> None:
             assert transport.name == "grpcio"
         assert await answers(transport) == [said.SerializeToString()] * 2
         assert "grpc-python-asyncio" in server.metadata[0]["user-agent"]
-    assert log() == ["requests travel by grpcio: its responses may be compressed (gzip)"]
+    assert log() == ["requests use the transport grpcio: its responses may be compressed (gzip)"]
 
 
 async def test_an_engine_behind_a_server_that_compresses_is_used(log: Log) -> None:
@@ -193,7 +193,12 @@ async def test_a_server_that_starts_to_compress_is_left_to_grpcio(log: Log) -> N
             await answers(transport)
         assert error.value.status == "INTERNAL"
         assert await answers(transport) == [said.SerializeToString()]
-    assert log() == ["requests travel by grpcio: the server sends a compressed message, which was not offered"]
+    assert log() == [
+        (
+            "requests use the transport grpcio: the server sends a compressed message, although compression "
+            "was not offered"
+        )
+    ]
 
 
 async def test_a_server_that_breaks_the_protocol_is_left_to_grpcio(log: Log) -> None:
@@ -211,7 +216,7 @@ async def test_a_server_that_breaks_the_protocol_is_left_to_grpcio(log: Log) -> 
             except TransportError as error:
                 assert error.status == "UNAVAILABLE"  # noqa: PT017
         assert transport.name == "grpcio"
-    assert log() == ["requests travel by grpcio: the server broke the protocol: a frame of type 4 on a stream"]
+    assert log() == ["requests use the transport grpcio: the server broke the protocol: a frame of type 4 on a stream"]
 
 
 async def test_a_server_that_is_away_decides_nothing(log: Log, unused_port: int) -> None:
@@ -252,7 +257,7 @@ async def test_pages_instead_of_answers_are_a_reason_for_grpcio(log: Log) -> Non
         assert len(await answers(transport)) == 1
         await odd.until(lambda: all(peer.closed for peer in odd.peers))  # nothing is left of the attempts
         await transport.close()
-    assert log() == ["requests travel by grpcio: UNIMPLEMENTED: HTTP status '404'"]
+    assert log() == ["requests use the transport grpcio: UNIMPLEMENTED: HTTP status '404'"]
 
 
 async def test_a_dead_connection_is_no_reason_for_grpcio(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +302,7 @@ async def test_a_server_that_comes_back_as_a_usual_one_is_reached_by_h2_again(lo
             await prepared(transport)
             assert transport.name == "h2"
             assert len(await answers(transport)) == 1
-    assert log()[1:] == ["requests travel by h2: the server answers by it"]
+    assert log()[1:] == ["requests use the transport h2: the server supports it"]
 
 
 async def test_a_proxy_of_the_environment_is_for_grpcio(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +314,7 @@ async def test_a_proxy_of_the_environment_is_for_grpcio(log: Log, monkeypatch: p
             assert transport.name == "grpcio"
             assert len(await answers(transport)) == 1
         assert proxy.asked[0].startswith(f"CONNECT {server.url} ".encode())
-    assert log() == ["requests travel by grpcio: the environment names a proxy"]
+    assert log() == ["requests use the transport grpcio: the environment names a proxy"]
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_a_beam_search_of_another_width_is_told_apart_from_none_at_all() -> None
     other = engine_error(None, "Requested beam width 1 is not 3: the engine searches that many, of any request")
     assert (other.kind, "of one width alone" in other.message) == (ErrorKind.INVALID_REQUEST, True)
     none = engine_error(None, "Requested beam width 4 is larger than the maximum beam width 1")
-    assert none.message == "This deployment's engine does not do beam search."
+    assert none.message == "This deployment's engine does not support beam search."
 
 
 def test_the_context_length_is_told_in_numbers() -> None:

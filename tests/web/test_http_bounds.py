@@ -179,14 +179,14 @@ async def test_an_application_gets_a_trickling_body_at_once(port: int) -> None:
 @pytest.mark.parametrize(
     ("head", "told"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", "A request names its host once, in the header 'Host'; this one does 0 times."),
+        (b"GET / HTTP/1.1\r\n\r\n", "A request must have exactly one 'Host' header, but this request has 0."),
         (
             b"GET / HTTP/1.1\r\nHost: x\r\nhost: x\r\n\r\n",
-            "A request names its host once, in the header 'Host'; this one does 2 times.",
+            "A request must have exactly one 'Host' header, but this request has 2.",
         ),
         (
             b"GET / HTTP/1.0\r\nHost: x\r\nhost: y\r\n\r\n",
-            "A request names its host once, in the header 'Host'; this one does 2 times.",
+            "A request must have exactly one 'Host' header, but this request has 2.",
         ),
         (
             b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
@@ -290,12 +290,12 @@ async def trickle(client: Client, piece: bytes) -> None:
         (
             b"POST /whole HTTP/1.1\r\nHost: x\r\nContent-Length: 999999\r\n\r\n",
             b"a",
-            "The request was not complete after 0.5 seconds, and came with fewer than 1000 bytes a second.",
+            "The request was not complete after 0.5 seconds and arrived at less than 1000 bytes per second.",
         ),
         (
             CHUNKED,
             b"1\r\na\r\n",
-            "The request was not complete after 0.5 seconds, and came with fewer than 1000 bytes a second.",
+            "The request was not complete after 0.5 seconds and arrived at less than 1000 bytes per second.",
         ),
     ],
     ids=["line", "headers", "body", "chunks"],
@@ -353,7 +353,7 @@ async def test_connections_are_bounded() -> None:
         assert (status, headers["retry-after"], headers["connection"]) == (503, "1", "close")
         assert body == [
             503,
-            "The gateway has as many connections as it takes (limits.max_connections); try again in a moment.",
+            "The gateway has reached its limit of connections (limits.max_connections); try again in a moment.",
         ]
         assert await third.ended()
         first.writer.write(GET)  # those that were there are served on

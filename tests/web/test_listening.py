@@ -70,8 +70,8 @@ def test_where_it_cannot_listen_is_said(workers: int) -> None:
         with pytest.raises(OSError, match=r"^Cannot listen on 127.0.0.1 ") as raised:
             listen("127.0.0.1", port, workers)
         assert str(raised.value) == (
-            f"Cannot listen on 127.0.0.1 port {port} (Address already in use). "
-            "GATEWAY_PORT or server.port choose another."
+            f"Cannot listen on 127.0.0.1 port {port} (Address already in use). Set another port with GATEWAY_PORT or "
+            "server.port."
         )
     with pytest.raises(OSError, match=r"^Cannot listen on a\.\.b port 1 "):  # no name, so nobody is asked for it
         listen("a..b", 1, workers)

@@ -84,10 +84,10 @@ def _branch(value: Any) -> str | None:
 
 
 _blocks = Discriminator(
-    _branch, custom_error_type="block", custom_error_message="A content block is expected: an object with a type"
+    _branch, custom_error_type="block", custom_error_message="must be a content block, an object with a type"
 )
 _strings = Discriminator(
-    text_or_list, custom_error_type="content", custom_error_message="A string or an array of content blocks is expected"
+    text_or_list, custom_error_type="content", custom_error_message="must be a string or an array of content blocks"
 )
 _String = Annotated[str, Tag(BRANCH + "text")]
 _Text = Annotated[TextBlock, Tag(BRANCH + "text")]
@@ -161,16 +161,16 @@ class CountTokensRequest(RequestPart):
         Discriminator(
             text_or_list,
             custom_error_type="content",
-            custom_error_message="A string or an array of text blocks is expected",
+            custom_error_message="must be a string or an array of text blocks",
         ),
     ] = Field(default="", description="Instructions before all messages.")
     tools: list[dict[str, Any]] = Field(
         default_factory=list, description="Tools with an `input_schema`; those of Anthropic's servers are left out."
     )
-    tool_choice: dict[str, Any] | None = Field(default=None, description="Forbids, allows or demands calls.")
+    tool_choice: dict[str, Any] | None = Field(default=None, description="Forbids, allows or requires tool calls.")
     thinking: ThinkingOptions | None = None
     output_config: OutputOptions = Field(default_factory=OutputOptions)
-    thread: dict[str, Any] | None = Field(default=None, description="Refused: no conversation is kept.")
+    thread: dict[str, Any] | None = Field(default=None, description="Rejected: this gateway stores no conversations.")
     output_format: dict[str, Any] | None = Field(default=None, description="The older name of `output_config.format`.")
 
 
@@ -181,14 +181,14 @@ class MessagesRequest(CountTokensRequest):
     """
 
     max_tokens: Annotated[int, Field(ge=1)] = Field(
-        description="Limits the answer; more than the context leaves is clamped."
+        description="The most tokens of the answer; a value that exceeds the context is lowered."
     )
-    stop_sequences: list[str] = Field(default_factory=list, description="End the answer before these texts.")
-    stream: bool = Field(default=False, description="Sends the answer as Server-Sent Events.")
+    stop_sequences: list[str] = Field(default_factory=list, description="Texts before which the answer ends.")
+    stream: bool = Field(default=False, description="Sends the response as Server-Sent Events.")
     temperature: float | None = Field(default=None, description="As in chat completions.")
     top_p: float | None = Field(default=None, description="As in chat completions.")
     top_k: int | None = Field(default=None, description="As in chat completions.")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="`user_id` is in the access log.")
+    metadata: dict[str, Any] = Field(default_factory=dict, description="`user_id` is written to the access log.")
 
 
 _Request = TypeVar("_Request", bound=CountTokensRequest)

@@ -94,7 +94,7 @@ class MessagesTools:
         elif choice.type == "any" and not self.functions:
             if self._hosted:
                 raise not_run(next(iter(self._hosted.values())))
-            message = "'tool_choice' demands a call, but there are no tools."
+            message = "'tool_choice' requires a tool call, but the request has no tools."
             raise BadRequestError(message, "tool_choice", "invalid_value")
         else:
             chosen = {"any": "required"}.get(choice.type, choice.type)

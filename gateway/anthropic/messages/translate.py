@@ -118,7 +118,10 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[
 def _check_whole(request: CountTokensRequest) -> None:
     """Reject a thread, because its later requests hold only new messages, too little for a model."""
     if request.thread is not None:
-        message = "'thread' is not supported: no conversation is kept. Send the whole conversation without it."
+        message = (
+            "'thread' is not supported because this gateway stores no conversations; send the whole "
+            "conversation instead."
+        )
         raise BadRequestError(message, "thread", NO_THREADS)
 
 
@@ -247,10 +250,10 @@ class ChatMessages:
         """
         last = self.messages[-1]
         if "tool_calls" in last:
-            message = f"'{path}' calls tools: their 'tool_result' blocks must follow it in a turn of the user."
+            message = f"'{path}' calls tools: the next user message must have their 'tool_result' blocks."
             raise BadRequestError(message, path, _INVALID)
         if not last["content"]:
-            message = f"'{path}' has no text that the answer could go on with: the last turn must be the user's."
+            message = f"'{path}' has no text that the model could continue; the last message must have the role 'user'."
             raise BadRequestError(message, path, _INVALID)
 
     def note(self, block: Block) -> None:
@@ -325,7 +328,7 @@ class ChatMessages:
             param = f"{path}.tool_use_id"
             message = f"'{param}' must be the id of an earlier 'tool_use' block."
             if call_id in self._calls:
-                message = f"The 'tool_use' block of '{param}' has a 'tool_result' already."
+                message = f"The 'tool_use' block of '{param}' already has a 'tool_result'."
             raise BadRequestError(message, param, _INVALID)
         content = block.content or ""
         texts = [content] if isinstance(content, str) else [self._readable(part) for part in content]
@@ -337,7 +340,7 @@ class ChatMessages:
     def _text(self, block: Block, path: str) -> str:
         """The text of a block outside of results; empty for one that is left out."""
         if block.type == "image":
-            message = f"Images are not supported: this model reads text only ('{path}')."
+            message = f"Images are not supported ('{path}'); this model only reads text."
             raise BadRequestError(message, path, "unsupported_content_part")
         if block.type in {"document", "search_result"}:
             return self._readable(block)
@@ -398,5 +401,5 @@ def _titled(given: dict[str, Any], texts: Sequence[str]) -> str:
 
 
 def _misplaced(block: Block, role: str, path: str) -> BadRequestError:
-    message = f"A block of the type {block.type!r} can only be in a turn of the {role} ('{path}')."
+    message = f"A block of the type {block.type!r} is only allowed in messages with the role {role} ('{path}')."
     return BadRequestError(message, path, _INVALID)

@@ -52,14 +52,17 @@ class AnswerExpectations:
             calls: name and arguments of each call.
         """
         if self.demanded and not calls:
-            return _failed("The model made no call, though one was demanded, and its engine cannot be held to it.")
+            return _failed(
+                "The model made no tool call although the request requires a call, and its engine cannot "
+                "enforce tool calls."
+            )
         for name, arguments in calls:
             fits = self.arguments.get(name)
             if fits is not None and not fits(arguments):
-                return _failed(f"The model called {name!r} with arguments that do not fit its schema.")
+                return _failed(f"The model called {name!r} with arguments that do not match the schema of the tool.")
         fits = self.structure.fits
         if fits is not None and not calls and not fits(content):
-            return _failed(f"The model's answer does not have the form that {self.structure.field!r} asks for.")
+            return _failed(f"The model's answer does not match the format that {self.structure.field!r} requires.")
         return None
 
 

@@ -36,7 +36,7 @@ _PART_DISCRIMINATOR = Discriminator(
     custom_error_message="This type of content part is not supported",
 )
 _CONTENT_DISCRIMINATOR = Discriminator(
-    text_or_list, custom_error_type="content", custom_error_message="A string or an array of content parts is expected"
+    text_or_list, custom_error_type="content", custom_error_message="must be a string or an array of content parts"
 )
 _Text = Annotated[TextPart, Tag(BRANCH + "text")]
 _TextParts = Annotated[
@@ -171,7 +171,7 @@ Message = Annotated[
     Discriminator(
         branch_by("role"),
         custom_error_type="role",
-        custom_error_message="The role must be one of 'system', 'developer', 'user', 'assistant', 'tool', 'function'",
+        custom_error_message="Supported values are: 'system', 'developer', 'user', 'assistant', 'tool', 'function'",
     ),
 ]
 
@@ -247,10 +247,10 @@ def check_history(messages: Sequence[Message]) -> None:
         elif isinstance(message, ToolMessage) and calls.bind(message.tool_call_id) is None:
             text = "'tool_call_id' must be the id of a tool call in an earlier assistant message."
             if message.tool_call_id in calls:
-                text = "The tool call of this 'tool_call_id' has a result already."
+                text = "The tool call with this 'tool_call_id' already has a result."
             raise BadRequestError(text, f"{path}.tool_call_id", "invalid_value")
         elif isinstance(message, FunctionMessage) and functions.bind(message.name) is None:
-            text = "A function message must answer a 'function_call' of that name in an earlier assistant message."
+            text = "A function message must follow an assistant message with a 'function_call' of the same name."
             raise BadRequestError(text, f"{path}.name", "invalid_value")
 
 
@@ -262,18 +262,23 @@ def check_continuation(message: Message) -> None:
     """
     calls = isinstance(message, AssistantMessage) and (message.tool_calls or message.function_call)
     if calls or not isinstance(message, AssistantMessage | UserMessage):
-        text = "'continue_final_message' needs a last message of the user or the assistant, without calls."
+        text = (
+            "'continue_final_message' requires that the last message has the role 'user' or 'assistant' and no "
+            "tool calls."
+        )
         raise BadRequestError(text, "continue_final_message", "invalid_value")
     if not for_template(message)["content"]:
-        raise BadRequestError("'continue_final_message' needs a last message with text.", "messages", "invalid_value")
+        raise BadRequestError(
+            "'continue_final_message' requires that the last message contains text.", "messages", "invalid_value"
+        )
 
 
 def _check_assistant(message: AssistantMessage, path: str) -> None:
     if _says_nothing(message):
-        text = "A message of the assistant needs 'content', unless it has 'tool_calls' or 'function_call'."
+        text = "An assistant message must have 'content' unless it has 'tool_calls' or 'function_call'."
         raise BadRequestError(text, f"{path}.content", "invalid_value")
     if message.reasoning and message.reasoning_content not in (None, "", message.reasoning):
-        text = "'reasoning' and 'reasoning_content' mean the same text but differ; send one of them."
+        text = "'reasoning' and 'reasoning_content' have the same meaning but different values; send only one of them."
         raise BadRequestError(text, f"{path}.reasoning", "invalid_value")
 
 

@@ -21,17 +21,17 @@ _ASKED: Final[dict[str, Any]] = {
     "messages": [{"role": "user", "content": "What is the capital of France?"}],
     "max_tokens": 64,
 }
-_WEATHER: Final = {"name": "get_weather", "description": "The weather of a city.", "parameters": CITY}
+_WEATHER: Final = {"name": "get_weather", "description": "Gets the weather of a city.", "parameters": CITY}
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "One answer": _ASKED,
     "A stream with usage": {**_ASKED, "stream": True, "stream_options": {"include_usage": True}},
-    "Probabilities of tokens": {**_ASKED, "logprobs": True, "top_logprobs": 3},
-    "A tool that must be called": {
+    "Log probabilities of tokens": {**_ASKED, "logprobs": True, "top_logprobs": 3},
+    "A required tool call": {
         **_ASKED,
         "tools": [{"type": "function", "function": _WEATHER}],
         "tool_choice": "required",
     },
-    "An answer by a schema": {
+    "An answer that matches a JSON schema": {
         **_ASKED,
         "response_format": {"type": "json_schema", "json_schema": {"name": "place", "strict": True, "schema": CITY}},
     },

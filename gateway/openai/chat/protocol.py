@@ -92,8 +92,8 @@ class ChatCompletionRequest(GenerationFields):
     best_of: Annotated[
         BestOf,
         Extension(
-            "makes more candidates than `n` and keeps the best; with `use_beam_search` it is the number of beams",
-            "OpenAI has it in completions only. Less than `n`, or a stream, is 400.",
+            "generates more candidates than `n` and returns the best; with `use_beam_search` it is the number of beams",
+            "OpenAI supports it for completions only. A value below `n`, or a stream, is rejected with 400.",
             RANKED,
             neutral=(1,),
         ),
@@ -103,35 +103,40 @@ class ChatCompletionRequest(GenerationFields):
         Parameter(
             "is the conversation: roles system, developer, user, assistant, tool and function; content as a string or"
             " text parts",
-            "A developer message is a system message where the template has no such role. Images and audio are refused."
-            " Control-token text in content stays text (`escape_special_tokens`).",
+            "A developer message becomes a system message if the template has no developer role. Images and audio "
+            "are rejected. The text of control tokens in content stays text (`escape_special_tokens`).",
             Capability("emulated", "rendered by the chat template and tokenized"),
         ),
     ]
     max_completion_tokens: Annotated[
-        int | None, Field(ge=1, le=MOST_TOKENS), Parameter("limits the answer", "The same as `max_tokens`.", BY_GATEWAY)
+        int | None,
+        Field(ge=1, le=MOST_TOKENS),
+        Parameter("limits the tokens of the answer", "The same as `max_tokens`.", BY_GATEWAY),
     ] = None
     logprobs: Annotated[
         bool,
         Parameter(
             "returns the log-prob of each token",
-            "They are of the distribution after temperature, bias and penalties, before top_k, top_p and min_p: that is"
-            " what the engine tells. OpenAI does not say which distribution its own are of. An engine whose"
-            " normalize_log_probs is not false tells them relative to what top_k, top_p or temperature 0 leave: with"
-            " these it is 400, unless logits_for_logprobs gives the model's own.",
+            "They are computed by the engine after temperature, bias and penalties, before top_k, top_p and min_p. "
+            "OpenAI does not document its distribution. If normalize_log_probs of the engine is not false, they "
+            "would be relative to the candidates that top_k, top_p or temperature 0 leave, and such requests are "
+            "rejected with 400 unless logits_for_logprobs is true.",
         ),
     ] = False
     top_logprobs: Annotated[
         int | None,
         Field(ge=0, le=20),
-        Parameter("returns alternatives of each token", "Without `logprobs` it is 400, as with OpenAI.", neutral=(0,)),
+        Parameter(
+            "returns alternatives of each token",
+            "Without `logprobs` it is rejected with 400, as by OpenAI.",
+            neutral=(0,),
+        ),
     ] = None
     reasoning_effort: Annotated[
         Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None,
         Parameter(
-            "is told to the chat template",
-            "It reaches the model by its chat template alone; a template that does not read it makes it impossible, and"
-            " it is a hint.",
+            "is passed to the chat template",
+            "Only the chat template can use it; with a template that does not read it, it is an unsupported hint.",
             Capability("impossible", "the chat template of this model does not read it."),
             neutral=("none",),
             hint=True,
@@ -141,10 +146,11 @@ class ChatCompletionRequest(GenerationFields):
         int | None,
         Field(ge=-1, le=MOST_TOKENS),
         Extension(
-            "bounds the reasoning: once it has so many tokens, it is ended, and the answer follows",
-            "As in vLLM; -1 is no bound. The marker that ends it counts as completion tokens, and has no log-probs."
-            " With `prompt_logprobs` or `use_beam_search` it is 400. See [tools.md](tools.md#reasoning).",
-            Capability("emulated", "the reasoning is ended, and a second request to the engine goes on behind it."),
+            "limits the tokens of the reasoning: at the limit the reasoning ends and the answer follows",
+            "As in vLLM; -1 is no limit. The marker that ends the reasoning counts as completion tokens and has no "
+            "log-probs. With `prompt_logprobs` or `use_beam_search` it is rejected with 400. See "
+            "[tools.md](tools.md#reasoning).",
+            Capability("emulated", "the gateway ends the reasoning and continues with a second request to the engine."),
             neutral=(-1,),
             hint=True,
         ),
@@ -154,18 +160,19 @@ class ChatCompletionRequest(GenerationFields):
         Field(json_schema_extra={"maxItems": MOST_TOOLS}),
         Parameter(
             "lets the model call functions and custom tools",
-            "Where the template shows no tools, or it is not known how the model writes calls, only a demanded call"
-            " works (`tool_choice`). A custom tool is a function with one text to the model; its format is held to"
-            " where it is a regular expression and the engine can, else shown and named. See [tools.md](tools.md).",
+            "If the template does not support tools, or the model's format of tool calls is unknown, only required "
+            "calls work (`tool_choice`). The model sees a custom tool as a function with one string; its format is "
+            "enforced if it is a regular expression and the engine has guided decoding, otherwise it is only part of "
+            "the description. See [tools.md](tools.md).",
             _SHOWN,
         ),
     ] = Field(default_factory=list)
     tool_choice: Annotated[
         ToolChoice | None,
         Parameter(
-            "forbids, allows or demands calls",
-            "Demanded calls need guided decoding by JSON schema. With `none` the template shows no tools, with `auto`"
-            " those that are allowed, else all. Absent: `auto` where there are tools.",
+            "forbids, allows or requires tool calls",
+            "Required calls need guided decoding by JSON schema. With `none` the template shows no tools, with "
+            "`auto` the allowed tools, otherwise all tools. The default is `auto` if there are tools.",
             NO_GUIDES,
             neutral=("none", "auto"),
         ),
@@ -173,42 +180,42 @@ class ChatCompletionRequest(GenerationFields):
     parallel_tool_calls: Annotated[
         bool,
         Parameter(
-            "allows several calls in one answer",
-            how=Capability("emulated", "by the guide; where calls are not guided, those after the first are dropped"),
+            "allows several tool calls in one response",
+            how=Capability("emulated", "by guided decoding; without guided decoding calls after the first are dropped"),
         ),
     ] = True
     functions: Annotated[
         list[FunctionDefinition],
         Field(min_length=1, max_length=MOST_TOOLS),
         Parameter(
-            "is the old form of `tools`",
-            "Answers have the old form, too: `function_call`, one at most.",
+            "is the deprecated form of `tools`",
+            "Responses have the deprecated form, too: at most one `function_call`.",
             _SHOWN,
             neutral=(),
         ),
     ] = Field(default_factory=list)
     function_call: Annotated[
         FunctionCallChoice | None,
-        Parameter("is the old form of `tool_choice`", how=NO_GUIDES, neutral=("none", "auto")),
+        Parameter("is the deprecated form of `tool_choice`", how=NO_GUIDES, neutral=("none", "auto")),
     ] = None
     prediction: Annotated[
         Prediction | None,
         Parameter(
-            "is how the answer is thought to begin: what the engine would say itself costs it fewer steps",
-            "No prediction shortens or worsens an answer: a greedy one is the same, a sampled one as probable (with"
-            " `triton_repo`'s reference engine the same too). It helps up to the first token that differs, while"
-            " OpenAI's servers find back into it further on: `usage` counts the tokens up to there as accepted, all"
-            " others as rejected, and rejected ones are no `completion_tokens`. An empty text predicts nothing; an"
-            " empty list of parts is 400.",
+            "is the expected start of the answer: predicted tokens that match need fewer engine steps",
+            "A prediction does not change greedy answers, and sampled answers keep their probabilities (with "
+            "`triton_repo`'s reference engine they do not change either). It helps up to the first token that "
+            "differs, while OpenAI's servers can match later parts: `usage` counts the tokens up to this point as "
+            "accepted and all others as rejected; rejected tokens are not `completion_tokens`. An empty text "
+            "predicts nothing; an empty list of parts is rejected with 400.",
             NO_DRAFTS,
         ),
     ] = None
     echo: Annotated[
         bool,
         Extension(
-            "puts the text that the answer continues before it",
-            "Only where the last message is the assistant's and is continued (`continue_final_message`), and without"
-            " tools: otherwise there is nothing of the same author to repeat, and it is 400.",
+            "returns the text that the answer continues before the answer",
+            "Only if the last message is an assistant message that is continued (`continue_final_message`), and "
+            "without tools; otherwise it is rejected with 400.",
             BY_GATEWAY,
         ),
     ] = False
@@ -219,28 +226,27 @@ class ChatCompletionRequest(GenerationFields):
         bool,
         Extension(
             "ends the prompt inside the last message, which the answer continues",
-            "With `add_generation_prompt: true` given too it is 400, as with vLLM: they exclude each other. Without it,"
-            " no turn is opened.",
-            Capability("emulated", "the rendered prompt is cut behind the last message's text"),
+            "With `add_generation_prompt: true` it is rejected with 400, as by vLLM. No new assistant turn is opened.",
+            Capability("emulated", "the rendered prompt is cut after the text of the last message"),
         ),
     ] = False
     chat_template: Annotated[
         str | None,
         Field(min_length=1, max_length=65536),
         Extension(
-            "is a Jinja template to use instead of the model's",
-            "Its author can write control tokens. It is rendered in a process of its own, in 5 s and 512 MiB; more is"
-            " 400.",
-            Capability("impossible", "the operator has not allowed it (allow_request_template)."),
+            "is a Jinja template to use instead of the model's chat template",
+            "It can contain control tokens. It is rendered in a separate process with limits of 5 s and 512 MiB; a "
+            "template that exceeds them is rejected with 400.",
+            Capability("impossible", "the operator does not allow it (allow_request_template)."),
         ),
     ] = None
     chat_template_kwargs: Annotated[
         dict[str, Any],
         Field(max_length=64),
         Extension(
-            "gives names to the chat template, such as `enable_thinking`",
-            "They replace none of the template's own names (`messages`, `tools`, special tokens): 400. A name that the"
-            " template does not read is an unknown field.",
+            "sets variables of the chat template, such as `enable_thinking`",
+            "The template's built-in variables (`messages`, `tools`, special tokens) are rejected with 400. A "
+            "variable that the template does not read is an unknown field.",
             BY_GATEWAY,
         ),
     ] = Field(default_factory=dict)
@@ -248,7 +254,7 @@ class ChatCompletionRequest(GenerationFields):
         list[dict[str, Any]],
         Field(fail_fast=True),
         Extension(
-            "are given to the chat template",
+            "are passed to the chat template",
             how=Capability(
                 "impossible", "the chat template of this model does not show documents; put them into a message."
             ),
@@ -258,32 +264,32 @@ class ChatCompletionRequest(GenerationFields):
         dict[_MetadataKey, _MetadataValue],
         Field(max_length=16),
         Annotation(
-            "annotates the request; keys have at most 64 characters, values 512",
-            "It is in the access log; there is no list of stored completions to find it in.",
+            "annotates the request; keys have at most 64 characters, values at most 512",
+            "It is written to the access log; the gateway has no list of stored completions.",
             neutral=(),
         ),
     ] = Field(default_factory=dict)
-    store: Annotated[bool, Annotation("asks to keep the answer", "Nothing is ever kept.")] = False
+    store: Annotated[bool, Annotation("asks to store the response", "Chat completions are never stored.")] = False
     service_tier: Annotated[
         Literal["auto", "default", "flex", "scale", "priority", "fast"] | None,
         Annotation(
-            "chooses a tier",
-            "Where requests wait for their turn (`admission`), the caller's own with `priority` go before its others,"
-            " and those with `flex` behind them; else there is one tier, and the answer says `default`.",
+            "chooses a service tier",
+            "If requests are queued (`admission`), `priority` requests of a caller go before its other requests, and "
+            "`flex` requests after them; otherwise there is one tier, and the response says `default`.",
             neutral=("auto", "default"),
         ),
     ] = None
     safety_identifier: Annotated[
-        str | None, Field(max_length=64), Annotation("names the end user", "It is in the access log.")
+        str | None, Field(max_length=64), Annotation("names the end user", "It is written to the access log.")
     ] = None
     prompt_cache_key: Annotated[
-        _Identifier | None, Annotation("groups requests with a common prefix", "The KV cache needs no key.")
+        _Identifier | None, Annotation("groups requests with a common prefix", "The KV cache does not need a key.")
     ] = None
     prompt_cache_options: Annotated[
-        PromptCacheOptions | None, Annotation("asks how to cache the prompt", "The engine decides.")
+        PromptCacheOptions | None, Annotation("says how to cache the prompt", "The engine decides.")
     ] = None
     prompt_cache_retention: Annotated[
-        Literal["in_memory", "24h"] | None, Annotation("asks how long to cache the prompt", "The engine decides.")
+        Literal["in_memory", "24h"] | None, Annotation("says how long to cache the prompt", "The engine decides.")
     ] = None
 
     _waits: bool = PrivateAttr(default=False)
@@ -393,7 +399,7 @@ def parse_chat_request(fields: dict[str, Any]) -> ChatCompletionRequest:
     """
     data = _without_nulls(fields)
     if isinstance(tools := data.get("tools"), list) and len(tools) > MOST_TOOLS:
-        message = f"Invalid value for 'tools': it may have at most {MOST_TOOLS} items."
+        message = f"Invalid value for 'tools': must have at most {MOST_TOOLS} items."
         raise BadRequestError(message, "tools", "array_above_max_length")
     return chat_request(data)
 
@@ -406,7 +412,7 @@ def chat_request(data: Mapping[str, Any]) -> ChatCompletionRequest:
     """
     request = validated(ChatCompletionRequest, data)
     if len(request.tools) > MOST_TOOLS and (size := len(json.dumps(data["tools"]))) > _MOST_TOOL_BYTES:
-        message = f"Invalid value for 'tools': of {size} bytes of JSON at most {_MOST_TOOL_BYTES} are taken."
+        message = f"Invalid value for 'tools': must be at most {_MOST_TOOL_BYTES} bytes of JSON, but has {size}."
         raise BadRequestError(message, "tools", "array_above_max_length")
     _check(request)
     return request
@@ -440,11 +446,13 @@ def _check(request: ChatCompletionRequest) -> None:
         raise BadRequestError("'top_logprobs' is only allowed when 'logprobs' is true.", "top_logprobs", invalid)
     if request.continue_final_message:
         if request.add_generation_prompt:
-            message = "'continue_final_message' and 'add_generation_prompt' exclude each other; send one of them."
+            message = (
+                "'continue_final_message' and 'add_generation_prompt' cannot be used together; send only one of them."
+            )
             raise BadRequestError(message, "continue_final_message", invalid)
         check_continuation(request.messages[-1])
     if request.use_beam_search and request.prediction is not None:
-        message = "'prediction' and 'use_beam_search' exclude each other: a prediction is one sequence."
+        message = "'prediction' cannot be used with 'use_beam_search'."
         raise BadRequestError(message, "prediction", invalid)
     if request.echo:
         _check_echo(request)
@@ -461,7 +469,10 @@ def _check(request: ChatCompletionRequest) -> None:
 def _check_limit(request: ChatCompletionRequest, most: int) -> None:
     """The limit has an older name."""
     if request.max_tokens not in (None, most):
-        message = "'max_tokens' and 'max_completion_tokens' mean the same limit but differ; send one of them."
+        message = (
+            "'max_tokens' and 'max_completion_tokens' have the same meaning but different values; send only "
+            "one of them."
+        )
         raise BadRequestError(message, "max_tokens", "invalid_value")
     if request.min_tokens > most:
         raise BadRequestError("'min_tokens' must be at most 'max_completion_tokens'.", "min_tokens", "invalid_value")
@@ -471,7 +482,7 @@ def _check_budget(request: ChatCompletionRequest) -> None:
     """The reasoning is ended in the middle of one sequence, and the prompt grows by it."""
     other = "prompt_logprobs" if request.prompt_logprobs is not None else "use_beam_search"
     if other == "prompt_logprobs" or request.use_beam_search:
-        message = f"'thinking_token_budget' and '{other}' exclude each other."
+        message = f"'thinking_token_budget' cannot be used with '{other}'."
         raise BadRequestError(message, "thinking_token_budget", "invalid_value")
 
 
@@ -482,7 +493,7 @@ def _check_tools(request: ChatCompletionRequest) -> None:
     old = "functions" if request.functions else "function_call" if request.function_call not in nothing else None
     if new and old:
         raise BadRequestError(
-            f"'{new}' and '{old}' exclude each other: the one is the old form of the other.", old, invalid
+            f"'{new}' and '{old}' cannot be used together; '{old}' is deprecated, send '{new}' only.", old, invalid
         )
     offers = request.offered
     check_tools(offers, request.function_call if offers.old or old else request.tool_choice)
@@ -493,19 +504,16 @@ def _check_definitions(request: ChatCompletionRequest) -> None:
     check_parameters_of(offers)
     wanted = request.forms
     if wanted and offers.callable and wanted[0].kind not in {"json_object", "json_schema"}:
-        message = f"'{wanted[0].path}' and tools that may be called exclude each other; set 'tool_choice' to 'none'."
+        message = f"'{wanted[0].path}' cannot be used with tools unless 'tool_choice' is 'none'."
         raise BadRequestError(message, wanted[0].path, "invalid_value")
 
 
 def _check_echo(request: ChatCompletionRequest) -> None:
     invalid = "invalid_value"
     if request.tools or request.functions:
-        raise BadRequestError(
-            "'echo' and 'tools' exclude each other: an answer that calls tools repeats no text.", "echo", invalid
-        )
+        raise BadRequestError("'echo' cannot be used with 'tools'.", "echo", invalid)
     if not request.continue_final_message or not isinstance(request.messages[-1], AssistantMessage):
         message = (
-            "'echo' repeats the assistant's message that the answer continues: make it the last message and set"
-            " 'continue_final_message' to true."
+            "'echo' requires that the last message has the role 'assistant' and that 'continue_final_message' is true."
         )
         raise BadRequestError(message, "echo", invalid)

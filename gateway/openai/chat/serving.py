@@ -123,7 +123,7 @@ def chat_plan(request: ChatCompletionRequest, model: ServedModel) -> ChatPlan:
             warnings += deviations(function.parameters, f"{path}.parameters")
     if warnings:
         about = {"event": "schemas_not_strict", **cause(), "paths": warnings[:32]}
-        _log.info("schemas outside of OpenAI's strict subset", extra=about)
+        _log.info("schemas outside OpenAI's strict subset", extra=about)
     shown = tools_for_template(offers.functions if choice == "required" else [each for each, _ in offers.callable])
     guided_by = form.path if form.path and choice != "required" else "functions" if offers.old else "tools"
     names = functools.partial(request.names, guided_by)
@@ -134,8 +134,8 @@ def _check_required(offers: OfferedTools, features: EngineFeatures, *, validate:
     if validate or features.guide_types & _CALL_GUIDES:
         return
     raise BadRequestError(
-        "A call can only be demanded of a model with guided decoding by JSON schema, which the engine of this one does"
-        " not have; leave the choice to the model.",
+        "The engine of this model has no guided decoding by JSON schema, which required tool calls need; set "
+        "'tool_choice' to 'auto'.",
         param=offers.choice_path.partition(".")[0],
         code="unsupported_parameter",
     )
@@ -144,7 +144,7 @@ def _check_required(offers: OfferedTools, features: EngineFeatures, *, validate:
 def _check_object(guide: Guide, path: str) -> None:
     """Beside calls, which are an array, a guide can only tell an object."""
     if guide.kind == "json_schema" and not are_objects(json.loads(guide.text)):
-        message = "Beside tools that may be called, the schema must be one of objects."
+        message = "The type of the schema must be 'object' when tools may be called."
         raise BadRequestError(message, param=path, code="unsupported_json_schema")
 
 
@@ -165,7 +165,7 @@ def _tool(function: FunctionDefinition, path: str, features: EngineFeatures, *, 
         parameters = guided_schema(parameters, where, exact=function.strict, backend=features.guide_backend)
         if not are_objects(parameters):
             if function.strict:
-                raise unsupported(where, "the arguments of a function are an object, which it leaves open")
+                raise unsupported(where, "it does not say which properties the arguments of the function have")
             parameters = {"type": "object", "additionalProperties": True}
     return Tool(function.name, function.description, parameters, function.strict)
 
@@ -364,8 +364,8 @@ def _check_readable(preparation: Preparation, model: ServedModel, features: Engi
     ):
         return
     raise BadRequestError(
-        "This model marks calls by special tokens, and its engine answers with text that lacks them; demand a call with"
-        " 'tool_choice', or have the operator set path: tokens.",
+        "This model marks tool calls with special tokens, which its engine leaves out of the text. Set 'tool_choice' "
+        "to 'required', or ask the operator to set path: tokens.",
         param="tools",
         code="unsupported_parameter",
     )

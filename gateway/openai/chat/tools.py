@@ -58,7 +58,7 @@ class GrammarFormat(RequestPart):
 _Format = Annotated[
     Annotated[PlainTextFormat, Tag(BRANCH + "text")] | Annotated[GrammarFormat, Tag(BRANCH + "grammar")],
     Discriminator(
-        branch_by("type"), custom_error_type="format", custom_error_message="A type 'text' or 'grammar' is expected"
+        branch_by("type"), custom_error_type="format", custom_error_message="the type must be 'text' or 'grammar'"
     ),
 ]
 
@@ -153,7 +153,7 @@ def _kind(value: Any) -> str | None:
     return BRANCH + "named" if isinstance(value, dict | BaseModel) else None
 
 
-_MESSAGE = "A string or an object is expected"
+_MESSAGE = "must be a string or an object"
 ToolChoice = Annotated[
     Annotated[Literal["none", "auto", "required"], Tag(BRANCH + "text")]
     | Annotated[NamedChoice, Tag(BRANCH + "named")]
@@ -314,17 +314,21 @@ def check_tools(offered: OfferedTools, choice: object) -> None:
     seen: dict[str, str] = {}
     for function, path in zip(offered.functions, offered.paths, strict=True):
         if function.name in seen:
-            raise BadRequestError(f"The function {function.name!r} is given twice.", f"{path}.name", _INVALID)
+            raise BadRequestError(
+                f"The tool name {function.name!r} is used twice; each tool must have a different name.",
+                f"{path}.name",
+                _INVALID,
+            )
         seen[function.name] = path
     field = "function_call" if isinstance(choice, NamedFunction) or offered.old else "tool_choice"
     if not offered.functions:
         if choice not in (None, "none", "auto"):
-            raise BadRequestError(f"'{field}' is only allowed when there are tools.", field, _INVALID)
+            raise BadRequestError(f"'{field}' is only allowed when tools are given.", field, _INVALID)
         return
     for kind, name, path in _chosen(choice):
         if name not in seen or (kind == "custom") != (name in offered.custom):
             what = "custom tool" if kind == "custom" else "function" if name in seen else "tool"
-            raise BadRequestError(f"There is no {what} {printable(name)!r} among those given.", path, _INVALID)
+            raise BadRequestError(f"The request has no {what} named {printable(name)!r}.", path, _INVALID)
 
 
 def _chosen(choice: object) -> Iterator[tuple[str, str, str]]:

@@ -41,7 +41,9 @@ PromptField = Annotated[
     Discriminator(
         _form,
         custom_error_type="prompt_type",
-        custom_error_message="A string, an array of strings, of token ids, or of arrays of token ids is expected",
+        custom_error_message=(
+            "must be a string, an array of strings, an array of token ids or an array of arrays of token ids"
+        ),
     ),
 ]
 
@@ -53,9 +55,9 @@ class CompletionRequest(GenerationFields):
         PromptField,
         Parameter(
             "is the text to continue",
-            "BOS goes first where the tokenizer has it so, unless `add_special_tokens` is false. Absent: the beginning"
-            " of a text, where the model has a BOS.",
-            Capability("emulated", "tokenized; token ids go as they are"),
+            "BOS is added if the tokenizer adds it, unless `add_special_tokens` is false. Absent: the start of a "
+            "text, if the model has a BOS token.",
+            Capability("emulated", "tokenized; token ids are used unchanged"),
             neutral=(),
         ),
     ] = ""
@@ -63,25 +65,25 @@ class CompletionRequest(GenerationFields):
     logprobs: Annotated[
         int | None,
         Field(ge=0, le=20),
-        Parameter("returns the log-prob of each token, and alternatives", "OpenAI allows at most 5."),
+        Parameter("returns the log-prob of each token and alternatives", "OpenAI allows at most 5."),
     ] = None
     echo: Annotated[
         bool,
         Parameter(
-            "puts the prompt before the answer",
-            "With `logprobs` the prompt's tokens have log-probs too, where the engine has `prompt_logprobs`.",
+            "returns the prompt before the answer",
+            "With `logprobs` the tokens of the prompt have log-probs, too, if the engine supports `prompt_logprobs`.",
             BY_GATEWAY,
         ),
     ] = False
     detokenize: Annotated[
         bool,
         Extension(
-            "false gives `token_ids` in place of the text, which is empty",
-            "As in trtllm-serve. Stop strings end the answer as ever.",
+            "with false `token_ids` replace the text, which is empty",
+            "As in trtllm-serve. Stop strings still end the answer.",
         ),
     ] = True
     add_special_tokens: Annotated[
-        bool, Extension("puts BOS before the prompt where the tokenizer has it so", "Never a second BOS.", BY_GATEWAY)
+        bool, Extension("adds BOS to the prompt if the tokenizer does so", "Never a second BOS.", BY_GATEWAY)
     ] = True
 
     @property
@@ -144,9 +146,9 @@ def parse_completion_request(fields: dict[str, Any]) -> CompletionRequest:
 def _check(request: CompletionRequest) -> None:
     """Reject combinations of fields that contradict each other."""
     if request.max_tokens == 0 and not request.echo:
-        message = "'max_tokens' may be 0 only when 'echo' is true: there would be nothing to return."
+        message = "'max_tokens' may be 0 only when 'echo' is true."
         raise BadRequestError(message, "max_tokens", "integer_below_min_value")
     check_shared(request)
     if len(request.sources) * request.candidates > _MOST_SEQUENCES:
-        message = f"At most {_MOST_SEQUENCES} answers can be asked for at once, over all prompts; send fewer prompts."
+        message = f"A request may generate at most {_MOST_SEQUENCES} completions over all prompts; send fewer prompts."
         raise BadRequestError(message, "prompt", "array_above_max_length")

@@ -23,7 +23,7 @@ _ASKED = {"model": "MODEL", "prompt": "The capital of France is", "max_tokens": 
 _EXAMPLES = {
     "One answer": _ASKED,
     "A stream": {**_ASKED, "stream": True},
-    "Probabilities of tokens": {**_ASKED, "logprobs": 3},
+    "Log probabilities of tokens": {**_ASKED, "logprobs": 3},
 }
 
 

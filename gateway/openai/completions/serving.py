@@ -88,10 +88,10 @@ def _check_echo(request: CompletionRequest, how: Capability) -> None:
     if not request.echo or request.logprobs is None:
         return
     if how.how == "impossible":
-        message = f"'echo' with 'logprobs' needs the log-probs of the prompt: {how.note} Leave out one of the two."
+        message = f"'echo' with 'logprobs' requires the log-probs of the prompt: {how.note} Send only one of the two."
         raise BadRequestError(message, param="echo", code="unsupported_parameter")
     if how.limit is not None and request.logprobs > how.limit:
-        message = f"With 'echo', 'logprobs' may be at most {how.limit} with this model: {how.note}"
+        message = f"'logprobs' with 'echo' must be at most {how.limit} for this model: {how.note}"
         raise BadRequestError(message, param="logprobs", code="integer_above_max_value")
 
 
@@ -134,7 +134,7 @@ async def _choices(
             raise _of_element(error, request, index) from None
         tokens += len(prepared.prompt.ids)
         if tokens > most:
-            message = f"The prompts of one request may have {most} tokens together; send fewer of them."
+            message = f"The prompts of a request may have at most {most} tokens in total; send fewer prompts."
             raise BadRequestError(message, "prompt", "array_above_max_length")
         generations = await model.generate(
             prepared.prompt, params, record.request_id, record.started,

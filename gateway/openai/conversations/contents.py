@@ -185,7 +185,7 @@ async def change(
             await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE_S, 0.001 * 2**attempt)))  # noqa: S311
             continue
         return found, result
-    message = "Others change this conversation at the same time; try again in a moment."
+    message = "Other requests are changing this conversation at the same time; try again in a moment."
     raise OpenAIError(409, message, code="conversation_locked")
 
 
@@ -219,7 +219,9 @@ def check_room(count: int, size: int, param: str) -> None:
     """
     if count > MOST_ITEMS or size > MOST_BYTES:
         most = f"{MOST_ITEMS} items and {MOST_BYTES} bytes"
-        message = f"A conversation may have {most}; with these items it would have {count} and {size}."
+        message = (
+            f"A conversation may have at most {most}, but would have {count} items and {size} bytes with these items."
+        )
         raise BadRequestError(message, param, "conversation_too_large")
 
 

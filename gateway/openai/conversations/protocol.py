@@ -28,20 +28,20 @@ class _Request(RequestPart):
 class ConversationRequest(_Request):
     """A request for a new conversation."""
 
-    items: _Items = Field(default_factory=list, description="Its first items.")
-    metadata: _Metadata = Field(default_factory=dict, description="Up to 16 texts by their names.")
+    items: _Items = Field(default_factory=list, description="The first items of the conversation.")
+    metadata: _Metadata = Field(default_factory=dict, description="Up to 16 key-value pairs of strings.")
 
 
 class ConversationUpdate(_Request):
     """A request for other metadata of a conversation; null means none."""
 
-    metadata: _Metadata | None = Field(description="Replaces all that there is.")
+    metadata: _Metadata | None = Field(description="Replaces all existing metadata.")
 
 
 class ItemsRequest(_Request):
     """A request for more items of a conversation."""
 
-    items: Annotated[_Items, Field(min_length=1)] = Field(description="They go behind those that are there.")
+    items: Annotated[_Items, Field(min_length=1)] = Field(description="The items to append to the conversation.")
 
 
 Asked = TypeVar("Asked", bound=_Request)
@@ -59,6 +59,6 @@ def parse_conversation(kind: type[Asked], fields: dict[str, Any]) -> tuple[Asked
     asked = validated(kind, data)
     for index, item in enumerate(getattr(asked, "items", ())):
         if isinstance(item, ReferenceItem):
-            message = f"A conversation holds items, no references: send the item itself as 'items[{index}]'."
+            message = f"A conversation cannot contain item references: send the item itself as 'items[{index}]'."
             raise BadRequestError(message, f"items[{index}]", "invalid_value")
     return asked, stored_items(data.get("items", ()) if kind is not ConversationUpdate else ())

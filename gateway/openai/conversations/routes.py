@@ -41,7 +41,7 @@ from gateway.web.routing import DirectRoute
 
 _ERRORS = (400, 404, 415, 429, 503)
 _ID = parameter("conversation_id", "path", "Id of a conversation.", required=True)
-_ITEM = parameter("item_id", "path", "Id of an item of it.", required=True)
+_ITEM = parameter("item_id", "path", "Id of an item of the conversation.", required=True)
 _READ = answers(Conversation, (404,))
 _MADE = answers(Conversation, _ERRORS, headers=IGNORED)
 _CHANGED = answers(Conversation, (*_ERRORS, 409), headers=IGNORED)

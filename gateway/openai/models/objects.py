@@ -75,7 +75,7 @@ ParameterCapability = TypedDict(
         "limit": NotRequired[int],
     },
 )
-ParameterCapability.__doc__ = "What a parameter is, how it is served, why or why not, and up to which value."
+ParameterCapability.__doc__ = "The meaning of a parameter, how it is served, the reason and the largest value."
 
 
 class ModelDescription(Model):

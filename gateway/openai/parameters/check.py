@@ -112,7 +112,7 @@ def _apply(policy: Policy, message: str, name: str) -> Policy:
 
 def _check_limit(name: str, value: Any, how: Capability) -> None:
     if how.limit is not None and isinstance(value, (int, float)) and value > how.limit:
-        message = f"'{name}' may be at most {how.limit} with this model: {how.note}"
+        message = f"'{name}' must be at most {how.limit} for this model: {how.note}"
         raise BadRequestError(message, param=name, code="integer_above_max_value")
 
 

@@ -21,12 +21,12 @@ BOTH: tuple[EndpointName, ...] = ("chat", "completions")
 BY_GATEWAY = Capability("emulated", "by the gateway")
 COUNTED = Capability("emulated", "counted from token ids")
 RANKED = Capability("emulated", "candidates are parallel requests to the engine, ranked by mean log-prob")
-NO_EFFECT = Capability("emulated", "checked and logged; without effect by nature")
+NO_EFFECT = Capability("emulated", "validated and logged, without effect")
 
 BY_ENGINE = Capability("native", "by the engine")
 NO_INPUT = Capability("impossible", "this model's engine has no input for it.")
 NO_GUIDES = Capability("impossible", "this model's engine has no guided decoding.")
-NO_DRAFTS = Capability("impossible", "this model's engine takes no draft tokens.")
+NO_DRAFTS = Capability("impossible", "this model's engine does not accept draft tokens.")
 _ASKING_THE_ENGINE = (BY_ENGINE, NO_INPUT, NO_GUIDES, NO_DRAFTS)
 
 _LINK = re.compile(r"\[([^]]+)\]\([^)]*\)")  # of Markdown, to pages that the document does not have beside it

@@ -187,7 +187,7 @@ class ResponsesAnswer(ChatAnswer):
     def stored_end(self) -> StoredResponse:
         """The response as it is kept when it has ended."""
         if self.end is None:
-            raise ValueError("the response has not ended")
+            raise ValueError("the response is not complete")
         return self.stored(*self.end)
 
     def ended(self, usage: Usage) -> bytes:

@@ -256,7 +256,7 @@ class BackgroundRun:
         if self.log is None:
             return
         if self.log.size > MOST_LOGGED:
-            message = f"The response has more than the {MOST_LOGGED} bytes of events that are kept."
+            message = f"The events of the response are larger than {MOST_LOGGED} bytes, the most that is stored."
             raise OpenAIError(500, message, type=SERVER)
         await self._patiently(self.log.flush)
 
@@ -310,7 +310,7 @@ class BackgroundRun:
         except OpenAIError as error:
             about = {"event": "background_not_kept", "request_id": self._record.request_id}
             _log.error(
-                "the end of the background response %s could not be kept: %s", answer.id, error.message, extra=about
+                "the end of the background response %s could not be stored: %s", answer.id, error.message, extra=about
             )
             failed = self._first.ended("failed", error={"code": "server_error", "message": error.message})
             with contextlib.suppress(OpenAIError, ResponseLostError):  # a reader finds the lease ended

@@ -35,13 +35,15 @@ class CompactRequest(RequestPart):
     """A request to make a conversation shorter. Null means absent; unknown fields are served without, and named."""
 
     model: str = Field(min_length=1)
-    input: Input | None = Field(default=None, description="The conversation, or what comes behind the earlier one.")
-    instructions: str | None = Field(default=None, description="A system message before all others.")
-    previous_response_id: str | None = Field(default=None, description="A kept response that ends the conversation.")
-    prompt_cache_key: str | None = Field(default=None, description="Is in the access log.")
-    prompt_cache_retention: Any = Field(default=None, description="The engine decides.")
-    prompt_cache_options: Any = Field(default=None, description="The engine decides.")
-    service_tier: str | None = Field(default=None, description="There is one tier.")
+    input: Input | None = Field(
+        default=None, description="The conversation, or the items that follow the previous response."
+    )
+    instructions: str | None = Field(default=None, description="A system message before all other messages.")
+    previous_response_id: str | None = Field(default=None, description="A stored response that ends the conversation.")
+    prompt_cache_key: str | None = Field(default=None, description="Written to the access log.")
+    prompt_cache_retention: Any = Field(default=None, description="Accepted without effect: the engine decides.")
+    prompt_cache_options: Any = Field(default=None, description="Accepted without effect: the engine decides.")
+    service_tier: str | None = Field(default=None, description="Accepted without effect: there is one tier.")
 
 
 class _SummaryRequest(ResponsesRequest):
@@ -76,7 +78,9 @@ def needed(cipher: OwnerCipher | None) -> OwnerCipher:
         BadRequestError: there is none.
     """
     if cipher is None:
-        message = "This gateway cannot compact: a summary is given sealed, and 'state.keys' has no key to seal it."
+        message = (
+            "This gateway cannot compact conversations because no key for encrypted summaries is set ('state.keys')."
+        )
         raise BadRequestError(message, None, "compaction_not_supported")
     return cipher
 
@@ -95,12 +99,12 @@ async def compacted(answer: ResponsesAnswer, turn: ResponsesTurn, cipher: OwnerC
     """
     response = orjson.loads(await collect_body(answer, record))
     if response["status"] != "completed":
-        message = "The prompt is too long: it leaves too little room in the model's context for a summary."
+        message = "The prompt is too long: it leaves too few tokens of the model's context for a summary."
         raise OpenAIError(400, message, param="input", code="context_length_exceeded")
     summary = answer.items.text.strip()
     encrypted = cipher.encrypt("compaction", summary) if summary else None
     if encrypted is None:
-        message = "The model gave no summary, or one that is too long."
+        message = "The model returned no summary, or its summary is too long."
         raise OpenAIError(500, message, type=SERVER, code="invalid_model_output", headers=_NO_RETRY)
     *earlier, _, _ = turn.conversed
     stay = [

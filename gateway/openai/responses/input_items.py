@@ -64,7 +64,7 @@ Content = Annotated[
     Discriminator(
         text_or_list,
         custom_error_type="content",
-        custom_error_message="A string or an array of content parts is expected",
+        custom_error_message="must be a string or an array of content parts",
     ),
 ]
 _Output = Annotated[
@@ -72,7 +72,7 @@ _Output = Annotated[
     Discriminator(
         text_or_list,
         custom_error_type="content",
-        custom_error_message="A string or an array of content parts is expected",
+        custom_error_message="must be a string or an array of content parts",
     ),
 ]
 _CallId = Annotated[str, Field(min_length=1)]
@@ -258,7 +258,7 @@ InputItem = Annotated[
     Discriminator(
         _branch,
         custom_error_type="item",
-        custom_error_message="An item is expected: an object with a type, or with a role",
+        custom_error_message="must be an item, an object with a type or a role",
     ),
 ]
 

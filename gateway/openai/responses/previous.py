@@ -61,7 +61,9 @@ class PreviousItems:
         if self.conversation is not None:
             found += map(jiter.from_json, self.conversation.items.values())
         if len(found) > MOST_MESSAGES:
-            message = f"The conversation before this request has {len(found)} items; {MOST_MESSAGES} are possible."
+            message = (
+                f"The conversation before this request has {len(found)} items; at most {MOST_MESSAGES} are allowed."
+            )
             raise BadRequestError(message, self.path, "array_above_max_length")
         return ITEMS.validate_python(found)
 
@@ -111,7 +113,7 @@ async def before(kept: CallerState, request: ResponsesRequest) -> PreviousItems:
     earlier = NOTHING
     if request.previous_response_id is not None:
         if kept.store is None:
-            why = "This gateway keeps no responses: send the whole conversation."
+            why = "This gateway does not store responses; send the whole conversation."
             raise _not_found(request.previous_response_id, why)
         earlier = PreviousItems(await _chain(ResponseStore(kept.store, kept.owner), request.previous_response_id))
     elif request.conversation is not None and kept.store is not None:
@@ -140,7 +142,7 @@ async def _chain(response_store: ResponseStore, last: str) -> list[StoredRespons
     while True:
         found = await response_store.find(wanted)
         if found is None:
-            why = "" if wanted == last else f"It is part of the conversation before {last!r}."
+            why = "" if wanted == last else f"The response is part of the conversation before {last!r}."
             raise _not_found(wanted, why)
         turn, _ = found
         _check(wanted, turn)
@@ -158,15 +160,15 @@ async def _chain(response_store: ResponseStore, last: str) -> list[StoredRespons
 
 def _check(response_id: str, turn: StoredResponse) -> None:
     if turn.running:
-        message = f"Previous response with id {response_id!r} is still {turn.status}: wait for its end."
+        message = f"Previous response with id {response_id!r} is still {turn.status}; wait until it is complete."
         raise BadRequestError(message, _FIELD, "previous_response_not_ended")
     if turn.status == "failed":
-        message = f"Previous response with id {response_id!r} has failed: continue the response before it."
+        message = f"Previous response with id {response_id!r} has failed; continue from the response before it."
         raise BadRequestError(message, _FIELD, "previous_response_failed")
     if turn.conversation is not None:  # what came before it stands there only, and has changed since
         message = (
-            f"Previous response with id {response_id!r} is in the conversation {turn.conversation!r}: "
-            "continue it by 'conversation'."
+            f"Previous response with id {response_id!r} is in the conversation {turn.conversation!r}; send "
+            "'conversation' to continue it."
         )
         raise BadRequestError(message, _FIELD, "previous_response_in_conversation")
 
@@ -174,7 +176,7 @@ def _check(response_id: str, turn: StoredResponse) -> None:
 def _check_same(there: InputItem, item: InputItem, path: str) -> None:
     """Reject another item under a taken id, without comparing what a client may drop or mark anew."""
     if _essence(there) != _essence(item):
-        message = f"The conversation has another item with the id of '{path}': send each item under an id of its own."
+        message = f"The conversation already has an item with the id of '{path}'; each item must have a different id."
         raise BadRequestError(message, path, "duplicate_item")
 
 

@@ -40,7 +40,7 @@ Input = Annotated[
     Annotated[str, Tag(BRANCH + "text")]
     | Annotated[list[InputItem], Field(max_length=MOST_MESSAGES, fail_fast=True), Tag(BRANCH + "parts")],
     Discriminator(
-        text_or_list, custom_error_type="content", custom_error_message="A string or an array of items is expected"
+        text_or_list, custom_error_type="content", custom_error_message="must be a string or an array of items"
     ),
 ]
 """The input of a request."""
@@ -63,51 +63,61 @@ class ResponsesRequest(RequestPart):
     """
 
     model: Annotated[str, Field(min_length=1)]
-    input: Input = Field(description="A text of the user's, or the conversation as items.")
-    instructions: str | None = Field(default=None, description="A system message before all others.")
+    input: Input = Field(description="A user message as text, or the conversation as items.")
+    instructions: str | None = Field(default=None, description="A system message before all other messages.")
     max_output_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = Field(
-        default=None, description="Limits the answer; more than the context leaves is clamped."
+        default=None, description="The most tokens of the answer; a value that exceeds the context is lowered."
     )
     temperature: float | None = Field(default=None, description="As in chat completions.")
     top_p: float | None = Field(default=None, description="As in chat completions.")
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(
-        default=None, description="Alternatives of each token; above 0 it asks for log-probs."
+        default=None, description="The number of alternatives of each token; above 0 log-probs are returned."
     )
     include: list[str] = Field(
-        default_factory=list, description="`message.output_text.logprobs` is served; others are served without."
+        default_factory=list, description="`message.output_text.logprobs` is supported; other values have no effect."
     )
     tools: list[dict[str, Any]] = Field(
         default_factory=list,
-        description="Functions, custom tools and namespaces of them; tools of other types are left out.",
+        description="Functions, custom tools and namespaces; tools of other types are left out.",
     )
-    tool_choice: str | dict[str, Any] | None = Field(default=None, description="Forbids, allows or demands calls.")
-    parallel_tool_calls: bool = Field(default=True, description="Allows several calls in one answer.")
-    max_tool_calls: int | None = Field(default=None, description="Limits calls of built-in tools, of which none run.")
+    tool_choice: str | dict[str, Any] | None = Field(
+        default=None, description="Forbids, allows or requires tool calls."
+    )
+    parallel_tool_calls: bool = Field(default=True, description="Allows several tool calls in one response.")
+    max_tool_calls: int | None = Field(
+        default=None, description="Limits calls of built-in tools; this gateway runs no built-in tools."
+    )
     text: TextOptions = Field(default_factory=TextOptions)
     reasoning: ReasoningOptions = Field(default_factory=ReasoningOptions)
-    stream: bool = Field(default=False, description="Sends the answer as Server-Sent Events.")
+    stream: bool = Field(default=False, description="Sends the response as Server-Sent Events.")
     stream_options: ResponseStreamOptions = Field(default_factory=ResponseStreamOptions)
-    metadata: dict[str, Any] = Field(default_factory=dict, description="Is in the response and in the access log.")
-    truncation: str | None = Field(default=None, description="A conversation that is too long is 400, also with auto.")
-    store: bool | None = Field(
-        default=None, description="Keeps the response; true if absent. The response says whether it is kept."
+    metadata: dict[str, Any] = Field(
+        default_factory=dict, description="Returned in the response and written to the access log."
     )
-    background: bool | None = Field(default=None, description="Answers at once; the response is asked for later.")
+    truncation: str | None = Field(
+        default=None, description="A conversation that is too long is rejected with 400, also with `auto`."
+    )
+    store: bool | None = Field(
+        default=None, description="Stores the response; the default is true. The response says whether it is stored."
+    )
+    background: bool | None = Field(
+        default=None, description="Returns immediately and generates in the background; retrieve the response later."
+    )
     previous_response_id: str | None = Field(
-        default=None, description="Continues a kept response: its items and those before it come before `input`."
+        default=None, description="Continues a stored response: its items and all earlier items come before `input`."
     )
     conversation: (
         Annotated[ConversationName, BeforeValidator(_named, json_schema_input_type=str | ConversationName)] | None
-    ) = Field(default=None, description="The conversation that goes on, or its id: its items come before `input`.")
-    prompt: Any = Field(default=None, description="Refused: there are no stored prompts.")
-    moderation: Any = Field(default=None, description="Refused: there is no moderation model here.")
-    service_tier: str | None = Field(default=None, description="The response says which tier serves it.")
-    user: str | None = Field(default=None, description="Is in the access log.")
-    safety_identifier: str | None = Field(default=None, description="Is in the access log.")
-    prompt_cache_key: str | None = Field(default=None, description="Is in the access log.")
-    prompt_cache_retention: Any = Field(default=None, description="The engine decides.")
-    prompt_cache_options: Any = Field(default=None, description="The engine decides.")
-    client_metadata: Any = Field(default=None, description="Is not read.")
+    ) = Field(default=None, description="The conversation to continue, or its id: its items come before `input`.")
+    prompt: Any = Field(default=None, description="Rejected: this gateway stores no prompts.")
+    moderation: Any = Field(default=None, description="Rejected: this gateway has no moderation model.")
+    service_tier: str | None = Field(default=None, description="The tier; the response says which tier was used.")
+    user: str | None = Field(default=None, description="Written to the access log.")
+    safety_identifier: str | None = Field(default=None, description="Written to the access log.")
+    prompt_cache_key: str | None = Field(default=None, description="Written to the access log.")
+    prompt_cache_retention: Any = Field(default=None, description="Accepted without effect: the engine decides.")
+    prompt_cache_options: Any = Field(default=None, description="Accepted without effect: the engine decides.")
+    client_metadata: Any = Field(default=None, description="Accepted without effect.")
 
     def unread(self) -> list[str]:
         """Return the names of unknown fields."""
@@ -128,8 +138,8 @@ def parse_responses_request(fields: dict[str, Any]) -> ResponsesRequest:
 
 
 _REJECTED = {
-    "prompt": "This gateway keeps no prompts: send the text in 'instructions' or 'input'.",
-    "moderation": "There is no moderation model here.",
+    "prompt": "This gateway stores no prompts; send the text in 'instructions' or 'input'.",
+    "moderation": "This gateway has no moderation model.",
 }
 
 

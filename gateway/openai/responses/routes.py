@@ -63,7 +63,7 @@ _ANSWERED: Final[dict[str, Any]] = {**_ASKED, "max_output_tokens": 64}
 _EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "One answer": _ANSWERED,
     "A stream": {**_ANSWERED, "stream": True},
-    "A function that must be called": {
+    "A required function call": {
         **_ANSWERED,
         "tools": [{"type": "function", "name": "get_weather", "parameters": CITY, "strict": True}],
         "tool_choice": "required",
@@ -84,8 +84,10 @@ _ANSWERS = answers(ResponseObject, GENERATING, event={"anyOf": list(EVENTS)}, do
 _COMPACTED = answers(ResponseCompaction, GENERATING, headers=IGNORED)
 _COUNTED = answers(ResponseInputTokens, (400, 404, 415, 429, 503), headers=IGNORED | DEVIATIONS)
 _RESPONSE_ID = parameter("response_id", "path", "Id of a response.", required=True)
-_STREAM = parameter("stream", "query", "`true`: the events of a background response that was asked for with `stream`.")
-_AFTER = parameter("starting_after", "query", "Number of the event after which the stream begins.")
+_STREAM = parameter(
+    "stream", "query", "`true` streams the events of a background response that was created with `stream`."
+)
+_AFTER = parameter("starting_after", "query", "The sequence number of the event after which the stream starts.")
 _SHOWN = answers(ResponseObject, (400, 404), event={"anyOf": list(EVENTS)}, done=False, headers=IGNORED)
 _LISTED = answers(ItemPage, (400, 404), headers=IGNORED)
 _LARGEST = 2**31  # number of an event
@@ -147,7 +149,7 @@ async def _background(
     """Begin a background response: it is queued, or followed by its events where a stream is asked for."""
     response_store = begun.request.response_store
     if response_store is None:
-        raise ValueError("a background response that is not kept")
+        raise ValueError("a background response that is not stored")
     queued = answer.response("queued")
     await runs.begin(response_store, answer, dataclasses.replace(begun.record))
     if not begun.request.stream:
@@ -196,7 +198,7 @@ def retrieval_router(state: ApplicationState, runs: BackgroundRuns, keepalive_s:
             headers = name_header("x-ignored-parameters", left_out + ["starting_after"] * (after >= 0))
             return _json(_included(stored, include, kept), headers)
         if not stored.streamed:
-            message = "Only a response that was asked for with 'background' and 'stream' can be streamed again."
+            message = "Only a response created with 'background' and 'stream' can be streamed again."
             raise BadRequestError(message, "stream", "invalid_value")
         record, output = record_of(request.scope), StreamOutput()
         return EventStream(
@@ -243,11 +245,11 @@ async def _cancel(kept: CallerState, request: Request, runs: BackgroundRuns) -> 
     while True:
         response_store, response_id, stored, version = await _find(kept, request)
         if not stored.background:
-            raise BadRequestError("Only a response that was asked for with 'background' can be cancelled.")
+            raise BadRequestError("Only a response created with 'background' can be cancelled.")
         if stored.status == "cancelled":
             return stored
         if not stored.running:
-            raise BadRequestError(f"This response cannot be cancelled: it is {stored.status} already.")
+            raise BadRequestError(f"This response cannot be cancelled because it is already {stored.status}.")
         cancelled = stored.ended("cancelled")
         try:
             await response_store.put(response_id, cancelled, version)
@@ -288,7 +290,7 @@ def _included(stored: StoredResponse, include: frozenset[str], kept: CallerState
 
 def _flag(value: str | None, name: str) -> bool:
     if value not in (None, "true", "false"):
-        raise BadRequestError(f"Invalid value for '{name}': it must be 'true' or 'false'.", name, "invalid_value")
+        raise BadRequestError(f"Invalid value for '{name}': must be 'true' or 'false'.", name, "invalid_value")
     return value == "true"
 
 
@@ -297,7 +299,9 @@ def _number(value: str | None, name: str) -> int:
     if value is None:
         return -1
     if not (value.isascii() and value.isdecimal() and len(value) <= 10 and int(value) < _LARGEST):
-        raise BadRequestError(f"Invalid value for '{name}': it must be the number of an event.", name, "invalid_value")
+        raise BadRequestError(
+            f"Invalid value for '{name}': must be the sequence number of an event.", name, "invalid_value"
+        )
     return int(value)
 
 

@@ -138,12 +138,12 @@ async def begin_turn(
 
 _NEED_STORE: Final = {
     "background": (
-        "this gateway keeps no responses; stream the answer.",
-        "Background responses need 'store': they are kept until they are asked for.",
+        "this gateway does not store responses; stream the response instead.",
+        "Background responses must be stored; set 'store' to true.",
     ),
     "conversation": (
-        "this gateway keeps nothing between requests.",
-        "A conversation keeps the items of its responses, and 'store': false asks to keep nothing.",
+        "this gateway stores nothing between requests.",
+        "'conversation' cannot be used with 'store': false because a conversation stores the items of its responses.",
     ),
 }
 """Parameters that need a store, with the reasons for rejection without one and beside ``store: false``."""
@@ -151,7 +151,7 @@ _NEED_STORE: Final = {
 
 def _check_state(asked: ResponsesRequest, *, keeps: bool) -> None:
     if asked.conversation is not None and asked.previous_response_id is not None:
-        message = "'conversation' and 'previous_response_id' exclude each other: what comes before is in one of them."
+        message = "'conversation' and 'previous_response_id' cannot be used together; send only one of them."
         raise BadRequestError(message, None, "mutually_exclusive_parameters")
     for name, (nowhere, unkept) in _NEED_STORE.items():
         if getattr(asked, name) and not keeps:

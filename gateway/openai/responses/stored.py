@@ -23,7 +23,7 @@ from gateway.store import ConflictError, DocumentWrite, Store, StoreError
 
 _ID = re.compile(r"resp_[0-9a-f]{32}")
 _RUNNING = frozenset({"queued", "in_progress"})
-_LOST = "The gateway that generated this response ended before the response, or could not keep it."
+_LOST = "The gateway process that generated this response stopped before the end, or could not store the response."
 Result = TypeVar("Result")
 _writing: set[asyncio.Task[Any]] = set()  # writes that a client which leaves must not break off
 
@@ -301,7 +301,7 @@ async def referred(response_store: ResponseStore, wanted: dict[str, set[str]]) -
         if size > MOST_REFERRED_BYTES:
             break
     if len(wanted) > MOST_REFERRED or size > MOST_REFERRED_BYTES:
-        most = f"{MOST_REFERRED} responses of {MOST_REFERRED_BYTES} bytes"
-        message = f"The item references of a request may be to {most} in all."
+        most = f"{MOST_REFERRED} responses with {MOST_REFERRED_BYTES} bytes"
+        message = f"The item references of a request may refer to at most {most} in total."
         raise BadRequestError(message, "input", "item_references_too_many")
     return found

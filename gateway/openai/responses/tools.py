@@ -69,7 +69,7 @@ Tool = Annotated[
     | Annotated[ResponsesCustomTool, Tag(BRANCH + "custom")]
     | Annotated[NamespaceTool, Tag(BRANCH + "namespace")]
     | Annotated[OtherTool, Tag(BRANCH + "other")],
-    Discriminator(_branch, custom_error_type="choice", custom_error_message="An object is expected"),
+    Discriminator(_branch, custom_error_type="choice", custom_error_message="must be an object"),
 ]
 _tool: TypeAdapter[ResponsesFunctionTool | ResponsesCustomTool | NamespaceTool | OtherTool] = TypeAdapter(Tool)
 
@@ -219,7 +219,7 @@ def chosen(choice: Any, tools: ResponsesTools) -> dict[str, Any] | str | None:
         return choice if tools.functions or choice == "required" else None
     kind = choice.get("type") if isinstance(choice, Mapping) else None
     if not isinstance(kind, str):
-        message = "Invalid value for 'tool_choice': none, auto, required or an object with a type is expected."
+        message = "Invalid value for 'tool_choice': must be none, auto, required or an object with a type."
         raise BadRequestError(message, "tool_choice", _INVALID)
     if kind == "allowed_tools":
         return _allowed(choice, tools)
@@ -236,10 +236,10 @@ def _choice_of(function: str, tools: ResponsesTools) -> dict[str, Any]:
 def _allowed(choice: Mapping[str, Any], tools: ResponsesTools) -> dict[str, Any] | str:
     given, mode = choice.get("tools"), choice.get("mode", "auto")
     if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
-        message = "Invalid value for 'tool_choice.tools': an array of tools is expected."
+        message = "Invalid value for 'tool_choice.tools': must be an array of tools."
         raise BadRequestError(message, "tool_choice.tools", _INVALID)
     if mode not in ("auto", "required"):
-        message = "Invalid value for 'tool_choice.mode': auto or required is expected."
+        message = "Invalid value for 'tool_choice.mode': must be auto or required."
         raise BadRequestError(message, "tool_choice.mode", _INVALID)
     names = list(_callable(given, tools))
     if not names and mode == "required":

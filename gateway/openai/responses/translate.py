@@ -124,7 +124,7 @@ def translated(
     if isinstance(request.input, str):
         conversation.say("user", request.input, "input")
     if not conversation.messages:
-        message = "Invalid value for 'input': at least one message is expected."
+        message = "Invalid value for 'input': must contain at least one message."
         raise BadRequestError(message, "input", "empty_array")
     fields = {**_FIELDS, "logprobs": "include" if LOGPROBS in request.include else "top_logprobs"}
     request, updated = _configured(request, placed, conversation.left_out)
@@ -336,7 +336,7 @@ class _Conversation:
     def _call(self, item: FunctionCallItem | CustomCallItem, kind: str, given: dict[str, str], path: str) -> None:
         calls = self._assistant(path).setdefault("tool_calls", [])
         if len(calls) == MOST_CALLS:
-            message = f"Invalid value for '{path}': one turn of the model may have at most {MOST_CALLS} calls."
+            message = f"Invalid value for '{path}': one turn of the model may have at most {MOST_CALLS} tool calls."
             raise BadRequestError(message, path, "array_above_max_length")
         here = f"messages[{len(self.messages) - 1}].tool_calls[{len(calls)}]"
         self.renamed |= {f"{here}.{kind}": path, f"{here}.function": path}
@@ -348,9 +348,9 @@ class _Conversation:
     def _bind(self, call_id: str, path: str) -> None:
         """Give an output to its call."""
         if self._calls.bind(call_id) is None:
-            message = f"No tool call found for the output of {path}: 'call_id' must be that of an earlier call."
+            message = f"No tool call found for the output of {path}: 'call_id' must be the id of an earlier call."
             if call_id in self._calls:
-                message = f"The call of {path} has an output already."
+                message = f"The tool call of {path} already has an output."
             raise BadRequestError(message, f"{path}.call_id", "invalid_value")
 
     def _output(self, call_id: str, output: Any, path: str) -> None:

@@ -105,7 +105,7 @@ def _bounded(param: str, steps: int) -> Any:
             left -= 1 + (len(value) if isinstance(value, list | dict) else 0)
             left -= items * items if keyword == "uniqueItems" else items
             if left < 0:
-                message = "This schema is too complex to check values against it; ask for a simpler one."
+                message = "This schema is too complex to validate values; send a simpler schema."
                 raise BadRequestError(message, param=param, code="unsupported_json_schema")
             return check(validator, value, instance, schema)
 
@@ -137,7 +137,9 @@ def _reject_unchecked(schema: Any, path: str) -> None:
         ("format", schema.get("format") in _UNCHECKED),
     ):
         if wrong:
-            reason = f"{keyword!r} with this value cannot be checked here; leave it out and check the answer"
+            reason = (
+                f"{keyword!r} with this value cannot be validated by the gateway; leave it out and check the answer"
+            )
             raise unsupported(f"{path}.{keyword}", reason)
     for where, part in children(schema, path):
         _reject_unchecked(part, where)

@@ -102,7 +102,7 @@ class _Rewriter(TypedRewriter):
         forms = [form for form in _FORMS if form in schema]
         for keyword in schema:
             if keyword in self._never and not is_empty(schema, keyword):
-                what = f"{keyword!r} is not among the keywords that this engine's guides have"
+                what = f"{keyword!r} is not a keyword that this engine supports"
                 self.cannot(f"{path}.{keyword}", what)
         self._check_unevaluated(schema, forms, path, within)
         if "const" in schema or "enum" in schema:
@@ -131,7 +131,7 @@ class _Rewriter(TypedRewriter):
             return
         shape = self._shapes.of(schema)
         if stated is not False or within or shape.chosen or shape.stated or self.backend != "llguidance":
-            what = "'unevaluatedProperties' is held beside plain properties only"
+            what = "'unevaluatedProperties' is only supported with plain properties"
             self.cannot(f"{path}.unevaluatedProperties", what)
 
     def _beside(self, schema: Schema, forms: list[str]) -> list[str]:
@@ -171,10 +171,10 @@ class _Rewriter(TypedRewriter):
         if within is None:
             fault = self._faults.fault(parts)
             if fault == "overlap":
-                what = "patterns of names that one name may fit are not something that guides have"
+                what = "patterns of names that can match the same name are not supported"
                 self.cannot(f"{path}.{forms[0]}", what)
             if fault:
-                raise NoValueError(f"{path}.{forms[0]}", "no value fits all that stands together here")
+                raise NoValueError(f"{path}.{forms[0]}", "no value matches all of these schemas")
         return {**kind, "allOf": parts}
 
     def _form(self, schema: Schema, form: str, path: str, within: Conjunct | None) -> dict[str, Any]:
@@ -186,13 +186,13 @@ class _Rewriter(TypedRewriter):
             return {}  # only where a guide need not be exact
         beside = within or Conjunct()
         if form == "oneOf" and not self._disjointness.all(parts, closed=within is None, beside=beside):
-            self.lacks(path, "'oneOf' over schemas that one value may fit together")
+            self.lacks(path, "'oneOf' with schemas that can match the same value")
         return _alternatives(self.schema, ((part, f"{path}[{place}]", within) for place, part in enumerate(parts)))
 
     def _reference(self, reference: str, path: str, within: Conjunct | None) -> dict[str, Any]:
         """Rewrite a reference into the definitions of the guide, which has only those that are referred to."""
         if reference in self._endless:
-            raise NoValueError(path, "what it refers to requires itself, so that no value of it ends")
+            raise NoValueError(path, "the schema that it refers to requires itself, so that no finite value matches")
         if reference == "#" and within is None:
             return {"$ref": "#"}
         key = (reference, within)
@@ -204,9 +204,9 @@ class _Rewriter(TypedRewriter):
             elif within is None:
                 self._waiting.append((name, reference, path))
             else:
-                self.cannot(path, "references that are nested so deeply cannot have constraints beside them")
+                self.cannot(path, "a reference that is nested so deeply cannot have other constraints")
         elif within is not None and self._names[key] in self._begun:
-            self.cannot(path, "a reference back to what it stands in cannot have constraints beside it")
+            self.cannot(path, "a reference to an enclosing schema cannot have other constraints")
             return {}
         return {"$ref": f"#/$defs/{self._names[key]}"}
 
@@ -236,7 +236,7 @@ class _Rewriter(TypedRewriter):
         if "pattern" in schema:
             values = self._matching(values, schema["pattern"], path)
         if not values:
-            raise NoValueError(f"{path}.{form}", "no value of it fits what stands beside it")
+            raise NoValueError(f"{path}.{form}", "no constant matches the other keywords")
         if self.backend != "xgrammar" and not all(map(is_exact, values)):
             self.lacks(f"{path}.{form}", "a number with so many digits")
         return {"const": values[0]} if len(values) == 1 else {"enum": values}
@@ -249,7 +249,7 @@ class _Rewriter(TypedRewriter):
             for value in values
         ]
         if None in fitting:
-            self.cannot(f"{path}.pattern", "this expression cannot be matched with constants")
+            self.cannot(f"{path}.pattern", "this regular expression cannot be matched with constants")
         found = [value for value, fits in zip(values, fitting, strict=True) if fits is not False]
         return found if found or self._exact else values
 

@@ -57,7 +57,7 @@ def unsupported(param: str, message: str) -> BadRequestError:
 class NoValueError(BadRequestError):
     """A sound schema that no value fits."""
 
-    def __init__(self, param: str, reason: str = "no value fits it") -> None:
+    def __init__(self, param: str, reason: str = "no value matches the schema") -> None:
         super().__init__(f"Unsupported schema: {reason}.", param=printable(param, 256), code="unsupported_json_schema")
 
 
@@ -134,29 +134,36 @@ class ServedKeywords(NamedTuple):
 
 TABLE: Sequence[ServedKeywords] = (
     ServedKeywords(("type",), "yes", "yes", "also several"),
-    ServedKeywords(("enum", "const"), "yes", "yes", "of the values, those that fit what stands beside them"),
+    ServedKeywords(("enum", "const"), "yes", "yes", "the values that match the other keywords"),
     ServedKeywords(
-        ("$ref",), "alone", "yes", "to any place of the schema, also by `$id`, `$anchor` and relative addresses"
+        ("$ref",), "alone", "yes", "to any place in the schema, also by `$id`, `$anchor` and relative addresses"
     ),
     ServedKeywords(("anyOf",), "alone", "yes"),
-    ServedKeywords(("oneOf",), "alone", "yes", "of schemas that exclude each other by type, constant or a property"),
-    ServedKeywords(("allOf",), "alone", "yes", "xgrammar: of one schema"),
+    ServedKeywords(("oneOf",), "alone", "yes", "with schemas that differ in type, constant or a property"),
+    ServedKeywords(("allOf",), "alone", "yes", "xgrammar: with one schema"),
     ServedKeywords(("minLength", "maxLength"), "yes", "yes"),
     ServedKeywords(("pattern",), "alone", "yes", "without look-around, word boundaries and back-references"),
     ServedKeywords(("format",), "alone", "yes", "see below"),
-    ServedKeywords(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), "yes", "yes", "also draft 4's"),
+    ServedKeywords(
+        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), "yes", "yes", "also in the form of draft 4"
+    ),
     ServedKeywords(("multipleOf",), "no", "yes", "with at most 9 digits"),
     ServedKeywords(
         ("items", "prefixItems", "minItems", "maxItems"), "yes", "yes", "also `items` as an array, before 2020-12"
     ),
-    ServedKeywords(("additionalItems",), "yes", "yes", "beside `items` as an array; elsewhere it says nothing"),
-    ServedKeywords(("properties", "required", "additionalProperties"), "yes", "yes", "see below for what is not named"),
+    ServedKeywords(("additionalItems",), "yes", "yes", "with `items` as an array; otherwise without meaning"),
     ServedKeywords(
-        ("minProperties", "maxProperties"), "yes", "yes", "llguidance: where at most one name is left to choose"
+        ("properties", "required", "additionalProperties"), "yes", "yes", "see below for unnamed properties"
     ),
-    ServedKeywords(("patternProperties",), "no", "yes", "of patterns whose beginnings differ"),
+    ServedKeywords(("minProperties", "maxProperties"), "yes", "yes", "llguidance: if at most one property is optional"),
+    ServedKeywords(("patternProperties",), "no", "yes", "with patterns that start differently"),
     ServedKeywords(("propertyNames",), "yes", "yes", "`enum`; with llguidance `pattern`, too"),
-    ServedKeywords(("unevaluatedProperties",), "yes", "yes", "where no choice among schemas decides what is evaluated"),
+    ServedKeywords(
+        ("unevaluatedProperties",),
+        "yes",
+        "yes",
+        "if the evaluated properties do not depend on a choice between schemas",
+    ),
     ServedKeywords(("unevaluatedItems",), "no", "no"),
     ServedKeywords(("uniqueItems", "contains", "minContains", "maxContains"), "no", "no"),
     ServedKeywords(("not", "if", "then", "else"), "no", "no"),

@@ -54,7 +54,7 @@ class TypedRewriter(ABC):
 
     def lacks(self, path: str, what: str) -> None:
         """Reject a constraint with the most common reason."""
-        self.cannot(path, f"{what} is not something that guides have")
+        self.cannot(path, f"{what} is not supported")
 
     def of_kind(self, schema: Schema, kind: str, path: str, within: Conjunct | None) -> dict[str, Any]:
         """Rewrite the constraints on values of one type."""
@@ -86,14 +86,14 @@ class TypedRewriter(ABC):
             elif contradiction(result, common_step([*whole, step])) is None:
                 result["multipleOf"] = step
             elif self._exact:
-                raise NoValueError(f"{path}.multipleOf", "no multiple of it is between the bounds")
+                raise NoValueError(f"{path}.multipleOf", "no multiple of the value is between the bounds")
         return result
 
     def _limits(self, schema: Schema, path: str, least: str, most: str) -> dict[str, int]:
         """Return a least and a greatest count; one that is farther out than guides count is narrowed."""
         result = {key: int(schema[key]) for key in (least, most) if key in schema}
         if result.get(least, 0) > _MOST_REPEATS:
-            self.cannot(f"{path}.{least}", f"more than {_MOST_REPEATS} is not something that guides count")
+            self.cannot(f"{path}.{least}", f"a count above {_MOST_REPEATS} is not supported")
             del result[least]
         if most in result:
             result[most] = min(result[most], _MOST_REPEATS)
@@ -128,14 +128,14 @@ class TypedRewriter(ABC):
             least, most = (form.least, form.most) if form else fewest(pattern)
             if limits.get("maxLength", least) < least:
                 if self._exact:
-                    reason = f"a string of this {keyword} has {least} characters at least"
+                    reason = f"a string of this {keyword} has at least {least} characters"
                     raise NoValueError(f"{path}.maxLength", reason)
                 del limits["maxLength"]
             if most is not None and limits.get("minLength", 0) > most:
                 self.lacks(f"{path}.minLength", f"more than {most} characters of this {keyword}")
                 del limits["minLength"]
         if len(patterns) > 1 and are_disjoint(*patterns.values()) and self._exact:
-            raise NoValueError(f"{path}.pattern", "no string of this format fits it")
+            raise NoValueError(f"{path}.pattern", "no string of this format matches the pattern")
 
     def _pattern(self, schema: Schema, keyword: str, path: str) -> str | None:
         """Return the pattern that a keyword stands for; an empty one has no meaning."""
@@ -148,7 +148,7 @@ class TypedRewriter(ABC):
             return pattern_of(stated)
         found = portable(stated)
         if found is None:
-            self.cannot(f"{path}.pattern", "this expression needs more than guides have, or is none")
+            self.cannot(f"{path}.pattern", "this regular expression is invalid or not supported")
         return found
 
     def _array(self, schema: Schema, path: str, within: Conjunct | None) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class TypedRewriter(ABC):
             return result | self._limits_beside(result, limits, path)
         uncounted = _counted(result, limits, path, any_choice=self.backend == "xgrammar")
         if uncounted is not None:
-            self.lacks(f"{path}.{uncounted}", f"{uncounted!r} beside properties that may be left out")
+            self.lacks(f"{path}.{uncounted}", f"{uncounted!r} with optional properties")
         return result
 
     def _limits_beside(self, result: dict[str, Any], limits: dict[str, int], path: str) -> dict[str, int]:
@@ -192,7 +192,7 @@ class TypedRewriter(ABC):
         most = "maxProperties" in limits
         if optional and (most or limits.get("minProperties", 0) > 1):
             keyword = "maxProperties" if most else "minProperties"
-            self.cannot(f"{path}.{keyword}", f"{keyword!r} is not something that guides count over several schemas")
+            self.cannot(f"{path}.{keyword}", f"{keyword!r} over several schemas is not supported")
             return {}
         return limits
 
@@ -226,11 +226,11 @@ class TypedRewriter(ABC):
             here = f"{path}.patternProperties.{expression}"
             pattern = portable(expression)
             if pattern is None:
-                self.cannot(here, "this expression needs more than guides have, or is none")
+                self.cannot(here, "this regular expression is invalid or not supported")
             elif len(found) >= _MOST_PATTERNS:
                 self.lacks(here, f"more than {_MOST_PATTERNS} patterns of names")
             elif not all(pattern == other or are_disjoint(pattern, other) for other in found):
-                self.lacks(here, "a pattern of names that another one may fit, too,")
+                self.lacks(here, "a pattern of names that can match the same names as another pattern")
             else:
                 found[pattern] = self._or_false(part, here, None if within is None else Conjunct())
         return found
@@ -261,7 +261,7 @@ class TypedRewriter(ABC):
         elif keywords == {"pattern"} and self.backend == "llguidance" and not (members.properties or members.patterns):
             members.patterns = {portable(names["pattern"]) or "": rest}
             if "" in members.patterns:
-                self.cannot(f"{path}.propertyNames.pattern", "this expression needs more than guides have, or is none")
+                self.cannot(f"{path}.propertyNames.pattern", "this regular expression is invalid or not supported")
             members.rest = False
         else:
             self.lacks(f"{path}.propertyNames", "'propertyNames' with this value")
@@ -272,7 +272,7 @@ class TypedRewriter(ABC):
             if self.backend == "llguidance":
                 members.properties[name] = False
             else:
-                what = "a name that no value fits, beside further ones that are free,"
+                what = "a forbidden property name with additional properties"
                 self.lacks(f"{path}.properties.{name}", what)
 
 

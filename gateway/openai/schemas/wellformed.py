@@ -62,14 +62,14 @@ def check_schema(schema: Any, param: str) -> None:
         BadRequestError: with the path of the first fault.
     """
     if not isinstance(schema, Mapping):
-        raise invalid(param, "an object is expected")
+        raise invalid(param, "the value must be an object")
     text = repeated(schema)
     key = _key(text)
     if key in _passed:  # the tools of an agent are the same at each turn
         return
     # To write one that is far too long by the standard library would hold up others for ten times as long.
     if len(text) > 2 * _MOST_CHARACTERS or len(json.dumps(schema)) > _MOST_CHARACTERS:
-        raise unsupported(param, f"it is longer than {_MOST_CHARACTERS} characters")
+        raise unsupported(param, f"the schema is longer than {_MOST_CHARACTERS} characters")
     root = localized(schema)
     checker = _Checker(root)
     checker.check(root, param, 0)
@@ -133,9 +133,9 @@ class _Checker:
         if isinstance(schema, bool):
             return
         if not isinstance(schema, Mapping):
-            raise invalid(path, "an object, true or false is expected")
+            raise invalid(path, "the value must be an object, true or false")
         if level > _MOST_LEVELS:
-            raise unsupported(path, f"it is nested deeper than {_MOST_LEVELS} levels")
+            raise unsupported(path, f"the schema is nested deeper than {_MOST_LEVELS} levels")
         self._seen.add(id(schema))
         for keyword in schema:
             _hold(schema, keyword, _VALUES, path)
@@ -161,10 +161,10 @@ class _Checker:
             _hold(schema, "properties", _SHAPES, path)
         self._properties += len(schema.get("properties", ()))
         if self._properties > _MOST_PROPERTIES:
-            raise unsupported(f"{path}.properties", f"it has more than {_MOST_PROPERTIES} properties")
+            raise unsupported(f"{path}.properties", f"the schema has more than {_MOST_PROPERTIES} properties")
         self._choices += len(schema.get("enum", ()))
         if self._choices > _MOST_CHOICES:
-            raise unsupported(f"{path}.enum", f"it has more than {_MOST_CHOICES} values in enums")
+            raise unsupported(f"{path}.enum", f"the schema has more than {_MOST_CHOICES} enum values")
 
     def _target(self, schema: Schema, path: str) -> Any:
         """Return the target of a reference: a schema inside of the root, and at the end of the chain no reference."""
@@ -173,14 +173,14 @@ class _Checker:
         while isinstance(found, Mapping) and "$ref" in found:
             reference = found["$ref"]
             if not isinstance(reference, str):
-                raise invalid(path, "a string is expected")
+                raise invalid(path, "the value must be a string")
             if reference in self._ending:
                 break
             if reference in seen:
-                raise invalid(path, "it refers to itself alone")
+                raise invalid(path, "the reference only refers to itself")
             found = seen[reference] = self._resolved(reference, path)
             if not isinstance(found, Mapping | bool):
-                raise invalid(path, f"{reference[:100]!r} is no schema")
+                raise invalid(path, f"{reference[:100]!r} is not a schema")
         self._ending.update(seen)
         return self._ending[schema["$ref"]]
 
@@ -189,8 +189,10 @@ class _Checker:
             return resolve(self._root, reference)
         except LookupError:
             if reference.startswith("#"):
-                raise invalid(path, f"{reference[:100]!r} is nothing in this schema") from None
-            raise unsupported(path, f"{reference[:100]!r} is not in this schema, and nothing is fetched") from None
+                raise invalid(path, f"{reference[:100]!r} does not exist in this schema") from None
+            raise unsupported(
+                path, f"{reference[:100]!r} is not in this schema; the gateway does not fetch schemas"
+            ) from None
 
 
 def _hold(schema: Schema, keyword: str, faults: Mapping[str, _Fault], path: str) -> None:
@@ -209,24 +211,28 @@ def _type(value: Any) -> str | None:
         if not isinstance(kind, str) or kind not in TYPES:
             shown = repr(kind[:64]) if isinstance(kind, str) else "this"
             return f"{shown} is not one of {', '.join(TYPES)}"
-    return "different types are expected, at least one" if not kinds or len(set(kinds)) < len(kinds) else None
+    return (
+        "the value must be a list of at least one type without duplicates"
+        if not kinds or len(set(kinds)) < len(kinds)
+        else None
+    )
 
 
 def _names(value: Any) -> str | None:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        return "an array of strings is expected"
-    return "a name is given twice" if len(set(value)) < len(value) else None
+        return "the value must be an array of strings"
+    return "the names must be unique" if len(set(value)) < len(value) else None
 
 
 def _count(value: Any) -> str | None:
     whole = not isinstance(value, bool) and isinstance(value, int | float) and value == int(value) and value >= 0
-    return None if whole else "a whole number from 0 is expected"
+    return None if whole else "the value must be an integer of at least 0"
 
 
 def _number(value: Any) -> str | None:
     # Whole numbers may be beyond the range of floats, others are finite by now.
     number = not isinstance(value, bool) and isinstance(value, int | float) and value not in (math.inf, -math.inf)
-    return None if number else "a number is expected"
+    return None if number else "the value must be a number"
 
 
 def _open_bound(value: Any) -> str | None:
@@ -234,26 +240,26 @@ def _open_bound(value: Any) -> str | None:
 
 
 def _multiple(value: Any) -> str | None:
-    return _number(value) or (None if value > 0 else "a number above 0 is expected")
+    return _number(value) or (None if value > 0 else "the value must be a number above 0")
 
 
 def _schemas(value: Any) -> str | None:
-    return None if isinstance(value, list) and value else "an array of at least one schema is expected"
+    return None if isinstance(value, list) and value else "the value must be an array of at least one schema"
 
 
 _VALUES: Mapping[str, _Fault] = {
     "type": _type,
     "required": _names,
-    "enum": _unless(list, "an array is expected"),
-    "uniqueItems": _unless(bool, "true or false is expected"),
+    "enum": _unless(list, "the value must be an array"),
+    "uniqueItems": _unless(bool, "the value must be true or false"),
     "multipleOf": _multiple,
-    **dict.fromkeys(("pattern", "format"), _unless(str, "a string is expected")),
+    **dict.fromkeys(("pattern", "format"), _unless(str, "the value must be a string")),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _count),
     **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), _count),
     **dict.fromkeys(("minimum", "maximum"), _number),
     **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), _open_bound),
 }
 _SHAPES: Mapping[str, _Fault] = {
-    **dict.fromkeys((*NAMED, "dependencies"), _unless(Mapping, "an object is expected")),
+    **dict.fromkeys((*NAMED, "dependencies"), _unless(Mapping, "the value must be an object")),
     **dict.fromkeys(LISTED, _schemas),
 }

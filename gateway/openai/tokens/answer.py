@@ -36,7 +36,7 @@ def model_or_only(registry: Registry, name: str | None) -> ServedModel:
     if not models:
         return find_model(registry, "")
     if len(models) > 1:
-        message = "Several models are served: name one of them in 'model'."
+        message = "Several models are served; set 'model' to one of them."
         raise BadRequestError(message, param="model", code="missing_required_parameter")
     return models[0]
 
@@ -104,7 +104,7 @@ def detokenize(request: DetokenizeRequest, model: ServedModel) -> bytes:
     parts = model.parts
     most = prompts.most_tokens(parts)
     if len(request.tokens) > most:
-        message = f"At most {most} tokens are turned into text, but {len(request.tokens)} were given."
+        message = f"'tokens' must have at most {most} token ids, but has {len(request.tokens)}."
         raise BadRequestError(message, "tokens", "array_above_max_length")
     prompts.check_ids(request.tokens, parts, "tokens[{place}]")
     return orjson.dumps(Detokenized(prompt=parts.tokenizer.decode(request.tokens, skip_special_tokens=False)))
@@ -149,7 +149,7 @@ async def render(answer: ChatAnswer, model: ServedModel) -> bytes:
     """
     engine = model.engine
     if not isinstance(engine, DescribingEngine):
-        raise BadRequestError("The engine of this model does not show its requests.", param="model")
+        raise BadRequestError("The engine of this model does not list its requests.", param="model")
     requests = [generation.request for generation in answer.generations]
     write = functools.partial(_rendered, requests, engine.describe, engine.features, model)
     work = prompts.work_of(len(requests[0].prompt.ids))

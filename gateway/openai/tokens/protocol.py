@@ -16,7 +16,7 @@ _ONE_OF = "Send either 'prompt' or 'messages'."
 
 
 class _Request(RequestPart):
-    model: str | None = Field(default=None, description="Id of a served model; may be left out when there is one only.")
+    model: str | None = Field(default=None, description="Id of a served model; optional if only one model is served.")
 
     def ignored(self) -> list[str]:
         """List the unknown fields, which the request is served without."""
@@ -30,9 +30,13 @@ class TokenizeRequest(_Request):
     messages: Messages | None = None
     add_special_tokens: bool | None = Field(
         default=None,
-        description="Whether BOS is added where the text has none. Default: true for text, false for chat.",
+        description=(
+            "Whether BOS is added if the text does not start with BOS. The default is true for text, false for chat."
+        ),
     )
-    return_token_strs: bool = Field(default=False, description="Whether the vocabulary's spellings are wanted, too.")
+    return_token_strs: bool = Field(
+        default=False, description="Whether to return the token strings of the vocabulary, too."
+    )
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     chat_template: str | None = Field(default=None, max_length=65536)
@@ -72,7 +76,7 @@ def parse_tokenize_request(fields: dict[str, Any]) -> TokenizeRequest:
         data["add_generation_prompt"] = False
     request = validated(TokenizeRequest, data)
     if request.continue_final_message and request.add_generation_prompt:
-        message = "'continue_final_message' and 'add_generation_prompt' exclude each other."
+        message = "'continue_final_message' and 'add_generation_prompt' cannot be used together."
         raise BadRequestError(message, param="continue_final_message", code="invalid_value")
     check_history(request.messages or ())
     if request.messages and request.continue_final_message:

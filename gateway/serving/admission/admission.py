@@ -233,7 +233,7 @@ class Admission:
     def _reject_late(self, ticket: QueueTicket) -> None:
         if ticket.turn is not None and not ticket.turn.done():
             self.rejected("late")
-            self._turn_away(ticket, ticket.turn, f"The request has waited for {self._settings.max_wait_s:g} s")
+            self._turn_away(ticket, ticket.turn, f"The request waited for {self._settings.max_wait_s:g} s")
 
     def _turn_away(self, ticket: QueueTicket, turn: asyncio.Future[None], why: str) -> None:
         """Reject a waiting request, and withdraw it before its task runs, so that it gets no turn."""
@@ -260,8 +260,10 @@ class Admission:
                 # The caller with most requests may have them in another process, out of reach: the queue may double.
                 if max(waiting.values()) > waiting[ticket.caller] + 1 and self._fits(count / 2, tokens / 2):
                     return
-                raise self._refusal("Too many requests wait for this model")
-            self._turn_away(newest, newest.turn, "Too many requests wait for this model, most of them yours")
+                raise self._refusal("Too many requests are waiting for this model")
+            self._turn_away(
+                newest, newest.turn, "Too many requests are waiting for this model, most of them from the same caller"
+            )
             waiting[greediest] -= 1
             count, tokens = count - 1, tokens - newest.demand.tokens
 

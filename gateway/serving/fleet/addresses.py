@@ -26,7 +26,7 @@ def split(address: str) -> tuple[str, int]:
     """
     host, _, port = address.rpartition(":")
     if not host or "/" in address or not port.isdecimal() or not 0 < int(port) <= 65535:
-        raise ValueError(f"{address!r} is not host:port")
+        raise ValueError(f"{address!r} must be host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -62,7 +62,7 @@ class Addresses:
         found = await asyncio.gather(*(self._look_up(entry) for entry in self._entries))
         addresses = list(dict.fromkeys(address for each in found for address in each))
         if len(addresses) > MOST_ENDPOINTS:
-            self._complain("", f"{len(addresses)} addresses, of which the first {MOST_ENDPOINTS} are used")
+            self._complain("", f"{len(addresses)} addresses were found; only the first {MOST_ENDPOINTS} are used")
             addresses = addresses[:MOST_ENDPOINTS]
         else:
             self._complaints.pop("", None)
@@ -79,7 +79,7 @@ class Addresses:
             else:
                 found = [entry]
         except (OSError, ValueError) as error:
-            self._complain(entry, f"{error}; those known before stay")
+            self._complain(entry, f"{error}; the previous addresses stay in use")
             return self._found.get(entry, [])
         self._complaints.pop(entry, None)
         self._found[entry] = found
@@ -108,5 +108,5 @@ def _by_file(path: Path) -> list[str]:
     for address in addresses:
         split(address)
     if not addresses:
-        raise ValueError("the file lists no address")
+        raise ValueError("the file has no address")
     return addresses

@@ -17,11 +17,14 @@ _HOW = ("native", "emulated", "impossible")
 def conflict(one: EngineFeatures, other: EngineFeatures) -> str | None:
     """Why two engines cannot be endpoints of one served model, in one sentence; None where they can."""
     if None not in (one.vocab_size, other.vocab_size) and one.vocab_size != other.vocab_size:
-        return f"its vocabulary has {other.vocab_size} tokens, that of the other endpoints {one.vocab_size}"
+        return (
+            f"its vocabulary has {other.vocab_size} tokens, but the vocabulary of the other endpoints has "
+            f"{one.vocab_size}"
+        )
     if None not in (one.tokenized, other.tokenized) and one.tokenized != other.tokenized:
-        return "its Triton's tokenizer is not that of the other endpoints"
+        return "its Triton's tokenizer differs from the tokenizer of the other endpoints"
     if not one.prompt_ids and not other.prompt_ids and one.adds_special_tokens != other.adds_special_tokens:
-        return "its server and those of the other endpoints do not put the same special tokens around a prompt"
+        return "its server adds other special tokens to a prompt than the other endpoints"
     return None
 
 
@@ -39,7 +42,7 @@ def _both(one: EngineFeatures, other: EngineFeatures) -> EngineFeatures:
     return dataclasses.replace(
         one,
         path=one.path if same else max(one.path, other.path, key=_PATHS.index),
-        reason=one.reason if one.reason == other.reason else f"{one.reason} Elsewhere: {other.reason}",
+        reason=one.reason if one.reason == other.reason else f"{one.reason} Other endpoints: {other.reason}",
         token_ids=one.token_ids and other.token_ids,
         prompt_ids=one.prompt_ids and other.prompt_ids,
         logprobs=one.logprobs and other.logprobs,

@@ -137,10 +137,10 @@ class Fleet:
         ready = [each for each in endpoints if each.ready]
         if ready and self._features is not None:
             away = len(endpoints) - len(ready)
-            out = f"; {away} of {len(endpoints)} endpoints are out" if away else ""
+            out = f"; {away} of {len(endpoints)} endpoints are unavailable" if away else ""
             return FleetStatus(ready=True, reason=f"{self._features.reason}{out}")
         reasons = dict.fromkeys(each.conflict or each.reason for each in endpoints)
-        return FleetStatus(ready=False, reason="; ".join(reasons) or "no address of an endpoint is known")
+        return FleetStatus(ready=False, reason="; ".join(reasons) or "no endpoint address is known")
 
     @property
     def ready(self) -> bool:
@@ -230,7 +230,9 @@ class Fleet:
         """Return the failure of an unavailable endpoint, else of an unservable one."""
         failures = [failure for each in self.members.values() if (failure := each.failure()) is not None]
         passing = [failure for failure in failures if failure.kind is ErrorKind.UNAVAILABLE]
-        none = EngineError(ErrorKind.UNAVAILABLE, "The model is not available at the moment.", self.status.reason)
+        none = EngineError(
+            ErrorKind.UNAVAILABLE, "The model is currently unavailable; try again later.", self.status.reason
+        )
         return (passing or failures or [none])[0]
 
     def _take_addresses(self, addresses: Sequence[str]) -> None:
@@ -407,7 +409,7 @@ class FleetRoute:
         if endpoint is None:
             return None
         _log.info(
-            "request tried elsewhere",
+            "request retried on another endpoint",
             extra={"event": "request_retried", **cause(), "triton": self.address, "elsewhere": endpoint.address},
         )
         return FleetRoute(fleet, self._aim, endpoint, self._tried)

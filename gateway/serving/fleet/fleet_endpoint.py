@@ -95,7 +95,7 @@ class FleetEndpoint:
         if not self.ready or not (known.out or self.breaker.state == "open"):
             return condition
         if known.silent:
-            return EngineCondition(ready=False, state="stalled", reason=condition.reason or "it has fallen silent")
+            return EngineCondition(ready=False, state="stalled", reason=condition.reason or "it has stopped responding")
         return EngineCondition(ready=False, state="failing", reason="its last requests failed", share=condition.share)
 
     def takes(self, known: EndpointCounts) -> bool:
@@ -127,7 +127,7 @@ class FleetEndpoint:
         return min(1.0, max(0.1, (time.monotonic() - self._ready_since) / slow_start_s))
 
     def there(self, hints: RoutingHints) -> bool:
-        """Whether a request can be sent to it, even if it has fallen silent."""
+        """Whether a request can be sent to it, even if it has stopped responding."""
         try:
             self.backend.route(hints.anyhow())
         except EngineError:
@@ -164,7 +164,7 @@ class FleetEndpoint:
                 self._counts.out(self.key, self.breaker.open_for_s)
             if closed and self.breaker.state == "open":
                 about = {"event": "endpoint_out", "triton": self.address, "model": self._model}
-                _log.warning("endpoint takes no requests for a while: %s", error.detail or error.message, extra=about)
+                _log.warning("endpoint gets no requests for a while: %s", error.detail or error.message, extra=about)
         elif not responded:
             self.breaker.unsaid()
         if self._retired is not None and not self._requests:
@@ -188,7 +188,7 @@ class FleetEndpoint:
     def _believed(self, belief: Belief) -> None:
         self._counts.out(self.key, 0 if belief == "well" else SILENT_S)
         if belief in ("stalled", "failing"):
-            error = EngineError(ErrorKind.UNAVAILABLE, "The engine has fallen silent.", self.address)
+            error = EngineError(ErrorKind.UNAVAILABLE, "The engine has stopped responding.", self.address)
             for route in list(self._waiting):
                 if route.lose is not None and route.movable():
                     route.lose(error)

@@ -39,15 +39,15 @@ class Instruments:
             explicit_bucket_boundaries_advisory=names.DURATION_BOUNDS,
         )  # fmt: skip
         self._first_token = meter.create_histogram(
-            names.TIME_TO_FIRST_TOKEN, "s", "Arrival of a request to its first token.",
+            names.TIME_TO_FIRST_TOKEN, "s", "Time from the arrival of a request to its first token.",
             explicit_bucket_boundaries_advisory=names.FIRST_TOKEN_BOUNDS,
         )  # fmt: skip
         self._per_token = meter.create_histogram(
-            names.TIME_PER_OUTPUT_TOKEN, "s", "Time per token after the first, mean of a request.",
+            names.TIME_PER_OUTPUT_TOKEN, "s", "Mean time per output token after the first.",
             explicit_bucket_boundaries_advisory=names.PER_TOKEN_BOUNDS,
         )  # fmt: skip
         self._tokens = meter.create_histogram(
-            names.TOKEN_USAGE, "{token}", "Tokens of a request.",
+            names.TOKEN_USAGE, "{token}", "Number of tokens of a request.",
             explicit_bucket_boundaries_advisory=names.TOKEN_BOUNDS,
         )  # fmt: skip
 

@@ -23,7 +23,7 @@ from gateway.triton.response_stream import FINAL
 from gateway.triton.text_path import Counts
 
 if sys.byteorder != "little":
-    raise ImportError("tensors on the wire are little-endian, and so must this machine be")
+    raise ImportError("this machine must be little-endian, as tensors on the wire are")
 
 _parse = service_pb2.ModelStreamInferResponse.FromString
 _DEFAULT = Abilities()
@@ -265,7 +265,9 @@ class TokenReader:
         """
         vocab = self._vocab_size()
         if min(ids) < 0 or (vocab is not None and max(ids) >= vocab):
-            raise MalformedOutputError(f"alternatives from {min(ids)} to {max(ids)} of a vocabulary of {vocab}")
+            raise MalformedOutputError(
+                f"alternatives with ids from {min(ids)} to {max(ids)}, but the vocabulary has {vocab} tokens"
+            )
         return list(zip(ids, values, strict=True))
 
     def _read_logits(self, response: service_pb2.ModelInferResponse, chunk: EngineChunk) -> None:
@@ -407,10 +409,10 @@ def _count(raw: bytes, longest: int) -> int:
     """The length of the first beam, which is the best; those of the others must be as possible."""
     lengths = _ids(raw, len(raw) // 4)
     if min(lengths) < 0 or max(lengths) > longest:
-        raise MalformedOutputError(f"sequence_length is {list(lengths)[:8]} of output_ids with {longest}")
+        raise MalformedOutputError(f"sequence_length is {list(lengths)[:8]}, but output_ids has {longest} ids")
     return lengths[0]
 
 
 def _missing(what: str) -> MalformedOutputError:
-    message = f"The engine did not return the {what} that were asked for."
+    message = f"The engine did not return the requested {what}."
     return MalformedOutputError(message, message)

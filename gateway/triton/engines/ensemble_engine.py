@@ -81,7 +81,7 @@ class ResponsePump:
             self._fail(EngineError(ErrorKind.CANCELLED, "The gateway is shutting down."))
         elif task.exception() is not None:
             self._fail(
-                EngineError(ErrorKind.INTERNAL, "The engine's answer could not be read.", repr(task.exception()))
+                EngineError(ErrorKind.INTERNAL, "The engine's response could not be read.", repr(task.exception()))
             )
 
     def _fail(self, error: EngineError) -> None:
@@ -298,8 +298,8 @@ class EnsembleEngine:
         if prompt.escaped:
             raise EngineError(
                 ErrorKind.INVALID_REQUEST,
-                "The messages contain text of a control token, which cannot travel as text through the ensemble: "
-                "set path: tokens for this model, or escape_special_tokens: false.",
+                "The messages contain the text of a control token, which cannot be escaped in prompts that are sent "
+                "as text. Ask the operator to set path: tokens or escape_special_tokens: false.",
                 param="prompt",
             )
         text, bos = prompt.text, prompt.bos_text

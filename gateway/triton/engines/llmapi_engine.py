@@ -118,7 +118,7 @@ class LlmApiReader:
                 raise MalformedOutputError(detail)
             raw, self._so_far = raw[len(self._so_far) :], raw
         elif self._text == "whole" and self._answered:
-            raise MalformedOutputError("a second text of a model that is taken to answer once")
+            raise MalformedOutputError("a second text from a model that should return one response")
         try:
             return raw.decode()
         except UnicodeDecodeError:

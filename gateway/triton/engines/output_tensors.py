@@ -103,7 +103,7 @@ class OutputReader:
         outputs = dict(zip(found.names, contents, strict=True))
         for name, length in found.lengths:
             if len(outputs[name]) != length:
-                raise MalformedOutputError(f"{name} has {len(outputs[name])} bytes, its shape has {length}")
+                raise MalformedOutputError(f"{name} has {len(outputs[name])} bytes, but its shape requires {length}")
         return outputs
 
     def _arrange(self, described: tuple[bytes, ...], forms: list[_Form]) -> _Arrangement:
@@ -152,7 +152,7 @@ class OutputReader:
             behind += 4 + int.from_bytes(raw[behind : behind + 4], "little")
             strings += 1
         if behind != len(raw) or strings != self.forms[name].elements or strings > self._beams:
-            raise MalformedOutputError(f"{name} holds {strings} strings in {len(raw)} bytes")
+            raise MalformedOutputError(f"{name} has {strings} strings in {len(raw)} bytes")
         return raw[4:end] if strings else None
 
 
@@ -182,7 +182,7 @@ def _check_beams(forms: Mapping[str, _Form], most: int) -> None:
     ids, length = forms.get("output_ids"), forms.get("sequence_length")
     if ids is None or length is None:
         if ids is not None or length is not None:
-            raise MalformedOutputError("of output_ids and sequence_length there is only one")
+            raise MalformedOutputError("only one of output_ids and sequence_length was returned")
         return
     if not 1 <= ids.beams <= most or length.elements != ids.beams:
         raise MalformedOutputError(f"output_ids {ids.shape} and sequence_length {length.shape} of {most} beams")

@@ -98,7 +98,7 @@ class PlainReader:
         if raw is None and final and not self._answered and chunk.failure is None:
             raise no_final_response()
         if raw is not None and self._answered and not self._decoupled:
-            raise MalformedOutputError("a second text of a model that is taken to answer once")
+            raise MalformedOutputError("a second text from a model that should return one response")
         self._answered |= raw is not None
         try:
             chunk.text = self._decoder.decode(raw or b"")

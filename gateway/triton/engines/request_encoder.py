@@ -118,14 +118,16 @@ class RequestEncoder:
         wire_name, spec, declared = self._inputs[name]
         if declared == spec.wire_datatype or {declared, spec.wire_datatype} <= FLOATS:
             return None
-        return f"its input {wire_name} is declared as {declared}, and what is sent is {spec.wire_datatype}"
+        return f"its input {wire_name} is declared as {declared}, but the gateway sends {spec.wire_datatype}"
 
     def _converted(self, name: str, raw: bytes, source: str, target: str) -> bytes:
         misfit = self.misfit(name)
         converted = convert(raw, source, target) if misfit is None else None
         if converted is None:
-            reason = misfit or f"its input {name} is declared as {target}, which cannot hold a number of this request"
-            message = f"The model cannot be sent this request: {reason}."
+            reason = (
+                misfit or f"its input {name} is declared as {target}, which is too small for a number of this request"
+            )
+            message = f"This request cannot be sent to the model: {reason}."
             raise EngineError(ErrorKind.INVALID_REQUEST, message, self.model.name, param=parameter_of(name))
         return converted
 

@@ -79,9 +79,9 @@ def put_beams(
         return
     if request.params.beam_width > abilities.beams:
         message = (
-            f"This model's engine searches at most {abilities.beams} beams."
+            f"This model's engine supports at most {abilities.beams} beams."
             if abilities.beams > 1
-            else "This model's engine does not do beam search."
+            else "This model's engine does not support beam search."
         )
         param = "best_of" if abilities.beams > 1 else "use_beam_search"
         raise EngineError(ErrorKind.INVALID_REQUEST, message, param=param, code=UNSUPPORTED)
@@ -113,7 +113,7 @@ def put_logit_bias(
         if not 0 <= token < width:
             raise EngineError(
                 ErrorKind.INVALID_REQUEST,
-                f"logit_bias: {token} is not a token id of this model, whose vocabulary has {width}.",
+                f"logit_bias: {token} is not a token id of this model; its vocabulary has {width} tokens.",
                 param="logit_bias",
                 code="invalid_value",
             )
@@ -137,7 +137,7 @@ def put_guide(
     if guide is None:
         return
     if request.params.beam_width > 1:
-        message = "Guided decoding does not go together with beam search."
+        message = "Guided decoding cannot be used with beam search."
         raise EngineError(ErrorKind.INVALID_REQUEST, message, param="guide", code=UNSUPPORTED)
     if guide.kind not in abilities.guide_types:
         raise unsupported("guide", encoder.model.name, f"Guided decoding by {guide.kind}")
@@ -196,7 +196,7 @@ def put_prompt_table(
     if not vocab or not encoder.declares("prompt_embedding_table"):
         raise unsupported("prompt_table", encoder.model.name)
     if request.params.prompt_logprobs is not None:
-        message = "prompt_logprobs does not go together with prompt_table."
+        message = "prompt_logprobs cannot be used with prompt_table."
         raise EngineError(ErrorKind.INVALID_REQUEST, message, param="prompt_logprobs", code=UNSUPPORTED)
     encoder.put_raw(wire, "prompt_embedding_table", table.embeddings.values, shape=table.embeddings.shape)
     encoder.put(wire, "prompt_vocab_size", table.length)
@@ -288,7 +288,7 @@ def _put_prompt_logprobs(
     if most is not None and len(request.prompt.ids) > most:
         raise EngineError(
             ErrorKind.INVALID_REQUEST,
-            f"Log-probabilities of a prompt are limited to prompts of {most} tokens here, but this one has "
+            f"Log-probabilities of a prompt are limited to prompts of {most} tokens, but this prompt has "
             f"{len(request.prompt.ids)}.",
             param="prompt_logprobs",
         )

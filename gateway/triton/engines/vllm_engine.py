@@ -23,7 +23,7 @@ _RETURNED = ("finish_reason", "num_input_tokens", "num_output_tokens")
 _OF_TEXT = ("text_output", "finish_reason", "num_input_tokens", "num_output_tokens")
 _OF_IDS = (*_OF_TEXT, "logprobs", "cumulative_logprob")
 _OFF = 1e-2  # by which a sum of log-probs may be off, and that share of it
-_NO_IDS = "The engine did not return the tokens that were asked for."
+_NO_IDS = "The engine did not return the requested tokens."
 
 
 class VllmEngine(TextEngine):
@@ -186,7 +186,9 @@ class VllmReader:
     def _read_ids(self, chunk: EngineChunk, outputs: dict[str, bytes], counted: int | None) -> None:
         entries = self._entries(outputs)
         if counted is not None and len(entries) != counted:
-            raise MalformedOutputError(f"log-probs of {len(entries)} tokens, and {counted} were counted", _NO_IDS)
+            raise MalformedOutputError(
+                f"log-probs of {len(entries)} tokens, but {counted} tokens were counted", _NO_IDS
+            )
         chunk.ids = [entry[0][0] for entry in entries]
         chunk.logprobs = [entry[0][1] for entry in entries]
         if self._top:
@@ -204,7 +206,7 @@ class VllmReader:
         for entry in entries:
             lowest, highest = (min(entry)[0], max(entry)[0]) if entry else (-1, -1)
             if lowest < 0 or (self._vocab is not None and highest >= self._vocab) or len(entry) > self._top + 1:
-                detail = f"{len(entry)} ids from {lowest} to {highest} of a vocabulary of {self._vocab}"
+                detail = f"{len(entry)} ids from {lowest} to {highest}, but the vocabulary has {self._vocab} tokens"
                 raise MalformedOutputError(detail, _NO_IDS)
         return entries
 
@@ -214,4 +216,4 @@ class VllmReader:
         raw = outputs.get("cumulative_logprob")
         told = memoryview(raw).cast("f")[0] if raw is not None and len(raw) == 4 else None
         if told is None or not abs(told - self._sum) <= _OFF * (1 + abs(told)):
-            raise MalformedOutputError(f"log-probs with the sum {self._sum}, and vLLM's is {told}", _NO_IDS)
+            raise MalformedOutputError(f"log-probs with the sum {self._sum}, but vLLM reports {told}", _NO_IDS)

@@ -218,6 +218,6 @@ class H2Protocol(asyncio.Protocol):
         self._flush_soon()
 
     def _give_up(self) -> None:
-        self._core.lost("the server gives no sign of life")
+        self._core.lost("the server does not respond to pings")
         self._settle()
         self.abort()

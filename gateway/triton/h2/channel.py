@@ -82,7 +82,7 @@ class H2Transport:
             with anyio.fail_after(self._timing.connect):
                 self._current = await self._open()
         except TimeoutError:
-            return "no SETTINGS of HTTP/2 in time"
+            return "no HTTP/2 SETTINGS frame arrived in time"
         except OSError as error:
             return error.strerror or str(error)
         before.retire()
@@ -140,7 +140,7 @@ class H2Transport:
                 self._connecting = asyncio.create_task(self._connect())
 
     async def _connect(self) -> None:
-        protocol, reason = None, "no SETTINGS of HTTP/2 in time"
+        protocol, reason = None, "no HTTP/2 SETTINGS frame arrived in time"
         try:
             with anyio.fail_after(self._timing.connect):
                 protocol = await self._open()
@@ -174,7 +174,7 @@ class H2Transport:
         transport, _ = await loop.create_connection(lambda: protocol, *self._address, ssl=tls, server_hostname=name)
         if tls and transport.get_extra_info("ssl_object").selected_alpn_protocol() != "h2":
             protocol.abort()
-            raise ConnectionError("the server did not agree to HTTP/2 by TLS (ALPN)")
+            raise ConnectionError("the server did not negotiate HTTP/2 over TLS (ALPN)")
         self._protocols.add(protocol)
         protocol.closed.add_done_callback(lambda _: self._protocols.discard(protocol))
         try:
@@ -184,7 +184,7 @@ class H2Transport:
             raise
         if not protocol.accepting:
             protocol.abort()
-            raise ConnectionError(protocol.failure or "the server takes no requests")
+            raise ConnectionError(protocol.failure or "the server accepts no requests")
         return protocol
 
     def _has_failed(self, reason: str) -> None:

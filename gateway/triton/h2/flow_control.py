@@ -55,7 +55,9 @@ class OutboundFlow:
         """
         stream.send_window += increment
         if stream.send_window > frames.MAX_WINDOW:
-            raise StreamFailure(ErrorCode.FLOW_CONTROL_ERROR, "INTERNAL", "the server opened its window too far")
+            raise StreamFailure(
+                ErrorCode.FLOW_CONTROL_ERROR, "INTERNAL", "the server enlarged the stream's window beyond the limit"
+            )
         if stream.send_window > 0 and stream.sent < len(stream.body):
             self._ready[stream] = None
 
@@ -78,7 +80,9 @@ class OutboundFlow:
         """
         self.window += increment
         if self.window > frames.MAX_WINDOW:
-            raise ConnectionFailure(ErrorCode.FLOW_CONTROL_ERROR, "the server opened the connection's window too far")
+            raise ConnectionFailure(
+                ErrorCode.FLOW_CONTROL_ERROR, "the server enlarged the connection's window beyond the limit"
+            )
 
     def pump(self, out: list[bytes], budget: int) -> None:
         """Append frames to ``out``, up to about ``budget`` octets, as the windows permit."""

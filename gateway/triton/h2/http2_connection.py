@@ -167,7 +167,7 @@ class Http2Connection:
         """
         self._unsent_answers += 1
         if self._unsent_answers > self._limits.unsent_answers:
-            raise ConnectionFailure(ErrorCode.ENHANCE_YOUR_CALM, "too many frames that demand an answer")
+            raise ConnectionFailure(ErrorCode.ENHANCE_YOUR_CALM, "too many frames that require a response")
         self._send(frame)
 
     def _admit(self) -> None:
@@ -262,7 +262,7 @@ class Http2Connection:
             raise ConnectionFailure(ErrorCode.FRAME_SIZE_ERROR, f"a frame of type {kind} with {octets} bytes")
         self._idle += 1
         if self._idle > self._limits.idle_frames:
-            raise ConnectionFailure(ErrorCode.ENHANCE_YOUR_CALM, "too many frames that bring no request further")
+            raise ConnectionFailure(ErrorCode.ENHANCE_YOUR_CALM, "too many frames without progress of a request")
         try:
             handler = self._handlers.get(kind)
             if handler is not None:  # unknown frames are ignored, and priorities mean nothing to a client
@@ -277,7 +277,7 @@ class Http2Connection:
             raise ConnectionFailure(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
         unfinished = self._blocks.stream_id
         if (kind == frames.CONTINUATION) != bool(unfinished) or (unfinished and stream_id != unfinished):
-            raise ConnectionFailure(ErrorCode.PROTOCOL_ERROR, "a header block that is interrupted or goes on unasked")
+            raise ConnectionFailure(ErrorCode.PROTOCOL_ERROR, "an interrupted or unexpected header block")
         if kind in _ON_CONNECTION and stream_id:
             raise ConnectionFailure(ErrorCode.PROTOCOL_ERROR, f"a frame of type {kind} on a stream")
         if kind in _ON_STREAM and (not stream_id & 1 or stream_id > self.streams.last_id):
@@ -395,7 +395,7 @@ class Http2Connection:
         self._admit()
 
     def _on_push(self, _stream_id: int, _flags: int, _payload: bytes) -> None:
-        raise ConnectionFailure(ErrorCode.PROTOCOL_ERROR, "a push, although pushes are switched off")
+        raise ConnectionFailure(ErrorCode.PROTOCOL_ERROR, "a push, although pushes are disabled")
 
     def _on_ping(self, _stream_id: int, flags: int, payload: bytes) -> None:
         if not flags & frames.ACK:  # an ACK needs no work: any bytes that arrive are a sign of life
@@ -403,14 +403,14 @@ class Http2Connection:
 
     def _on_goaway(self, _stream_id: int, _flags: int, payload: bytes) -> None:
         if len(payload) < 8:
-            raise ConnectionFailure(ErrorCode.FRAME_SIZE_ERROR, "a GOAWAY frame without its content")
+            raise ConnectionFailure(ErrorCode.FRAME_SIZE_ERROR, "a GOAWAY frame without content")
         self.goodbye(frames.u31(payload))
 
     def _on_window_update(self, stream_id: int, _flags: int, payload: bytes) -> None:
         increment = frames.u31(payload)
         if not stream_id:
             if not increment:
-                raise ConnectionFailure(ErrorCode.PROTOCOL_ERROR, "a window that opens by nothing")
+                raise ConnectionFailure(ErrorCode.PROTOCOL_ERROR, "a WINDOW_UPDATE frame with an increment of 0")
             self.outbound.widen_connection(increment)
             return
         if not stream_id & 1 or stream_id > self.streams.last_id:
@@ -419,5 +419,5 @@ class Http2Connection:
         if stream is None:
             return
         if not increment:
-            raise StreamFailure(ErrorCode.PROTOCOL_ERROR, "INTERNAL", "a window that opens by nothing")
+            raise StreamFailure(ErrorCode.PROTOCOL_ERROR, "INTERNAL", "a WINDOW_UPDATE frame with an increment of 0")
         self.outbound.widen(stream, increment)

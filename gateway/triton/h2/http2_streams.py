@@ -117,7 +117,7 @@ class Http2Stream:
             flag, length = MESSAGE.unpack_from(data, position)
             position += _HEAD
         if flag == 1:
-            reason = "a compressed message, which was not offered"
+            reason = "a compressed message, although compression was not offered"
             raise StreamFailure(ErrorCode.CANCEL, "INTERNAL", reason, unserved=True)
         if flag:
             raise StreamFailure(ErrorCode.CANCEL, "INTERNAL", "a message with an unknown flag")

@@ -40,11 +40,11 @@ async def said(file: Path) -> list[str]:
     ("mirror", "problem"),
     [
         ("{to: a}", "models[0].mirror.to: a model cannot be its own mirror."),
-        ("{to: c}", "models[0].mirror.to: 'c' is not the name of a model."),
+        ("{to: c}", "models[0].mirror.to: 'c' must be the name of a configured model."),
         ("{to: b, share: 0}", "models[0].mirror.share: input should be greater than 0."),
         (
             "{to: b, show_text: true}",
-            "models[0].mirror.show_text: needs server.internal_port: texts are shown nowhere else.",
+            "models[0].mirror.show_text: requires server.internal_port because texts are only shown on that port.",
         ),
     ],
 )

@@ -51,7 +51,7 @@ def llmapi(tmp_path: Path) -> Path:
 
 WHOLE = YAML.replace("True", "False")
 SAID_ONCE = "decoupled stands in model.yaml alone: with --disable-auto-complete-config"
-ONE_EVENT = "the model answers in one piece, so that a stream has all of its text in one event"
+ONE_EVENT = "the model returns one response, so that a stream has the whole text in one event"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -124,7 +124,10 @@ def test_a_configuration_that_takes_batches(llmapi: Path) -> None:
         (Severity.ERROR, "max_batch_size is 8, and this model takes no batches."),
         (
             Severity.ERROR,
-            "model 'tensorrt_llm' of the LLM API has a max_batch_size above 0, which its code does not take; set 0.",
+            (
+                "model 'tensorrt_llm' of the LLM API has a max_batch_size above 0, which its code does not support; "
+                "set it to 0."
+            ),
         ),
     ]
 

@@ -111,19 +111,19 @@ async def test_every_mistake_is_named_with_its_line(model: Path) -> None:
         """
     found = await lines(model, text)
     expected = [
-        ("2", "server.prot: is not a known key. Did you mean 'port'?"),
-        ("3", "port: is not a known key. Did you mean 'server.port'?"),
+        ("2", "server.prot: unknown key. Did you mean 'port'?"),
+        ("3", "port: unknown key. Did you mean 'server.port'?"),
         ("4", "timeouts: must be a mapping."),
-        ("8", "models[0].triton.modle: is not a known key. Did you mean 'model'?"),
-        ("9", "models[0].max_seq_len: must be a whole number."),
+        ("8", "models[0].triton.modle: unknown key. Did you mean 'model'?"),
+        ("9", "models[0].max_seq_len: must be an integer."),
         ("10", f"The folder {model / 'nowhere'} does not exist."),
         ("11", "models[1].triton: is required."),
         ("11", "models[1].name: the name 'b' is already taken by models[0].aliases."),
-        ("14", "models[2].name: this key is written twice, first in line 13."),
+        ("14", "models[2].name: duplicate key, first used in line 13."),
         ("16", "models[2].triton.url: must be host:port"),
         ("17", "models[2].escape_special_tokens: must be true or false."),
         ("18", "models[2].policies.impossible: input should be 'strict', 'warn' or 'ignore'."),
-        ("19", "models[2].whatever: is not a known key. Known keys here: name, aliases, triton,"),
+        ("19", "models[2].whatever: unknown key. Known keys here: name, aliases, triton,"),
         ("20", "models[3]: must be a mapping."),
     ]
     assert [where for where, _ in found] == [where for where, _ in expected]
@@ -142,7 +142,7 @@ async def test_every_mistake_is_named_with_its_line(model: Path) -> None:
         ("server: {}\nmodels: []\n", "2", "models: none is configured"),
         ("models:\n- &a {name: x, triton: {url: 'h:1'}}\n- *a\n", "2", "already taken"),
         ("base: &b {path: fast}\nmodels:\n- {<<: *b, name: x, triton: {url: 'h:1'}}\n", "1", "base: is not a known"),
-        ("models: [{name: 7, triton: {url: 'h:1'}}]", "1", "models[0].name: must be text; put it in quotes."),
+        ("models: [{name: 7, triton: {url: 'h:1'}}]", "1", "models[0].name: must be a string; put it in quotes."),
     ],
 )
 async def test_odd_files(tmp_path: Path, text: str, where: str, says: str) -> None:
@@ -168,7 +168,7 @@ async def test_merged_mappings_are_read_as_yaml_means_them(model: Path) -> None:
             name: two
             max_sto: 4
         """
-    assert await lines(model, text) == [("9", "models[1].max_sto: is not a known key. Did you mean 'max_stops'?")]
+    assert await lines(model, text) == [("9", "models[1].max_sto: unknown key. Did you mean 'max_stops'?")]
 
 
 async def test_tokenizer_and_template(model: Path) -> None:
@@ -324,7 +324,7 @@ async def test_certificates_that_cannot_be_used_are_found_and_those_that_end_soo
     ]  # fmt: skip
     said = [each.what for _, each in found]
     assert said[0] == f"The certificate in {soon.certificate} expires in 2 days."
-    assert said[2] == f"triton.tls: the key in {soon.key} is not that of the certificate in {other.certificate}."
+    assert said[2] == f"triton.tls: the key in {soon.key} does not match the certificate in {other.certificate}."
 
 
 async def test_a_triton_that_speaks_tls_is_told_from_one_that_is_away(model: Path) -> None:

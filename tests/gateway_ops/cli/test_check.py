@@ -60,8 +60,8 @@ def test_mistakes_are_plain_lines_and_exit_status_1(folder: Path) -> None:
     done = check(folder, "gateway.yaml", "--offline")
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
-        "gateway.yaml:6: error: models[0].max_stp: is not a known key. Did you mean 'max_stops'?",
-        "gateway.yaml:7: error: server.port: must be a whole number.",
+        "gateway.yaml:6: error: models[0].max_stp: unknown key. Did you mean 'max_stops'?",
+        "gateway.yaml:7: error: server.port: must be an integer.",
         "2 errors",
     ]
     values = json.loads(check(folder, "gateway.yaml", "--offline", "--json").stdout)
@@ -69,7 +69,7 @@ def test_mistakes_are_plain_lines_and_exit_status_1(folder: Path) -> None:
     assert values["findings"][0] == {
         "severity": "error",
         "where": "gateway.yaml:6",
-        "what": "models[0].max_stp: is not a known key.",
+        "what": "models[0].max_stp: unknown key.",
         "fix": "Did you mean 'max_stops'?",
     }
 
@@ -81,8 +81,8 @@ def test_a_terminal_gets_the_mistakes_of_each_place_together_and_whole(folder: P
     assert (heading, place) == ("error", "  gateway.yaml:1")
     assert "gateway.yaml:1" not in "".join(said)
     words = " ".join(line.strip() for line in said)
-    assert "models[0].max_stp: is not a known key. Did you mean 'max_stops'?" in words
-    assert "models[0].tokeniser: is not a known key. Did you mean 'tokenizer'?" in words
+    assert "models[0].max_stp: unknown key. Did you mean 'max_stops'?" in words
+    assert "models[0].tokeniser: unknown key. Did you mean 'tokenizer'?" in words
     assert max(map(len, said)) <= 60
 
 

@@ -72,7 +72,7 @@ def test_mistakes_are_named_with_their_lines(folder: Path) -> None:
         file.write("    kv_cach: {}\n")
     wrong = run("repo", "build", "-o", "out")
     assert wrong.returncode == 1
-    assert "deployments[0].kv_cach: is not a known key. Did you mean 'kv_cache'?" in wrong.stderr
+    assert "deployments[0].kv_cach: unknown key. Did you mean 'kv_cache'?" in wrong.stderr
     (folder / "gateway.yaml").write_text("models: []\n")
     assert "deployments: the section is empty." in run("repo", "build", "-o", "out").stderr
     assert run("repo", "build").returncode == 2
@@ -172,7 +172,7 @@ def test_numbers_that_no_server_holds_are_refused(folder: Path, setting: str) ->
 def test_one_mistake_is_one_line(folder: Path) -> None:
     rejected = run("repo", "build", "-o", "out", "--set", "limits.max_seq_len:abc")
     assert rejected.stderr.splitlines() == [
-        "error: gateway.yaml:30: deployments[0].limits.max_seq_len: must be a whole number."
+        "error: gateway.yaml:30: deployments[0].limits.max_seq_len: must be an integer."
     ]
 
 
@@ -195,7 +195,7 @@ def test_a_file_with_a_character_that_yaml_does_not_have(folder: Path) -> None:
         ("http://127.0.0.1:8000", "it is not a folder; for a running Triton write grpc://"),
         ("", "name a folder, or grpc://host:port"),
         ("nowhere", "nowhere cannot be read (No such file or directory)"),
-        ("grpc://127.0.0.1:1", "127.0.0.1:1: Triton cannot be reached."),
+        ("grpc://127.0.0.1:1", "127.0.0.1:1: Triton is unreachable."),
     ],
 )
 def test_what_cannot_be_compared_with_is_named_and_is_no_difference(folder: Path, other: str, said: str) -> None:

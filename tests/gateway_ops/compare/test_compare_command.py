@@ -146,12 +146,12 @@ def test_a_key_goes_to_its_own_server(start: Start, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
-        (Said(b"<html>It works!</html>", kind="text/html"), "an answer that is not JSON"),
-        (Said({"choices": "none"}), "an answer of another form"),
-        (Said({"choices": []}), "an answer without choices"),
-        (Said([1]), "an answer of another form"),
-        (Said({"choices": [{"message": {"content": ["a"]}}]}), "an answer of another form"),
-        (stream({"choices": []}, end=b""), "a stream without its end"),
+        (Said(b"<html>It works!</html>", kind="text/html"), "a response that is not JSON"),
+        (Said({"choices": "none"}), "a response of another format"),
+        (Said({"choices": []}), "a response without choices"),
+        (Said([1]), "a response of another format"),
+        (Said({"choices": [{"message": {"content": ["a"]}}]}), "a response of another format"),
+        (stream({"choices": []}, end=b""), "an incomplete stream"),
         (Said(b"data: {\n\n", kind="text/event-stream"), "an event that is not JSON"),
         (stream({"error": {"code": "engine_failed"}}), "error event engine_failed"),
         (Said(b"data: ", kind="text/event-stream", hangs=True), "timeout"),
@@ -216,7 +216,7 @@ def test_what_is_not_the_same_of_two_models_is_said_first(start: Start, tmp_path
     file = write(tmp_path, *asks("x"))
     shown = compare(a.url, b.url, "--requests", file).stdout
     assert "They differ in their tokenizer: A has 3 tokens" in shown
-    assert "They differ in their context: A has 4096 tokens, B has 8192 tokens." in shown
+    assert "The models differ in their context: A has 4096 tokens, B has 8192 tokens." in shown
     assert shown.index("They differ in their tokenizer") < shown.index("1 equal")
     found, status = reported(a, silent, file)
     facts = {fact["what"]: fact["same"] for fact in found["facts"]}

@@ -14,7 +14,7 @@ from gateway.serving.fleet.breaker import Breaker, BreakerLimits
 from gateway.serving.fleet.fleet_endpoint import FleetEndpoint
 from gateway.serving.fleet.shared_counts import SharedCounts, size_of
 
-GONE = EngineError(ErrorKind.UNAVAILABLE, "The model is not available at the moment.", "gone")
+GONE = EngineError(ErrorKind.UNAVAILABLE, "The model is currently unavailable; try again later.", "gone")
 
 
 class Backend:

@@ -28,7 +28,7 @@ from tests.app.harness import USER, says
 from tests.app.scripted import MODEL, TOKENS, Script, ScriptedBackend, ScriptedEngine, settings_for
 from tests.telemetry.collector import collecting
 
-AWAY = EngineError(ErrorKind.UNAVAILABLE, "The model is not available at the moment.", "10.0.0.1 is gone")
+AWAY = EngineError(ErrorKind.UNAVAILABLE, "The model is currently unavailable; try again later.", "10.0.0.1 is gone")
 
 
 class Stack:
