@@ -108,7 +108,7 @@ def test_what_is_no_server() -> None:
     assert done.stderr.endswith("): give the URL of a running server\n")
     done = check("gateway.yaml")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: --conformance takes the URL of a server: http://... or https://...\n"
+    assert done.stderr == "error: --conformance needs the URL of a server: http://... or https://...\n"
     assert "is no URL of a server" in unfit("http://")
     assert "is no URL" in unfit("http://host:port")
     with raw_server(lambda peer: peer.sendall(b"220 mail.example.com ready\r\n")) as mail:

@@ -31,7 +31,7 @@ def test_the_plan_keeps_the_targets_and_one_triton_less_does_not(plan: FleetPlan
     assert plan.seen.first.percentile(95) is not None
     assert (plan.seen.first.percentile(95) or 9) <= 0.5
     used = {each.name: each for each in plan.resources}
-    engines = used["what the engines can do"]
+    engines = used["capacity of the engines"]
     assert engines.used == pytest.approx(12 * (0.025 + 99 * 0.020 / 16), rel=0.05)
     assert engines.used / 2 > FLEET.targets.most_loaded  # of two Tritons
     assert plan.in_flight == pytest.approx(12 * plan.seen.whole.mean)
