@@ -260,7 +260,7 @@ def test_added_tokens_that_are_not_special_are_text(tmp_path: Path) -> None:
         ("json_schema", "[" * 100_000, ""),
         ("regex", "(a", ""),
         ("regex", r"(a)\1", ""),
-        ("ebnf_grammar", 'start ::= "a"', "line 1: there is no rule 'root'"),
+        ("ebnf_grammar", 'start ::= "a"', "line 1: rule 'root' is missing"),
         ("ebnf_grammar", 'root ::= "a"\n\nroot ::= "b"', "line 3: rule 'root' is defined twice"),
         ("ebnf_grammar", "root ::=\n other", "line 2: rule 'other' is not defined"),
         ("ebnf_grammar", 'root ::= "a', "does not end on its line"),

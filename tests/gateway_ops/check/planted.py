@@ -184,7 +184,7 @@ PLANTED = {
     ),
     "negative batch size": (
         (BLS, r"max_batch_size: 16", "max_batch_size: -1"),
-        ("error", "max_batch_size is -1; Triton refuses to load it", "Write 1 or more"),
+        ("error", "max_batch_size is -1; Triton rejects the model", "Write 1 or more"),
     ),
     "unknown backend": (
         (ENGINE, r'backend: "tensorrtllm"', 'backend: "tensorrt_llm"'),
@@ -213,7 +213,7 @@ PLANTED = {
     ),
     "dims of an engine's input": (
         (ENGINE, r'(name: "lookahead_window_size" data_type: TYPE_INT32) dims: 1', r"\1 dims: 1 dims: 1"),
-        ("error", "The input 'lookahead_window_size' has dims [1, 1]; tensorrt_llm has it with [1]", "dims: [1]"),
+        ("error", "The input 'lookahead_window_size' has dims [1, 1]; tensorrt_llm declares [1]", "dims: [1]"),
     ),
     "renamed input of the BLS model": (
         (BLS, r'name: "text_input"', 'name: "text_inputs"'),
@@ -282,7 +282,8 @@ PLANTED = {
     ),
     "output that nothing takes": (
         (ENSEMBLE, r' *input_map \{ key: "pad_id"[^\n]*\n', ""),
-        ("error", "A step's output is mapped to '_PAD_ID', which nothing takes; Triton refuses", "Remove the mapping"),
+        ("error", "A step's output is mapped to '_PAD_ID', which no step takes as input; Triton refuses",
+            "Remove the mapping"),
     ),
     "tensor that is made twice": (
         (ENSEMBLE, r'(key: "OUT_PAD_ID" value: )"[^"]*"', r'\1"_END_ID"'),

@@ -87,8 +87,8 @@ def test_beams_of_the_llm_api_are_for_beam_search_alone(rendered: Callable[[str]
     repo = shutil.copytree(rendered("llmapi-tp4"), tmp_path / "repo")
     edit(repo / ENGINE, *parameter("max_beam_width", "4"))
     (found,) = check_repository(repo)
-    assert (found.severity, found.fix) == (Severity.INFO, "Chat from a model of its own.")
-    assert found.what == "It is for beam search alone: requests without use_beam_search are refused."
+    assert (found.severity, found.fix) == (Severity.INFO, "Use another model for chat.")
+    assert found.what == "It serves beam search only: requests without use_beam_search are rejected."
 
 
 @pytest.mark.parametrize("text", ["", "import json\n", "class Model:\n    pass\n"])
@@ -97,7 +97,7 @@ def test_a_model_without_its_class(repo: Path, text: str) -> None:
     file.write_text(text)
     (found,) = bad(repo)
     assert (found.severity, found.where) == (Severity.ERROR, f"{file}:1")
-    assert found.what == "It has no class TritonPythonModel, which the Python backend makes."
+    assert found.what == "It has no class TritonPythonModel, which the Python backend needs."
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_helper_that_is_gone(
 ) -> None:
     repo = shutil.copytree(rendered("embedded"), tmp_path / "repo")
     (repo / gone).unlink()
-    found = [finding for finding in bad(repo) if finding.what == f"It imports {module}, which is not there."]
+    found = [finding for finding in bad(repo) if finding.what == f"It imports {module}, which is missing."]
     assert str(repo / importer) in {finding.where.rpartition(":")[0] for finding in found}
     assert {finding.severity for finding in found} == {Severity.ERROR}
 
@@ -154,7 +154,7 @@ def test_imports_that_nobody_can_judge(repo: Path) -> None:
     with (version / "text_to_tokens.py").open("a") as file:
         file.write("from .own.more import x\nimport own.other\nfrom . import gone\n")
     assert [finding.what for finding in bad(repo)] == [
-        f"It imports {name}, which is not there." for name in (".own.more", "own.other", ".gone")
+        f"It imports {name}, which is missing." for name in (".own.more", "own.other", ".gone")
     ]
 
 
@@ -210,7 +210,7 @@ def test_a_draft_that_is_its_target_and_an_engine_that_is_none(rendered: Callabl
     edit(repo / "tensorrt_llm" / "config.pbtxt", *parameter("engine", "tensort"))
     (found,) = bad(repo)
     assert (found.what, found.fix) == (
-        "engine is 'tensort', which this project does not have.",
+        "engine is 'tensort', which does not exist.",
         "Set llmapi, transformers or reference.",
     )
 
@@ -225,7 +225,7 @@ def test_missing_files(repo: Path) -> None:
     (repo / "postprocessing" / "config.pbtxt").unlink()
     (repo / "tensorrt_llm" / "latest").mkdir()
     found = {(finding.where, finding.what): finding for finding in bad(repo)}
-    missing = found[str(repo / "ensemble"), "There is no version folder such as 1/."]
+    missing = found[str(repo / "ensemble"), "A version folder such as 1/ is missing."]
     assert f"mkdir {repo / 'ensemble' / '1'}" in missing.fix
     assert (str(repo / "preprocessing"), "1/ has no model.py, which the Python backend runs.") in found
     assert (str(repo / "postprocessing"), "The folder has no config.pbtxt.") in found
@@ -235,12 +235,12 @@ def test_missing_files(repo: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "what", "fix"),
     [
-        ("01", "There is no version folder such as 1/.", "Rename 01/ to 1/"),
-        ("v1", "There is no version folder such as 1/.", "mkdir"),
-        ("\u00b2", "There is no version folder such as 1/.", "mkdir"),  # a superscript, which is a digit to Python
-        ("\u0661", "There is no version folder such as 1/.", "mkdir"),  # a digit of another script
-        ("1abc", "There is no version folder such as 1/.", "Rename 1abc/ to 1/"),
-        ("9" * 23, f"The folder {'9' * 23}/ is a number beyond 64 bits: Triton ends at its start.", "1, 2, 3"),
+        ("01", "A version folder such as 1/ is missing.", "Rename 01/ to 1/"),
+        ("v1", "A version folder such as 1/ is missing.", "mkdir"),
+        ("\u00b2", "A version folder such as 1/ is missing.", "mkdir"),  # a superscript, which is a digit to Python
+        ("\u0661", "A version folder such as 1/ is missing.", "mkdir"),  # a digit of another script
+        ("1abc", "A version folder such as 1/ is missing.", "Rename 1abc/ to 1/"),
+        ("9" * 23, f"The folder {'9' * 23}/ is a number of more than 64 bits: Triton exits at startup.", "1, 2, 3"),
     ],
 )
 def test_a_version_folder_that_triton_does_not_read(repo: Path, name: str, what: str, fix: str) -> None:
@@ -260,12 +260,12 @@ def test_folders_beside_a_version(repo: Path) -> None:
     for name in ("warmup", "configs", "01", "1abc", "2abc"):
         (repo / "preprocessing" / name).mkdir()
     assert {(found.severity, found.what) for found in bad(repo)} == {
-        (Severity.WARNING, "The folder 01/ is not a version but a number with zeros in front: Triton ignores it."),
+        (Severity.WARNING, "The folder 01/ is not a version but a number with leading zeros: Triton ignores it."),
         (
             Severity.WARNING,
-            "The folder 1abc/ is not a version, but Triton takes it for 1, and looks for that folder.",
+            "The folder 1abc/ is not a version, but Triton reads it as 1, and looks for that folder.",
         ),
-        (Severity.ERROR, "The folder 2abc/ is not a version, but Triton takes it for 2, and looks for that folder."),
+        (Severity.ERROR, "The folder 2abc/ is not a version, but Triton reads it as 2, and looks for that folder."),
     }
 
 
@@ -327,7 +327,7 @@ def test_stock_templates_filled_by_hand(tmp_path: Path) -> None:
         (tmp_path / name / "config.pbtxt").write_text(to_text(config))
     found = [finding.what for finding in bad(tmp_path) if not finding.what.startswith("Optional values")]
     assert [what.partition(":")[0] for what in found] == [
-        "With dynamic_batching Triton 25.07 and newer lets streamed pieces overtake each other.",
+        "With dynamic_batching Triton 25.07 and newer can deliver streamed pieces out of order.",
         "log-probs are rejected with temperature 0, top_k, top_p or min_p",
         "Answers that are not streamed begin with the prompt.",
         "1 instances serve 1 requests at a time",
@@ -347,4 +347,4 @@ def test_special_tokens_of_the_text_step_are_the_gateways_business(repo: Path, v
 
 def test_a_folder_without_models(tmp_path: Path) -> None:
     (found,) = check_repository(tmp_path)
-    assert found.what == "No folder in it has a config.pbtxt."
+    assert found.what == "No folder in the repository has a config.pbtxt."

@@ -121,7 +121,7 @@ def test_a_text_is_not_false(llmapi: Path) -> None:
 def test_a_configuration_that_takes_batches(llmapi: Path) -> None:
     edit(llmapi / "tensorrt_llm" / "config.pbtxt", "^", "max_batch_size: 8\n")
     assert [(found.severity, found.what) for found in bad(llmapi)] == [
-        (Severity.ERROR, "max_batch_size is 8, and this model takes no batches."),
+        (Severity.ERROR, "max_batch_size is 8, but this model does not support batches."),
         (
             Severity.ERROR,
             "model 'tensorrt_llm' of the LLM API has a max_batch_size above 0, which its code does not take; set 0.",

@@ -17,7 +17,7 @@ from tests.gateway_ops.repository.stock import UPSTREAM, filled_by_hand
 
 VERSIONS = (*OLDER, *UPSTREAM)
 pytestmark = pytest.mark.usefixtures("stock_facts")
-RECENT = "With dynamic_batching Triton 25.07 and newer lets streamed pieces overtake each other."
+RECENT = "With dynamic_batching Triton 25.07 and newer can deliver streamed pieces out of order."
 
 
 def fill(folder: Path, version: str, **more: str) -> Path:
@@ -145,7 +145,7 @@ def test_a_name_of_hugging_face_is_a_tokenizer_to_upstreams_models(tmp_path: Pat
     edit(repo / TEXT, '"meta-llama/Llama-3.1-8B"', '"../models/llama"')
     edit(repo / BACK, '"meta-llama/Llama-3.1-8B"', '"../models/llama"')
     assert {finding.what for finding in said(repo)} == {
-        "tokenizer_dir '../models/llama' is relative to wherever Triton is started."
+        "tokenizer_dir '../models/llama' is relative to Triton's working directory."
     }
 
 
@@ -155,7 +155,7 @@ def test_tokenizers_that_are_not_where_they_should_be(tmp_path: Path) -> None:
     folder.mkdir()
     for file in (TEXT, BACK):
         edit(repo / file, '"/data/m"', f'"{folder}"')
-    assert [finding.what for finding in said(repo)] == [f"{folder} holds no tokenizer.json nor another tokenizer."] * 2
+    assert [finding.what for finding in said(repo)] == [f"{folder} holds no tokenizer.json or another tokenizer."] * 2
     (folder / "tokenizer.model").touch()
     assert said(repo) == []
     for file in (TEXT, BACK):
@@ -166,7 +166,7 @@ def test_tokenizers_that_are_not_where_they_should_be(tmp_path: Path) -> None:
 def test_an_unknown_library_of_guides(tmp_path: Path) -> None:
     repo = fill(tmp_path, "1.2.1", guided_decoding_backend="llguidance", xgrammar_tokenizer_info_path="/data/info.json")
     assert [found.what for found in said(repo) if found.severity is Severity.ERROR] == [
-        "guided_decoding_backend is 'llguidance'; the C++ backend knows xgrammar only, and does not load."
+        "guided_decoding_backend is 'llguidance'; the C++ backend supports only xgrammar, and does not load."
     ]
 
 

@@ -29,7 +29,7 @@ SPOILED = {
     "dims of stop words": (
         r'(name: "stop_words_list" data_type: TYPE_INT32) dims: 2 dims: -1',
         r"\1 dims: -1",
-        "The input 'stop_words_list' has dims [-1]; tensorrt_llm has it with [2, -1].",
+        "The input 'stop_words_list' has dims [-1]; tensorrt_llm declares [2, -1].",
         "[2, -1]",
     ),
     "renamed answer": (
@@ -47,13 +47,13 @@ SPOILED = {
     "no length": (
         r'input \{ name: "input_lengths"[^\n]*\n',
         "",
-        "It has no input 'input_lengths', without which tensorrt_llm serves no request.",
+        "It has no input 'input_lengths', which tensorrt_llm needs for every request.",
         'Declare input { name: "input_lengths" data_type: TYPE_INT32 dims: [1] }.',
     ),
     "no lengths of answers": (
         r'output \{ name: "sequence_length"[^\n]*\n',
         "",
-        "It has no output 'sequence_length', without which tensorrt_llm serves no request.",
+        "It has no output 'sequence_length', which tensorrt_llm needs for every request.",
         "Declare output",
     ),
     "type that no logits have": (

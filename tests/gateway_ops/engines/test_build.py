@@ -116,13 +116,13 @@ def test_half_of_a_model_is_not_converted(image: Image) -> None:
     (model / "model-1.safetensors").write_bytes(safetensors())
     result = image.gateway("build")
     assert result.exit_code == 1
-    assert f"{model} lacks model-2.safetensors: it was not downloaded whole. Put the whole model there" in result.output
+    assert f"{model} lacks model-2.safetensors: the download is incomplete. Put the whole model there" in result.output
     (model / index).unlink()
     (model / "model-1.safetensors").write_bytes(b"half")
-    assert "model-1.safetensors is no safetensors file." in image.gateway("build").output
+    assert "model-1.safetensors is not a safetensors file." in image.gateway("build").output
     (model / "config.json").unlink()
     image.write({"model": {"source": str(model), "family": "llama"}})
-    assert f"There is no model at {model}: it has no config.json." in image.gateway("build").output
+    assert f"{model} is not a model folder: it has no config.json." in image.gateway("build").output
     assert image.calls() == []
 
 
@@ -134,7 +134,9 @@ def test_half_of_a_model_that_can_be_fetched_is_set_aside_for_a_whole_one(image:
     image.write({"model": {"source": "a/model", "folder": str(fetched), "family": "llama"}})
     result = image.gateway("build")
     assert result.exit_code == 1
-    assert f"{fetched} is not whole: {fetched}/model.safetensors is no safetensors file. Say --rebuild" in result.output
+    assert (
+        f"{fetched} is not whole: {fetched}/model.safetensors is not a safetensors file. Say --rebuild" in result.output
+    )
     image.built("--rebuild")
     assert image.calls() == ["hf", CONVERT, BUILD]
     assert (image.disk / "fetched.before-1" / "model.safetensors").read_bytes() == b"half"
@@ -144,7 +146,7 @@ def test_a_model_for_the_llm_api_must_be_there(image: Image) -> None:
     image.write({"engine": "llmapi", "engine_dir": None, "model": {"source": "/nowhere/model"}, "limits": {}})
     result = image.gateway("build")
     assert result.exit_code == 1
-    assert "There is no model at /nowhere/model: it has no config.json." in result.output
+    assert "/nowhere/model is not a model folder: it has no config.json." in result.output
     checked = image.gateway("check")
     assert checked.exit_code == 1
     assert "/nowhere/model: error: There is no model at /nowhere/model" in checked.output
@@ -315,7 +317,7 @@ def test_a_build_that_is_told_to_end_ends_its_tool(image: Image) -> None:
         builder.terminate()
         _, said = builder.communicate()
     assert builder.returncode == 130
-    assert "interrupted; run the same command again to go on" in said
+    assert "interrupted; run the same command again to continue" in said
     with pytest.raises(ProcessLookupError):
         os.kill(tool, 0)
 
@@ -359,15 +361,15 @@ def spoil(image: Image, what: str, manifest: Path, config: Path) -> str:
         return "has a manifest that cannot be read (gateway_manifest.json)"
     if what == "changed":
         config.write_text(config.read_text().replace("1.2.1", "1.2.0"))
-        return "has changed since it was made: config.json has another content"
+        return "has changed since it was built: config.json has different content"
     if what == "foreign":
         manifest.unlink()
-        return "is there, and has no manifest of this program"
+        return "exists, and has no manifest of this gateway"
     if what == "other_gpu":
         image.set("GPU", "NVIDIA H100 80GB HBM3, 81559, 9.0")
     else:
         image.write({"limits": image.small()["limits"] | {"max_batch_size": 4}})
-    return "was made otherwise: from other inputs, options, version or GPU (made by TensorRT-LLM 1.2.1 on NVIDIA L4)"
+    return "was built from other inputs, options, version or GPU (built by TensorRT-LLM 1.2.1 on NVIDIA L4)"
 
 
 def test_new_weights_are_converted_again(image: Image) -> None:
@@ -384,7 +386,8 @@ def test_a_checkpoint_by_hand_is_asked_for_by_its_place(image: Image) -> None:
     asked = image.gateway("build")
     place = image.disk / "engines" / "small.work" / "checkpoint"
     assert (
-        f"convert the model with examples/medusa, and name the folder that it wrote. Put it at {place}" in asked.output
+        f"convert the model with examples/medusa, and name the folder with the result. Put it at {place}"
+        in asked.output
     )
     place.mkdir(parents=True)
     mapping = {"world_size": 1, "tp_size": 1, "pp_size": 1}

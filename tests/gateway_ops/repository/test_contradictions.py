@@ -49,7 +49,7 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         ({"limits": {"max_seq_len": 99}, "model": {"max_positions": 64}}, "limits.max_seq_len", "64 positions"),
         (BEAMS, "limits.max_beam_width", "cannot be streamed"),
         ({**LLMAPI, **BEAMS}, "limits.max_beam_width", "cannot be streamed"),
-        ({**REFERENCE, **BEAMS}, "limits.max_beam_width", "the engine reference searches no beams"),
+        ({**REFERENCE, **BEAMS}, "limits.max_beam_width", "the engine reference does not support beam search"),
         ({"triton": {"instances": {"postprocessing": 2}}}, "triton.instances.postprocessing", "overtake"),
         ({"decoding": {"mode": "top_k"}}, "decoding.mode", "requests that send top_p come back empty"),
         ({"decoding": {"mode": "beam_search"}}, "decoding.mode", "max_beam_width is 1"),
@@ -75,7 +75,7 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         (
             {"kv_cache": {"dtype": "int8"}, "model": {"quantization": "int8_sq"}},
             "kv_cache.reuse",
-            "a cache in int8 turns it off",
+            "an int8 cache disables it",
         ),
         (
             {"kv_cache": {"dtype": "fp8", "reuse": False}, "model": {"quantization": "int4_awq"}, **CHUNKED},
@@ -114,7 +114,7 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         (
             {"speculative": {"method": "eagle", "max_draft_tokens": 300}},
             "speculative.max_draft_tokens",
-            "EAGLE guesses 256 tokens at most",
+            "EAGLE drafts at most 256 tokens",
         ),
         (
             {"speculative": {"method": "eagle"}, "limits": {"max_batch_size": 600}},
@@ -155,19 +155,23 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
             "TensorRT-LLM 1.0 has no tokens_per_block",
         ),
         ({"model": {"source": "${MODEL_DIR}"}}, "model.source", "does not read ${MODEL_DIR}"),
-        ({**LLMAPI, "engine_dir": "/engines/x"}, "engine_dir", "the engine llmapi has no use for it"),
-        ({**LLMAPI, "decoding": {"mode": "top_k_top_p"}}, "decoding.mode", "has no use for it"),
-        ({**REFERENCE, "parallelism": {"tp": 2}}, "parallelism.tp", "the engine reference has no use for it"),
+        ({**LLMAPI, "engine_dir": "/engines/x"}, "engine_dir", "the engine llmapi does not use it"),
+        ({**LLMAPI, "decoding": {"mode": "top_k_top_p"}}, "decoding.mode", "does not use it"),
+        ({**REFERENCE, "parallelism": {"tp": 2}}, "parallelism.tp", "the engine reference does not use it"),
         ({**REFERENCE, "logits": {"context": True}}, "logits.generation", "both kinds of logits or none"),
         ({"model": {"family": None, "dtype": "float16"}}, "model.dtype", "its config.json cannot be read here"),
         ({"model": {"family": None}, "kv_cache": {"dtype": "int8"}}, "kv_cache.dtype", "cannot be read here"),
-        ({"model": {"family": "gemma"}, "parallelism": {"pp": 2}}, "parallelism.pp", "gemma makes no pipeline stages"),
+        (
+            {"model": {"family": "gemma"}, "parallelism": {"pp": 2}},
+            "parallelism.pp",
+            "gemma does not support pipeline stages",
+        ),
         (
             {"model": {"family": "gpt"}, "parallelism": {"tp": 2, "moe_ep": 2}},
             "parallelism.moe_ep",
             "nothing of experts",
         ),
-        ({"model": {"family": "internlm2"}}, "model.dtype", "does not look for the type itself"),
+        ({"model": {"family": "internlm2"}}, "model.dtype", "does not detect the data type"),
         (
             {"model": {"family": "nemotron_nas", "quantization": "int8_wo"}},
             "model.quantization",
@@ -205,14 +209,14 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         (
             {**LLMAPI, "speculative": {"method": "draft_target", "draft": "x"}},
             "speculative",
-            "takes no guessed tokens",
+            "does not support draft tokens",
         ),
         ({**LLMAPI, "model": {"source": "./small"}}, "model.source", "relative to wherever the server is started"),
         ({"model": {"folder": "~/small"}}, "model.folder", "relative to wherever the server is started"),
         ({"engine_dir": "engines/small"}, "engine_dir", "relative to wherever the server is started"),
         ({**LLMAPI, "lora": {}}, "lora.prefetch_dir", "no adapters from requests"),
-        ({**LLMAPI, "lora": {"prefetch_dir": "/l", "max_rank": 4}}, "lora.max_rank", "has no use for it"),
-        ({**LLMAPI, "triton": {"executor": "orchestrator"}}, "triton.executor", "has no use for it"),
+        ({**LLMAPI, "lora": {"prefetch_dir": "/l", "max_rank": 4}}, "lora.max_rank", "does not use it"),
+        ({**LLMAPI, "triton": {"executor": "orchestrator"}}, "triton.executor", "does not use it"),
         ({"engine_model": "preprocessing"}, "engine_model", "another of its five models"),
     ],
 )
@@ -307,7 +311,7 @@ def test_deployments_of_one_repository_must_not_get_in_each_others_way(deploymen
     assert pair == {
         "triton.gpu_ids": (
             "GPU 0 belongs to deployment 'small' already",
-            "Take other GPUs: engines do not share their memory.",
+            "Choose other GPUs: engines do not share GPU memory.",
         )
     }
 
@@ -316,7 +320,10 @@ def test_workers_that_start_with_the_orchestrator_all_have_ranks_of_their_own(de
     ranked = {"triton": {**RANKS, "participant_ids": [[1]]}}
     again = {"name": "b", "prefix": "b_", "engine_dir": "/engines/b", "triton": {**RANKS, "gpu_ids": [[1]]}}
     without = said(deployments_of(ranked, again))["triton.participant_ids"]
-    assert without[0] == "the workers of deployment 'small' are started beforehand, so these must be too"
+    assert (
+        without[0]
+        == "the workers of deployment 'small' are started beforehand, so these workers must be started beforehand too"
+    )
     again["triton"]["participant_ids"] = [[1]]
     assert said(deployments_of(ranked, again))["triton.participant_ids"][0] == "rank 1 belongs to deployment 'small'"
     again["triton"]["participant_ids"] = [[2]]
