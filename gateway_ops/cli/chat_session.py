@@ -100,7 +100,7 @@ class ChatSession:
         name, _, rest = line.partition(" ")
         command = self._commands.get(name)
         if command is None:
-            self._say(f"There is no {name}; /help lists the commands.")
+            self._say(f"Unknown command {name}; /help lists the commands.")
         else:
             command(rest.strip())
 
@@ -186,7 +186,7 @@ class ChatSession:
     def _system(self, text: str) -> None:
         if text:
             self._dialogue.system = "" if text == "-" else text
-        self._say(self._dialogue.system or "There is no system prompt.")
+        self._say(self._dialogue.system or "No system prompt is set.")
 
     def _model(self, name: str) -> None:
         try:

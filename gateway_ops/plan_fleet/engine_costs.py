@@ -205,7 +205,7 @@ def _step(results: Sequence[BenchResult], token_ms: Curve | None, prefill: Curve
             )
         streams = round(each.streams, 2)
         points[max(1.0, streams)] = step
-        sources.append(f"{step * 1000:.2f} ms between tokens with {streams:g} at once: {each.path}")
+        sources.append(f"{step * 1000:.2f} ms between tokens with {streams:g} concurrent requests: {each.path}")
     if not points:
         raise SizingError("the time of a token is unknown: give --token-ms, or --bench with results of gateway bench")
     return Curve(tuple(sorted(points.items())))

@@ -100,7 +100,9 @@ def test_a_recording_answers_as_triton_did(
     assert other[0].startswith("50")
     assert "the recording does not contain this request" not in other[0]
     assert re.search(
-        r"^ModelStreamInfer was not recorded so of \w+: the nearest one differs in \w+$", told, re.MULTILINE
+        r"^ModelStreamInfer was not recorded with this request of \w+: the nearest one differs in \w+$",
+        told,
+        re.MULTILINE,
     )
 
 
@@ -184,7 +186,7 @@ def test_what_is_no_recording_is_refused_by_name(tmp_path: Path) -> None:
             [{**head, "recording": 2, "gateway": "9.0"}],
             "is a recording of form 2, by gateway 9.0; this gateway reads form 1",
         ),
-        (["text"], "is no recording of `gateway record`"),
+        (["text"], "is not a recording of `gateway record`"),
         ([head, {"method": 5}], "line 2: method "),
         ([head, {**call, "answers": [{"ready": "of course"}], "after_s": [0.0]}], "line 2: "),
         ([head, {**call, "status": "FINE"}], "line 2: "),

@@ -166,7 +166,7 @@ def test_slim_metrics_and_a_missing_key_are_said(scripted_triton: ScriptedServer
         assert (model["ready"], model["running"], model["waiting"], model["requests_per_s"]) == (True, 0, None, None)
         assert model["first_token_s"] == {"p50": None, "p99": None}
         slim, key = found["missing"]
-        assert slim.startswith("This is the slim page of metrics")
+        assert slim.startswith("These are the reduced metrics")
         assert key.startswith("No reasons: /v1/models could not be read.")
         assert slim[:60] in top(process.url, COLUMNS="200").stdout
 

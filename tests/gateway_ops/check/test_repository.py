@@ -49,7 +49,7 @@ def test_a_file_with_nothing_in_it_is_the_only_finding(repo: Path, text: str) ->
     (found,) = check_repository(repo)
     assert (found.severity, found.what) == (
         Severity.ERROR,
-        "It is not a model configuration: there is nothing in it.",
+        "It is not a model configuration: the file is empty.",
     )
 
 
@@ -170,8 +170,8 @@ def test_the_projects_modules_are_known_by_name(repository: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "tensor", "what"),
     [
-        (BLS, "num_draft_tokens", "there is no input num_draft_tokens: no request can ask for drafts"),
-        (ENGINE, "draft_input_ids", "tensorrt_llm has no input draft_input_ids: it takes no drafts"),
+        (BLS, "num_draft_tokens", "the input num_draft_tokens is missing: requests cannot use drafts"),
+        (ENGINE, "draft_input_ids", "tensorrt_llm has no input draft_input_ids: it does not accept drafts"),
     ],
 )
 def test_a_draft_model_that_nothing_asks(
@@ -198,7 +198,7 @@ def test_what_is_not_filled_in_is_the_only_finding(
 ) -> None:
     edit(repo / file, pattern, replacement)
     (found,) = check_repository(repo)
-    assert found.what == f"${{{name}}} is not filled in, so the file does not parse."
+    assert found.what == f"${{{name}}} is an unfilled template variable, so the file does not parse."
 
 
 def test_a_draft_that_is_its_target_and_an_engine_that_is_none(rendered: Callable[[str], Path], tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_engines_that_take_each_others_gpus(rendered: Callable[[str], Path], tmp
     edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", *parameter("gpu_device_ids", "1;3"))
     (found,) = bad(repo)
     assert "GPU 1 is given to qwen_tensorrt_llm and to llama_tensorrt_llm" in found.what
-    assert (found.severity, "shares of the free memory" in found.what) == (Severity.WARNING, True)
+    assert (found.severity, "kv_cache_free_gpu_mem_fraction values" in found.what) == (Severity.WARNING, True)
     bounded = added("max_tokens_in_paged_kv_cache", "40960")
     edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", FIRST, bounded)
     assert bad(repo) == []
@@ -282,14 +282,14 @@ def test_engines_that_take_each_others_gpus(rendered: Callable[[str], Path], tmp
     (found,) = bad(repo)
     assert found.what == "gpu_device_ids names 3 instances, and the instance group has 2."
     edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", r'parameters \{ key: "gpu_device_ids"[^\n]*\n', "")
-    assert "it takes all GPUs" in bad(repo)[0].what
+    assert "so it uses all GPUs" in bad(repo)[0].what
 
 
 def test_an_engine_folder_that_is_here_must_hold_an_engine(repo: Path, tmp_path: Path) -> None:
     (tmp_path / "engine").mkdir()
     edit(repo / "tensorrt_llm" / "config.pbtxt", *parameter("gpt_model_path", str(tmp_path / "engine")))
     (found,) = bad(repo)
-    assert "holds no rank0.engine" in found.what
+    assert "does not contain rank0.engine" in found.what
     (tmp_path / "engine" / "rank0.engine").touch()
     assert bad(repo) == []
 
@@ -325,7 +325,7 @@ def test_stock_templates_filled_by_hand(tmp_path: Path) -> None:
         version.mkdir(parents=True)
         (version / "model.py").write_text("class TritonPythonModel: ...\n")
         (tmp_path / name / "config.pbtxt").write_text(to_text(config))
-    found = [finding.what for finding in bad(tmp_path) if not finding.what.startswith("Optional values")]
+    found = [finding.what for finding in bad(tmp_path) if not finding.what.startswith("Optional template variables")]
     assert [what.partition(":")[0] for what in found] == [
         "With dynamic_batching Triton 25.07 and newer can deliver streamed pieces out of order.",
         "log-probs are rejected with temperature 0, top_k, top_p or min_p",

@@ -47,7 +47,7 @@ def fill(folder: Path, version: str, **more: str) -> Path:
 
 def said(folder: Path) -> list[Finding]:
     """What is bad, but for parameters that stay at their defaults."""
-    return [found for found in bad(folder) if not found.what.startswith("Optional values")]
+    return [found for found in bad(folder) if not found.what.startswith("Optional template variables")]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -83,7 +83,7 @@ def test_the_python_variant_of_the_engine(tmp_path: Path) -> None:
     assert said(repo) == []
     repo = fill(tmp_path / "bad", "0.19.0", triton_backend="python", engine_dir="${engine_dir}")
     (found,) = said(repo)
-    assert (found.severity, found.what) == (Severity.ERROR, "${engine_dir} is not filled in.")
+    assert (found.severity, found.what) == (Severity.ERROR, "${engine_dir} is an unfilled template variable.")
 
 
 def second_engine(repo: Path, name: str, gpus: str) -> None:

@@ -61,7 +61,7 @@ async def test_a_tokenizer_that_reads_prompts_as_a_whole_is_named(model: Path) -
     file.write_text(json.dumps(spec))
     ((_, found),) = await findings(model, RIGHT)
     assert found.severity is Severity.INFO
-    assert "cost their tokenization at each turn" in found.what
+    assert "tokenizes its whole prompt again" in found.what
 
 
 async def test_a_missing_package_of_telemetry_is_found(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

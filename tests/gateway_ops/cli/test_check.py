@@ -140,7 +140,7 @@ def test_a_triton_and_a_gateway_say_how_each_parameter_is_served(
 
     web = check(folder, triton.http_url)
     assert web.returncode == 1
-    assert "of a Triton give host:port of its gRPC endpoint" in web.stdout
+    assert "for Triton give host:port of its gRPC endpoint" in web.stdout
 
     with GatewayProcess(
         folder / "log",

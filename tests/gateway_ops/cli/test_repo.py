@@ -130,7 +130,7 @@ def test_a_file_of_deployments_alone_is_checked(folder: Path) -> None:
     checked = run("check", "--offline")
     assert checked.returncode == 0
     said, summary = checked.stdout.splitlines()
-    assert said.startswith("gateway.yaml: info: It has deployments and no models")
+    assert said.startswith("gateway.yaml: info: It has deployments but no models")
     assert summary == "No problems found."
     (folder / "gateway.yaml").write_text((folder / "gateway.yaml").read_text().replace("tensorrt\n", "tensort\n", 1))
     checked = run("check", "--offline")

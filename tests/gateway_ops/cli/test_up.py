@@ -126,7 +126,7 @@ def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, 
         assert json.loads(said.split("\n")[0].removeprefix("data: "))["model"] == "tiny"
 
         assert f"\nGATEWAY_PORT={port + 1} GATEWAY_MODEL=tiny " in up.stdout
-        snippet = up.stdout[up.stdout.index("from openai") : up.stdout.index("\n\nA gateway of your own ")]
+        snippet = up.stdout[up.stdout.index("from openai") : up.stdout.index("\n\nTo run your own gateway ")]
         subprocess.run([sys.executable, "-c", snippet], capture_output=True, timeout=60, check=True)
 
         url = f"http://127.0.0.1:{port}/v1"

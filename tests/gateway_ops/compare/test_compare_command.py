@@ -262,8 +262,8 @@ def test_requests_leave_no_response_behind(start: Start, tmp_path: Path) -> None
         ('{"version": 2, "body": {"prompt": "x"}}', "an unknown form, with 'version'"),
         ('{"body": "x"}', "'body' is not an object"),
         ('{"method": "GET", "body": {"prompt": "x"}}', "'method' is not POST"),
-        ('{"url": "/v1/embeddings", "body": {"input": "x"}}', "'url' is none of"),
-        ('{"url": ["/v1/completions"], "body": {"input": "x"}}', "'url' is none of"),
+        ('{"url": "/v1/embeddings", "body": {"input": "x"}}', "'url' is not one of"),
+        ('{"url": ["/v1/completions"], "body": {"input": "x"}}', "'url' is not one of"),
         ("[" * 5000, "not JSON"),
         ('{"prompt": "x", "metadata": ' + "[" * 300 + "]" * 300 + "}", "nested too deeply to be sent"),
     ],
@@ -274,7 +274,7 @@ def test_a_line_that_is_no_request_is_named_before_anything_is_sent(
     a = start(echo)
     done = compare(a.url, a.url, "--requests", write(tmp_path, "", *asks("fine"), line, "{}", *["x"] * 9))
     assert done.exit_code == 2
-    assert f"requests.jsonl, line 3: {why}" in done.stderr.replace("a line of a log: those of the ", "")
+    assert f"requests.jsonl, line 3: {why}" in done.stderr.replace("a line of an access log", "")
     assert "and 6 more" in done.stderr
     assert a.asked == []
 
@@ -301,15 +301,15 @@ def test_what_cannot_be_compared_is_said(start: Start, tmp_path: Path) -> None:
     gone = f"http://127.0.0.1:{free_port()}"
     file = write(tmp_path, *asks("x"))
     for target, why in {
-        two.url: "lists 'm', 'n': name one as",
-        none.url: "lists no models: name one as",
+        two.url: "lists 'm', 'n': name a model as",
+        none.url: "lists no models: name a model as",
         f"{two.url}#o": "has no model 'o'; it lists 'm', 'n'",
-        gone: "does not answer: cannot connect",
-        wants_key.url: "answers 401: give its key by --api-key-b",
+        gone: "does not respond: cannot connect",
+        wants_key.url: "responds with status 401: give its key with --api-key-b",
         "ftp://x": "is neither",
         "http://": "is neither",
         f"{two.url}/?key={SECRET}#m": "is neither",
-        "localhost:9#m": "is no URL",
+        "localhost:9#m": "is not a URL",
         "": "is neither",
     }.items():
         done = compare(f"{two.url}#m", target, "--requests", file)

@@ -198,7 +198,7 @@ def test_what_is_not_known_is_said_to_be(models: Path) -> None:
     assert "memory: unknown (/data/Meta-Llama-3-8B-Instruct/config.json cannot be read here" in result.output
     assert "(hf download meta-llama/Meta-Llama-3-8B-Instruct config.json --local-dir DIR)" in result.output
     assert "time unknown" in result.output
-    assert "Whether it fits is not known: no GPU here, and none named" in result.output
+    assert "Whether it fits is unknown: this machine has no GPU" in result.output
 
 
 def test_an_architecture_that_no_converter_is_known_for(models: Path) -> None:
@@ -206,7 +206,7 @@ def test_an_architecture_that_no_converter_is_known_for(models: Path) -> None:
     (models / "new" / "config.json").write_text('{"model_type": "brandnew"}')
     result = plan(written(models, model={"source": str(models / "new")}))
     assert result.exit_code == 1
-    assert "which convert_checkpoint.py takes a model of type 'brandnew' is not known here" in result.output
+    assert "which convert_checkpoint.py takes a model of type 'brandnew' is unknown" in result.output
     named = written(models, model={"source": str(models / "new"), "quantization": "fp8"})
     assert plans(named)[0]["unknown"] == "config.json of brandnew has its sizes in an unknown form"
 
@@ -267,11 +267,11 @@ def test_half_of_a_download_is_named_by_the_plan(models: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--gpu", "voodoo2"], "--gpu 'voodoo2' is not known: take one of t4,"),
+        (["--gpu", "voodoo2"], "--gpu 'voodoo2' is unknown: choose one of t4,"),
         (["--gpu-memory", "0"], "--gpu-memory: write the GiB of one GPU"),
-        (["--model-dir", "x=/tmp"], "there is no deployment 'x'"),
+        (["--model-dir", "x=/tmp"], "unknown deployment 'x'"),
         (["--model-dir", "/nowhere"], "/nowhere has no config.json"),
-        (["--only", "other"], "there is no deployment 'other'"),
+        (["--only", "other"], "unknown deployment 'other'"),
     ],
 )
 def test_mistakes_of_the_command_line(models: Path, words: list[str], said: str) -> None:
@@ -283,7 +283,7 @@ def test_mistakes_of_the_command_line(models: Path, words: list[str], said: str)
 def test_a_file_without_engines_has_nothing_to_plan() -> None:
     result = plan(EXAMPLES / "embedded.yaml")
     assert result.exit_code == 1
-    assert "no deployment has an engine of TensorRT-LLM" in result.output
+    assert "no deployment has a TensorRT-LLM engine" in result.output
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)

@@ -32,7 +32,7 @@ def found(image: Image) -> list[dict[str, Any]]:
             {"limits": {"max_num_tokens": 5000}},
             "It was built for max_num_tokens 4096, but the deployment asks for 5000.",
         ),
-        ({"trtllm": "1.1.0"}, "TensorRT-LLM 1.2.1 built it, and the deployment says 1.1.0."),
+        ({"trtllm": "1.1.0"}, "TensorRT-LLM 1.2.1 built it, but the deployment has 1.1.0."),
         ({"kv_cache": {"tokens_per_block": 64}}, "It was built for blocks of 32 tokens"),
         ({"lora": {}}, "It was built without the LoRA plugin, which adapters need."),
         (
@@ -79,7 +79,7 @@ def test_another_gpu_is_an_error_and_a_sibling_of_it_a_warning(image: Image) -> 
 def test_another_image_than_the_one_that_built_it(image: Image) -> None:
     image.built()
     image.set("TRTLLM", "1.1.0")
-    assert [one["what"] for one in found(image)] == ["TensorRT-LLM 1.2.1 made it, and here is 1.1.0."]
+    assert [one["what"] for one in found(image)] == ["TensorRT-LLM 1.2.1 built it, but this machine has 1.1.0."]
 
 
 def test_files_that_changed_or_are_missing(image: Image) -> None:
@@ -97,7 +97,7 @@ def test_a_manifest_that_a_hand_changed(image: Image) -> None:
     manifest.write_text(manifest.read_text().replace("NVIDIA L4", "NVIDIA H100"))
     (one,) = found(image)
     assert one["error"]
-    assert "It was edited by hand: its seal does not fit" in one["what"]
+    assert "It was edited by hand: its checksum is wrong" in one["what"]
 
 
 def test_an_engine_from_elsewhere_is_judged_by_what_it_says_of_itself(image: Image) -> None:
@@ -152,7 +152,7 @@ def test_more_gpus_than_the_machine_has(image: Image) -> None:
     image.write({"parallelism": {"tp": 2}})
     image.built()
     assert [one["what"] for one in found(image)] == [
-        "An instance takes 2 GPUs of each machine, and nvidia-smi finds 1."
+        "An instance takes 2 GPUs of each machine, but nvidia-smi finds 1."
     ]
 
 

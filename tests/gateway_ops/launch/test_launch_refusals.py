@@ -174,7 +174,7 @@ def test_a_path_that_no_stub_of_triton_starts_from(name: str, tmp_path: Path, ti
     folder.mkdir()
     file = render(folder, deployment(tiny_model_dir))
     said = rejected("-f", file, "--repository", folder / "repository")
-    assert f"hands paths to a shell as they are, and {folder}/repository has" in said
+    assert f"passes paths to a shell unquoted, and {folder}/repository has" in said
     assert "Move the repository into a folder without it." in said
 
 
@@ -216,7 +216,7 @@ def test_fewer_gpus_than_ranks_no_mpirun_and_no_engine(
     assert "The deployments need 2 GPUs, and 1 is visible." in said
     assert "Leader mode needs mpirun, which is not on PATH." in said
     assert "/opt/tritonserver/bin/tritonserver does not exist." in said
-    assert f"one: {tmp_path / 'engine'}: There is nothing. Build it with `gateway engine build`." in said
+    assert f"one: {tmp_path / 'engine'}: It does not exist. Build it with `gateway engine build`." in said
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
     assert "GPUs, and" not in rejected(*where)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
