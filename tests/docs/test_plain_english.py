@@ -47,7 +47,7 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
     """String constants with a blank and their line numbers; values in f-strings are left out."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield node.lineno, CODE.sub("", node.value)
+            yield node.lineno, "\n".join(CODE.sub("", line) for line in node.value.splitlines())
 
 
 def texts_of_the_commands() -> Iterator[tuple[str, str]]:

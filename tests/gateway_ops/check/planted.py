@@ -44,7 +44,7 @@ PLANTED = {
     ),
     "tensor that nobody makes": (
         (ENSEMBLE, r'(key: "TOKENS_BATCH" value: )"output_ids"', r'\1"answer"'),
-        ("error", "postprocessing needs 'answer' for its input 'TOKENS_BATCH', and no step produces it", "Map an output"),
+        ("error", "postprocessing needs 'answer' for its input 'TOKENS_BATCH', and no step produces", "Map an output"),
     ),
     "required input that is not sent": (
         (ENSEMBLE, r'input_map \{ key: "SEQUENCE_LENGTH"[^\n]*\n', ""),
@@ -96,7 +96,7 @@ PLANTED = {
     ),
     "mode that answers with nothing": (
         (ENGINE, FIRST, added("decoding_mode", "top_k")),
-        ("error", "decoding_mode is top_k: requests with the other sampling parameter get empty responses", "Remove it"),
+        ("error", "decoding_mode is top_k: requests with the other sampling parameter get empty", "Remove it"),
     ),
     "beams beside streaming": (
         (ENGINE, *parameter("max_beam_width", "4")),
@@ -209,7 +209,7 @@ PLANTED = {
     # The contract's tables (1.1 to 1.6), where no ensemble's map says anything.
     "type of an engine's input": (
         (ENGINE, r'(name: "retention_decode_priority" data_type: )TYPE_INT32', r"\1TYPE_INT64"),
-        ("error", "The input 'retention_decode_priority' is INT64; tensorrt_llm has it as INT32", "TYPE_INT32"),
+        ("error", "The input 'retention_decode_priority' is INT64; tensorrt_llm declares it as INT32", "TYPE_INT32"),
     ),
     "dims of an engine's input": (
         (ENGINE, r'(name: "lookahead_window_size" data_type: TYPE_INT32) dims: 1', r"\1 dims: 1 dims: 1"),
@@ -225,7 +225,7 @@ PLANTED = {
     ),
     "type of an input of the BLS model": (
         (BLS, r'(name: "max_tokens" data_type: )TYPE_INT32', r"\1TYPE_INT64"),
-        ("error", "The input 'max_tokens' is INT64; tensorrt_llm_bls has it as INT32", "TYPE_INT32"),
+        ("error", "The input 'max_tokens' is INT64; tensorrt_llm_bls declares it as INT32", "TYPE_INT32"),
     ),
     "answer that the BLS model does not give": (
         (BLS, r'output \{ name: "text_output"[^\n]*\n', ""),

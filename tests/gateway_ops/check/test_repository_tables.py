@@ -17,13 +17,13 @@ SPOILED = {
     "type of the ids": (
         r'(name: "input_ids" data_type: )TYPE_INT32',
         r"\1TYPE_INT64",
-        "The input 'input_ids' is INT64; tensorrt_llm has it as INT32.",
+        "The input 'input_ids' is INT64; tensorrt_llm declares it as INT32.",
         "TYPE_INT32",
     ),
     "type of the seed": (
         r'(name: "seed" data_type: )TYPE_UINT64',
         r"\1TYPE_INT32",
-        "The input 'seed' is INT32; tensorrt_llm has it as UINT64.",
+        "The input 'seed' is INT32; tensorrt_llm declares it as UINT64.",
         "TYPE_UINT64",
     ),
     "dims of stop words": (
@@ -59,7 +59,7 @@ SPOILED = {
     "type that no logits have": (
         r'(name: "context_logits" data_type: )TYPE_FP32',
         r"\1TYPE_INT32",
-        "The output 'context_logits' is INT32; tensorrt_llm has it as FP16, FP32 or BF16.",
+        "The output 'context_logits' is INT32; tensorrt_llm declares it as FP16, FP32 or BF16.",
         "TYPE_FP32",
     ),
     "required option": (

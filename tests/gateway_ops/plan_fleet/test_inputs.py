@@ -106,7 +106,7 @@ def test_nothing_is_assumed_that_was_not_given(write: Any) -> None:
     said = engine_costs([], 64, Curve.parse("1:10,8:20"), 5000.0).sources
     assert any("which was not measured" in each for each in said)
     alone = read_bench(write(result()))
-    assert any("beyond 1 at once" in each for each in engine_costs([alone], 64, None, None).sources)
+    assert any("beyond 1 concurrent requests" in each for each in engine_costs([alone], 64, None, None).sources)
     given = engine_costs([], 64, Curve.parse("10"), 5000.0).sources
     assert any("10, however many run" in each for each in given)
     assert not any("which was not measured" in each for each in given)

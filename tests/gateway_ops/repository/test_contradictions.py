@@ -50,7 +50,7 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         (BEAMS, "limits.max_beam_width", "cannot be streamed"),
         ({**LLMAPI, **BEAMS}, "limits.max_beam_width", "cannot be streamed"),
         ({**REFERENCE, **BEAMS}, "limits.max_beam_width", "the engine reference does not support beam search"),
-        ({"triton": {"instances": {"postprocessing": 2}}}, "triton.instances.postprocessing", "overtake"),
+        ({"triton": {"instances": {"postprocessing": 2}}}, "triton.instances.postprocessing", "out of order"),
         ({"decoding": {"mode": "top_k"}}, "decoding.mode", "requests that send top_p get empty responses"),
         ({"decoding": {"mode": "beam_search"}}, "decoding.mode", "max_beam_width is 1"),
         ({"decoding": {"mode": "medusa"}}, "decoding.mode", "no settings under `speculative`"),
@@ -119,7 +119,7 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         (
             {"speculative": {"method": "eagle"}, "limits": {"max_batch_size": 600}},
             "limits.max_batch_size",
-            "EAGLE has 512",
+            "EAGLE supports at most 512",
         ),
         ({"speculative": {"method": "medusa", "draft": "x"}}, "speculative.draft", "belongs to method draft_target"),
         (
@@ -188,7 +188,7 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         ),
         ({"model": {"kv_heads": 7}}, "model.kv_heads", "cannot be grouped over 7 heads"),
         ({"lora": {"modules": ["attn_x"]}}, "lora.modules", "no LoRA module 'attn_x'"),
-        ({"speculative": {"method": "medusa", "medusa_choices": "{0"}}, "speculative.medusa_choices", "not a tree"),
+        ({"speculative": {"method": "medusa", "medusa_choices": "{0"}}, "speculative.medusa_choices", "not a choice tree"),
         ({"engine_dir": "/x\n}"}, "engine_dir", "a line break"),
         ({"model": {"folder": ""}}, "model.folder", "it is empty"),
         ({"parallelism": {"tp": 4, "moe_ep": 3}}, "parallelism.moe_ep", "3 times a whole number is not 4"),
@@ -378,7 +378,7 @@ def test_the_models_shape_is_read_from_its_own_folder(tmp_path: Path, deployment
 
 
 @pytest.mark.parametrize(
-    ("config", "refused"),
+    ("config", "rejected"),
     [
         ({"model_type": "llama"}, True),
         ({"model_type": "t5", "is_encoder_decoder": True}, False),

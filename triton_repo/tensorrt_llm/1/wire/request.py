@@ -105,7 +105,7 @@ class PromptTable(NamedTuple):
 
     Attributes:
         rows: [rows, hidden] float32.
-        extra_ids: ``prompt_table_extra_ids``, one for each token of the prompt, or none; they keep prompts apart in
+        extra_ids: ``prompt_table_extra_ids``, one for each token of the prompt, or none; they separate prompts in
             the KV cache.
     """
 
