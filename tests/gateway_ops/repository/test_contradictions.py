@@ -188,7 +188,7 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         ),
         ({"model": {"kv_heads": 7}}, "model.kv_heads", "cannot be grouped over 7 heads"),
         ({"lora": {"modules": ["attn_x"]}}, "lora.modules", "no LoRA module 'attn_x'"),
-        ({"speculative": {"method": "medusa", "medusa_choices": "{0"}}, "speculative.medusa_choices", "not a choice tree"),
+        ({"speculative": {"method": "medusa", "medusa_choices": "{0"}}, "speculative.medusa_choices", "a choice tree"),
         ({"engine_dir": "/x\n}"}, "engine_dir", "a line break"),
         ({"model": {"folder": ""}}, "model.folder", "it is empty"),
         ({"parallelism": {"tp": 4, "moe_ep": 3}}, "parallelism.moe_ep", "3 times a whole number is not 4"),

@@ -31,7 +31,7 @@ class Extensions:
         guided_backend: ``xgrammar`` or ``llguidance``.
         lora: from an adapter's task to a `LoRARequest`.
         metrics: whether the engine reports the cost of a request.
-        to_array: makes a NumPy array of a `torch.Tensor`; with it logits are given, and prompts are scored by their logits.
+        to_array: makes a NumPy array of a `torch.Tensor`; with it logits are given, and prompts are scored by logits.
             (What the LLM API makes of its own ``prompt_logprobs`` leaves out tokens that are not among the best, up to
             1.2.)
         min_p: whether its sampler applies ``min_p``.
