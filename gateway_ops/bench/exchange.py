@@ -102,11 +102,11 @@ async def first_model(session: aiohttp.ClientSession, url: str, timeout_s: float
     try:
         async with session.get(url, timeout=aiohttp.ClientTimeout(total=timeout_s)) as answer:
             if answer.status != HTTPStatus.OK:
-                raise RequestFailedError(f"{url} answers {await _refusal(answer)}")
+                raise RequestFailedError(f"{url} responds with {await _refusal(answer)}")
             listed = orjson.loads(await answer.read())
     except (aiohttp.ClientError, asyncio.TimeoutError, orjson.JSONDecodeError) as error:
         raise RequestFailedError(
-            f"{url} does not answer with a list of models: {error or type(error).__name__}"
+            f"{url} does not respond with a list of models: {error or type(error).__name__}"
         ) from None
     models = listed.get("data") if isinstance(listed, dict) else None
     if not models:
@@ -124,7 +124,7 @@ async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
     async for part in content.iter_any():
         *lines, rest = (rest + part).split(b"\n")
         if len(rest) > _LONGEST_LINE:
-            raise RequestFailedError("an event of more than a mebibyte")
+            raise RequestFailedError("an event of more than 1 MiB")
         for line in lines:
             yield line
 

@@ -45,10 +45,10 @@ class Lengths:
         """
         first, dash, second = text.partition("-")
         if not first.isdigit() or (dash and not second.isdigit()):
-            raise PlanError(f"{text!r} is not a length: give tokens as 200, or a range as 100-500")
+            raise PlanError(f"{text!r} is not a length: give tokens such as 200, or a range such as 100-500")
         lengths = Lengths(int(first), int(second or first))
         if not 1 <= lengths.least <= lengths.most:
-            raise PlanError(f"{text!r} is not a length: it must be at least 1, and a range must not go down")
+            raise PlanError(f"{text!r} is not a length: a length is at least 1, and a range must not go down")
         return lengths
 
     def draw(self, source: random.Random) -> int:
@@ -90,7 +90,7 @@ class LoadPlan:
         if (self.streams is None) == (self.rate is None):
             raise PlanError("give either streams or a rate")
         if self.requests is None and self.duration_s is None:
-            raise PlanError("give a number of requests or a duration: a load must end")
+            raise PlanError("give a number of requests or a duration, so that the load ends")
 
     def bodies(self, model: str) -> Iterator[dict[str, Any]]:
         """Endless request bodies, the same for the same seed; no two prompts begin alike, so that no cache helps."""

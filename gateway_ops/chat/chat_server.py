@@ -45,7 +45,7 @@ class ChatServer:
         said = self.get("/v1/models")
         data = said.get("data") if isinstance(said, dict) else None
         if not isinstance(data, list):
-            raise ChatError(f"{self.http.base}/v1/models is no list of models.")
+            raise ChatError(f"{self.http.base}/v1/models is not a list of models.")
         return [each for each in data if isinstance(each, dict) and isinstance(each.get("id"), str)]
 
     def health(self) -> dict[str, dict[str, Any]]:
@@ -67,7 +67,7 @@ class ChatServer:
         try:
             return json.loads(self.fetch(path).body)
         except (ValueError, RecursionError):
-            raise ChatError(f"{self.http.base}{path} is no JSON.") from None
+            raise ChatError(f"{self.http.base}{path} did not return JSON.") from None
 
     def fetch(self, path: str) -> HttpAnswer:
         """Fetch a whole response with status 200.
@@ -82,7 +82,7 @@ class ChatServer:
         if answer.status != _OK:
             raise ChatError(_refusal(answer), answer.status)
         if answer.trouble:
-            raise ChatError(f"{self.http.base}{path} was not read to its end: {answer.trouble}.")
+            raise ChatError(f"{self.http.base}{path} returned an incomplete response: {answer.trouble}.")
         return answer
 
     def ask(self, body: Mapping[str, Any]) -> PendingReply:
@@ -151,7 +151,7 @@ class PendingReply:
 
 
 def _broken_off(answer: HttpAnswer) -> str:
-    return f"The answer broke off: {answer.trouble or 'the server closed the connection'}."
+    return f"The response was interrupted: {answer.trouble or 'the server closed the connection'}."
 
 
 def _refusal(answer: HttpAnswer) -> str:
@@ -167,7 +167,7 @@ def _refusal(answer: HttpAnswer) -> str:
     said = _sentence(f"{told}: {message}" if message else told)
     wait = answer.headers.get("retry-after", "")
     if wait.isdigit():
-        said += f" It asks to wait {wait} s."
+        said += f" Retry after {wait} s."
     return f"{said} {_KEY_HINT}" if answer.status in _NO_KEY else said
 
 

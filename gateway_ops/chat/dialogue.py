@@ -84,15 +84,15 @@ def read_tools(path: Path) -> list[Any]:
     except OSError as error:
         raise DialogueError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
-        raise DialogueError(f"{path} is no JSON: {error}.") from None
+        raise DialogueError(f"{path} is not JSON: {error}.") from None
     tools = read.get("tools") if isinstance(read, dict) else read
     if not isinstance(tools, list) or not tools:
-        raise DialogueError(f"{path} has no list of tools, as OpenAI's requests have it.")
+        raise DialogueError(f"{path} is not a list of tools as in OpenAI's requests.")
     for number, tool in enumerate(tools, start=1):
         function = tool.get("function") if isinstance(tool, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             form = '{"type": "function", "function": {"name": ..., "parameters": ...}}'
-            raise DialogueError(f"Tool {number} of {path} is no function; its form is {form}.")
+            raise DialogueError(f"Tool {number} of {path} is not a function; the form is {form}.")
     return tools
 
 
@@ -106,9 +106,9 @@ def read_parameters(words: list[str]) -> dict[str, Any]:
     for word in words:
         name, sign, value = word.partition("=")
         if not sign or not name:
-            raise DialogueError(f"{word!r} sets no parameter: write NAME=VALUE, such as temperature=0.")
+            raise DialogueError(f"{word!r} is not a parameter: write NAME=VALUE, such as temperature=0.")
         if name in _OWN:
-            raise DialogueError(f"{name} cannot be set here: the conversation has its own.")
+            raise DialogueError(f"{name} cannot be set here: the conversation sets it.")
         try:
             found[name] = json.loads(value)
         except ValueError:

@@ -118,7 +118,7 @@ class ReplyReader:
         self._size += len(part)
         *lines, self._rest = (self._rest + part).split(b"\n")
         if len(self._rest) > _LONGEST_LINE or self._size > _LONGEST_ANSWER:
-            raise ChatError("The answer is too long to be read.")
+            raise ChatError("The response is too long.")
         for line in lines:
             if not self.ended and line.startswith(b"data:"):
                 yield from self._event(line[5:].strip())
@@ -140,7 +140,7 @@ class ReplyReader:
 
     def _take(self, said: dict[str, Any], form: str) -> Iterator[ReplyDelta]:
         if said.get("error") or said.get("object") == "error":
-            raise ChatError(f"The answer ended with an error: {words_of(said)[0]}")
+            raise ChatError(f"The response ended with an error: {words_of(said)[0]}")
         answer = self.answer
         if isinstance(said.get("usage"), dict):
             answer.usage = said["usage"]
@@ -229,7 +229,7 @@ def _object(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict):
-        raise ChatError("The server sent what is no answer of OpenAI's API.")
+        raise ChatError("The server's response is not a response of OpenAI's API.")
     return said
 
 

@@ -34,8 +34,11 @@ def check_listening(settings: ServerSettings) -> Iterator[Located]:
         return
     yield from _expiry((*keys, "certificate"), tls.certificate, tls.key, client=False)
     if tls.client_certificates == "required" and settings.internal_port is None:
-        what = "Probes of the platform have no client certificate, and /health asks for one."
-        yield (*keys, "client_certificates"), Finding(Severity.WARNING, "", what, "Set server.internal_port for them.")
+        what = "Health checks have no client certificate, and /health requires one."
+        yield (
+            (*keys, "client_certificates"),
+            Finding(Severity.WARNING, "", what, "Set server.internal_port for health checks."),
+        )
 
 
 def check_calling(settings: TritonSettings) -> Iterator[Located]:
@@ -58,4 +61,4 @@ def _expiry(keys: Keys, certificate: Path, key: Path, *, client: bool) -> Iterat
     left = expiry_of(certificate, key, client=client) - dt.datetime.now(dt.timezone.utc)
     if left < _SOON:
         what = f"The certificate in {certificate} expires in {left.days} days."
-        yield keys, Finding(Severity.WARNING, "", what, "Renew it: the gateway takes the new files by itself.")
+        yield keys, Finding(Severity.WARNING, "", what, "Renew it: the gateway loads the new files automatically.")

@@ -68,11 +68,11 @@ async def describe_triton(url: str, model: str) -> Outcome:
     except EngineError as error:
         fix = f"Is this Triton's gRPC port, and {model!r} the model?"
         if isinstance(error, NoTokenError):
-            fix = "Triton's log says why; restart it where the process of a model has died."
+            fix = "Triton's log has the reason; restart Triton if the process of a model has died."
         return [Finding(Severity.ERROR, where, sentence(error.message), fix)], {}
     findings = [Finding(Severity.WARNING, where, sentence(words)) for words in features.warnings]
     findings += loss_findings(where, features.losses)
-    what = "The tokenizer is not compared: only a settings file or a gateway names one."
+    what = "The tokenizer is not compared: only a settings file or a gateway names a tokenizer."
     findings.append(Finding(Severity.INFO, where, what))
     return findings, {model: ServedDescription.of(features)}
 
@@ -95,14 +95,16 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
         reasons = await anyio.to_thread.run_sync(_reasons, base)
     except urllib.error.HTTPError as error:
         error.close()
-        fix = "A URL is taken for a gateway's: of a Triton give host:port of its gRPC endpoint."
+        fix = "A URL must be the URL of a gateway; for Triton give host:port of its gRPC endpoint."
         if error.code in (401, 403):
             fix = "Give a key with --api-key or GATEWAY_API_KEY."
-        return [Finding(Severity.ERROR, base, f"It answered {error.code} to {error.url}.", fix)], {}
+        return [Finding(Severity.ERROR, base, f"{error.url} responded with status {error.code}.", fix)], {}
     except (OSError, http.client.HTTPException) as error:
-        return [Finding(Severity.ERROR, base, f"It cannot be reached ({error}).", "Is it the gateway's address?")], {}
+        return [Finding(Severity.ERROR, base, f"It is unreachable ({error}).", "Is it the gateway's address?")], {}
     except (ValueError, KeyError, TypeError):
-        return [Finding(Severity.ERROR, base, "It does not answer as this gateway does.", "Is it the right URL?")], {}
+        return [
+            Finding(Severity.ERROR, base, "The response is not a response of this gateway.", "Is it the right URL?")
+        ], {}
     findings = []
     models = {}
     for name, entry in entries.items():
@@ -117,8 +119,8 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
             findings.append(Finding(Severity.INFO, f"{base} {name}", sentence(tokenizer["note"])))
         findings += doubt_findings(f"{base} {name}", gateway.get("family"), gateway.get("family_doubts") or {})
         if gateway.get("template_renders") is False:
-            what = "Its chat template cannot render a message of a user."
-            fix = "Chats that give it no more are refused; the gateway's log says why."
+            what = "Its chat template cannot render a user message."
+            fix = "Chats that have only user messages are rejected; the gateway's log has the reason."
             findings.append(Finding(Severity.WARNING, f"{base} {name}", what, fix))
         losses = dict.fromkeys(gateway.get("losses") or (), "") | (gateway.get("cures") or {})
         findings += loss_findings(f"{base} {name}", losses)
@@ -146,10 +148,10 @@ def _proof(base: str, model: str, api_key: str | None) -> list[Finding]:
             told = error.read(2000).decode(errors="replace")
         limited = error.code == http.HTTPStatus.TOO_MANY_REQUESTS
         severity = Severity.WARNING if limited else Severity.ERROR
-        what = f"It was asked for one token and answered {error.code}: {told.strip()}"
+        what = f"A request for one token got status {error.code}: {told.strip()}"
         return [Finding(severity, f"{base} {model}", sentence(what))]
     except (OSError, ValueError, http.client.HTTPException) as error:
-        return [Finding(Severity.ERROR, f"{base} {model}", f"It was asked for one token and gave none ({error}).")]
+        return [Finding(Severity.ERROR, f"{base} {model}", f"A request for one token got no token ({error}).")]
     return []
 
 

@@ -15,7 +15,7 @@ class Severity(str, Enum):
     INFO = "info"
 
 
-AWAY = "The gateway starts without it and serves the model once it is there."
+AWAY = "The gateway starts without it, and serves the model once it is available."
 """The remedy for an unreachable Triton, which is not an error of settings although requests fail."""
 
 
@@ -56,7 +56,7 @@ def doubt_findings(where: str, family: str | None, doubts: Mapping[str, str]) ->
         doubts: as of ``Choice.doubts``.
     """
     for doubt, cure in doubts.items():
-        yield Finding(Severity.WARNING, where, f"It is taken for a model of the family {family}, but {doubt}.", cure)
+        yield Finding(Severity.WARNING, where, f"The model is treated as family {family}, but {doubt}.", cure)
 
 
 def sentence(words: str) -> str:

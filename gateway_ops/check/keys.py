@@ -42,13 +42,18 @@ def check_keys(settings: Settings) -> Iterator[tuple[Keys, Finding]]:
 def _check_key(key: KeySettings, names: set[str], where: str) -> Iterator[Finding]:
     if key.expires is not None and key.expires <= dt.datetime.now(dt.timezone.utc):
         what = f"The key {key.name!r} has expired ({key.expires:%Y-%m-%d %H:%M} UTC)."
-        yield Finding(Severity.WARNING, where, what, "Remove it, or make a new one by `gateway key new`.")
+        yield Finding(Severity.WARNING, where, what, "Remove it, or generate a new key with `gateway key new`.")
     for model in key.models or ():
         if model not in names:
             what = f"The key {key.name!r} names the model {model!r}, which is not served."
             yield Finding(Severity.WARNING, where, what)
     if key.models == ():
-        yield Finding(Severity.WARNING, where, f"The key {key.name!r} may use no model.", "Leave models out for all.")
+        yield Finding(
+            Severity.WARNING,
+            where,
+            f"The key {key.name!r} cannot use any model.",
+            "Remove `models` to allow all models.",
+        )
 
 
 def _check_file(auth: AuthSettings, path: Path, names: set[str]) -> Iterator[Finding]:
@@ -63,7 +68,7 @@ def _check_file(auth: AuthSettings, path: Path, names: set[str]) -> Iterator[Fin
     for problem in problems:
         yield Finding(Severity.ERROR, _at(path, problem.line), problem.what, problem.fix)
     if path.stat().st_mode & stat.S_IROTH:
-        what = "Everyone on this machine may read the file of keys; their names, models and hashes stand in it."
+        what = "Every user of this machine can read the keys file, which has names, models and hashes of keys."
         yield Finding(Severity.WARNING, str(path), what, f"chmod 640 {path}")
     for index, key in enumerate(keys):
         yield from _check_key(key, names, _at(path, document.line(("keys", index))))
@@ -80,7 +85,7 @@ def _check_together(auth: AuthSettings, path: Path) -> Iterator[Finding]:
 
 def _check_tokens(jwt: JwtSettings) -> Iterator[tuple[Keys, Finding]]:
     if jwt.jwks_url is not None and jwt.jwks_url.startswith("http://"):
-        what = "The identity provider's keys come without TLS: who is between can let anyone in."
+        what = "The identity provider's keys are fetched without TLS: an attacker on the network can replace them."
         yield ("auth", "jwt", "jwks_url"), Finding(Severity.WARNING, "", what, "Write https://.")
     if jwt.jwks_file is not None:
         from gateway.access.jwks import parse_keys  # noqa: PLC0415 - an extra
@@ -88,11 +93,11 @@ def _check_tokens(jwt: JwtSettings) -> Iterator[tuple[Keys, Finding]]:
         try:
             found = parse_keys(jwt.jwks_file.read_bytes())
         except (OSError, ValueError) as error:
-            what = f"The file of the identity provider's keys cannot be used ({error})."
+            what = f"The file of the identity provider's keys is unusable ({error})."
             yield ("auth", "jwt", "jwks_file"), Finding(Severity.ERROR, "", what)
         else:
             if not found:
-                what = "The file of the identity provider's keys has none that checks signatures."
+                what = "The file of the identity provider's keys has no key that verifies signatures."
                 yield ("auth", "jwt", "jwks_file"), Finding(Severity.ERROR, "", what)
 
 

@@ -34,12 +34,22 @@ def check_mirrors(served: Sequence[Served], server: ServerSettings) -> Iterator[
             what = f"{model.name!r} is mirrored to {second.name!r}, which is mirrored to {second.mirror.to!r}"
             if second.mirror.to == model.name:
                 what = f"{model.name!r} and {second.name!r} are mirrored to each other"
-            yield place, Finding(Severity.WARNING, "", f"{what}: only requests of clients are copied, no copies are.")
+            yield (
+                place,
+                Finding(
+                    Severity.WARNING,
+                    "",
+                    f"{what}: only requests of clients are mirrored; mirrored requests are not mirrored again.",
+                ),
+            )
         facts = compare_facts(_facts(model, features), _facts(second, of_second))
         for sentence in warnings_of(facts):
             yield place, Finding(Severity.WARNING, "", f"A, {model.name!r}, and its mirror B: {_lower(sentence)}")
         if server.internal_port is None:
-            what = "The report of a mirror is read by the internal port, and there is none: metrics have sums."
+            what = (
+                "The report of a mirror is served on the internal port, which is not configured; the metrics have "
+                "totals only."
+            )
             yield place, Finding(Severity.INFO, "", what, "Set server.internal_port.")
 
 

@@ -49,7 +49,7 @@ class CheckReport:
         if open_:
             return f"no, because: {open_[0].what}"
         if not self.models:
-            return "no, because there is no model"
+            return "no, because no model is configured"
         return "yes"
 
 

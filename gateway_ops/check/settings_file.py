@@ -58,7 +58,7 @@ async def check_file(path: Path, *, offline: bool) -> Outcome:
         if not (only_deployments and problem.what.startswith(NO_MODEL))
     ]
     if only_deployments:
-        what = "It has deployments and no models: `gateway repo build` takes it, `gateway serve` does not."
+        what = "It has deployments but no models: it works for `gateway repo build`, not for `gateway serve`."
         found.append((0, Finding(Severity.INFO, str(path), what)))
     if settings is not None:
         found += [_located(path, document, *item) for item in _check_gateway(settings)]
@@ -100,11 +100,11 @@ def _without(path: Path, what: str) -> str:
 def _check_gateway(settings: Settings) -> Iterator[Located]:
     """Find settings that are allowed but probably not meant."""
     if not settings.asks_for_keys and not _is_loopback(settings.server.host):
-        what = f"Everyone who reaches {settings.server.host} may use this gateway: there are no API keys."
+        what = f"Every client that reaches {settings.server.host} may use this gateway: API keys are not configured."
         fix = "Set GATEWAY_API_KEYS in the environment, or auth.keys_file."
         yield ("server", "host"), Finding(Severity.WARNING, "", what, fix)
     if settings.timeouts.first_token_s > settings.timeouts.total_s:
-        what = "timeouts.first_token_s is longer than timeouts.total_s, which ends an answer before."
+        what = "timeouts.first_token_s is longer than timeouts.total_s, so it has no effect."
         yield ("timeouts", "first_token_s"), Finding(Severity.WARNING, "", what)
     yield from check_listening(settings.server)
     yield from _check_state(settings.state)
@@ -147,7 +147,7 @@ def _check_deployments(document: SettingsDocument, models: Sequence[Checked]) ->
     for index, deployment in enumerate(deployments):
         if not deployment.triton.decoupled:
             keys = ("deployments", index, "triton", "decoupled")
-            what = f"{dotted(keys)}: false makes a streamed answer one event, at its end."
+            what = f"{dotted(keys)}: with false a streamed answer arrives as one event at the end."
             yield keys, Finding(Severity.WARNING, "", what, "Leave it true.")
         for mismatch in mismatches(deployment, here() if Path(deployment.engine_dir or "").is_dir() else None):
             yield ("deployments", index, "engine_dir"), as_finding(mismatch, "")
@@ -200,8 +200,8 @@ async def _discover(settings: ModelSettings) -> tuple[EngineFeatures | None, lis
     source = Addresses(triton.endpoints, addresses.extend)
     await source.look()
     for entry, problem in source.complaints.items():
-        what = f"{entry} tells no address: {problem}."
-        found.append((("triton", "endpoints"), Finding(Severity.WARNING, "", what, "It is looked up again and again.")))
+        what = f"{entry} has no address: {problem}."
+        found.append((("triton", "endpoints"), Finding(Severity.WARNING, "", what, "The gateway retries the look-up.")))
     outcomes = await asyncio.gather(*(_discover_at(settings, each, "endpoints") for each in addresses))
     known: EngineFeatures | None = None
     for address, (features, findings) in zip(addresses, outcomes, strict=True):
@@ -229,7 +229,7 @@ async def _discover_at(settings: ModelSettings, url: str, key: str) -> tuple[Eng
         what = error.message.rstrip(".")
         what = f"{what}." if url in what else f"{what} (Triton at {url})."
         if isinstance(error, NoTokenError):
-            return None, [(("triton", key), Finding(Severity.ERROR, "", what, "Triton's log says why."))]
+            return None, [(("triton", key), Finding(Severity.ERROR, "", what, "Triton's log has the reason."))]
         return None, [(("triton", key), Finding(Severity.WARNING, "", what, AWAY))]
     warnings = [Finding(Severity.WARNING, "", sentence(words)) for words in features.warnings]
     return features, [(("triton", "model"), each) for each in (*warnings, *loss_findings("", features.losses))]
@@ -274,7 +274,7 @@ def check_parts(settings: ModelSettings, features: EngineFeatures | None) -> Ite
     """
     if features is None and needs_discovery(settings):
         missing = [key for key in ("tokenizer", "max_seq_len") if getattr(settings, key) is None]
-        what = f"{' and '.join(missing)} must come from Triton's own configuration, which could not be looked at."
+        what = f"{' and '.join(missing)} must come from Triton's configuration, which was not read."
         yield (), Finding(Severity.WARNING, "", what)
         return
     try:
@@ -295,10 +295,10 @@ def check_parts(settings: ModelSettings, features: EngineFeatures | None) -> Ite
             yield ("max_seq_len",), Finding(Severity.WARNING, "", what)
     most = settings.defaults.max_tokens
     if most is not None and most >= parts.max_seq_len:
-        what = f"defaults.max_tokens is {most}, but the context has {parts.max_seq_len} tokens, prompt included."
+        what = f"defaults.max_tokens is {most}, but the context is {parts.max_seq_len} tokens, including the prompt."
         yield ("defaults", "max_tokens"), Finding(Severity.WARNING, "", what)
     if settings.defaults.generation_config and not (parts.tokenizer_source / "generation_config.json").is_file():
-        what = f"{parts.tokenizer_source} has no generation_config.json to take defaults from."
+        what = f"{parts.tokenizer_source} has no generation_config.json, so the defaults cannot come from it."
         yield ("defaults", "generation_config"), Finding(Severity.WARNING, "", what)
 
 
@@ -324,14 +324,12 @@ def _check_loaded(parts: ModelParts) -> Iterator[Located]:
         yield ("family",), finding
     fault = parts.template(tools=False).fault
     if fault is not None:
-        what = f"The chat template cannot render a message of a user ({fault})."
-        yield ("template",), Finding(Severity.WARNING, "", what, "Chats that give it no more are refused.")
+        what = f"The chat template cannot render a user message ({fault})."
+        yield ("template",), Finding(Severity.WARNING, "", what, "Chats that have only user messages are rejected.")
     if parts.tokenizer.obstacle is not None:
-        what = (
-            f"Long prompts cost their tokenization at each turn of a conversation, because {parts.tokenizer.obstacle}."
-        )
+        what = f"Each turn of a conversation tokenizes its whole prompt again, because {parts.tokenizer.obstacle}."
         yield ("tokenizer",), Finding(Severity.INFO, "", what)
     if not parts.end_ids:
-        what = f"{parts.tokenizer_source} names no eos_token: answers end at max_tokens or a stop string only."
+        what = f"{parts.tokenizer_source} names no eos_token: answers end only at max_tokens or a stop string."
         fix = "Add eos_token_id to its generation_config.json."
         yield ("tokenizer",), Finding(Severity.WARNING, "", what, fix)

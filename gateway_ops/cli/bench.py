@@ -25,34 +25,39 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 _LIST_TIMEOUT_S = 10.0
 
-_NONE = "none began after the warm-up and ended within the duration; give a longer --duration"
+_NONE = "no request began after the warm-up and ended within the duration; give a longer --duration"
 
 
 def bench(  # noqa: PLR0913, PLR0917 - one for each option
     url: Annotated[str, typer.Argument(help="Base URL of the server, without /v1.")] = "http://127.0.0.1:9000",
-    model: Annotated[str | None, typer.Option(help="Model to ask for; the first one listed when not given.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model that requests name; the first listed model when not given.")
+    ] = None,
     api_key: Annotated[
         str | None, typer.Option(help="Bearer key of the server.", envvar="GATEWAY_API_KEY", show_envvar=True)
     ] = None,
-    streams: Annotated[int | None, typer.Option(min=1, max=20000, help="Requests at the same time [8].")] = None,
+    streams: Annotated[int | None, typer.Option(min=1, max=20000, help="Concurrent requests [8].")] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.01, max=10000, help="Requests a second at random times, not streams.")
+        float | None,
+        typer.Option(min=0.01, max=10000, help="Requests per second at random times, instead of concurrent requests."),
     ] = None,
     requests: Annotated[int | None, typer.Option(min=1, help="Requests in all, instead of a duration.")] = None,
     duration: Annotated[
-        float | None, typer.Option(min=0.1, max=86400, help="Seconds in which requests are sent [30].")
+        float | None, typer.Option(min=0.1, max=86400, help="Seconds during which requests are sent [30].")
     ] = None,
-    warm_up: Annotated[float, typer.Option(min=0, max=600, help="Seconds at the beginning that do not count.")] = 2.0,
-    prompt_tokens: Annotated[str, typer.Option(help="Tokens of a prompt, about; 200, or a range as 100-500.")] = "200",
-    max_tokens: Annotated[str, typer.Option(help="Tokens of an answer at most: 128, or a range.")] = "128",
-    ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Let answers go on to their limit.")] = False,
-    in_flight: Annotated[int, typer.Option(min=1, max=20000, help="With a rate: requests at once, at most.")] = 1000,
+    warm_up: Annotated[float, typer.Option(min=0, max=600, help="Seconds of warm-up that are not measured.")] = 2.0,
+    prompt_tokens: Annotated[
+        str, typer.Option(help="Approximate tokens per prompt: 200, or a range such as 100-500.")
+    ] = "200",
+    max_tokens: Annotated[str, typer.Option(help="Maximum tokens per answer: 128, or a range.")] = "128",
+    ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Generate every answer to its token limit.")] = False,
+    in_flight: Annotated[int, typer.Option(min=1, max=20000, help="With --rate: the most concurrent requests.")] = 1000,
     timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds that a request may take.")] = 300.0,
     seed: Annotated[int, typer.Option(help="Seed of prompts, lengths and arrivals.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the JSON object to this file too.")] = None,
 ) -> None:
-    """Load a server that speaks OpenAI's API; show throughput, times to tokens and errors. Exit 1 if nothing worked."""
+    """Load an OpenAI-compatible server; show throughput, latencies and errors. Exit 1 if no request succeeded."""
     try:
         import gateway_ops.bench.exchange  # noqa: F401, PLC0415 - the gateway does not need aiohttp
     except ImportError:
@@ -81,7 +86,7 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
     if interrupted:
         raise typer.Exit(_INTERRUPTED)
     if not found["requests"]["completed"]:
-        raise fail(f"no request was answered: {found['requests']['failed'] or _NONE}")
+        raise fail(f"no request succeeded: {found['requests']['failed'] or _NONE}")
 
 
 async def _run(

@@ -22,29 +22,29 @@ _NO_LIST = (404, 405, 501)
 
 def chat(  # noqa: PLR0913, PLR0917 - one for each option
     url: Annotated[
-        str, typer.Argument(help="Base URL of a server of OpenAI's API, with or without /v1.")
+        str, typer.Argument(help="Base URL of an OpenAI-compatible server, with or without /v1.")
     ] = "http://127.0.0.1:9000",
-    model: Annotated[str | None, typer.Option(help="Model to talk to; the first one listed when not given.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model to talk to; the first listed model when not given.")] = None,
     system: Annotated[str, typer.Option(help="System prompt.")] = "",
     message: Annotated[
         list[str] | None,
         typer.Option("--message", "-m", help="Ask this, print the answer and end; - is all of standard input."),
     ] = None,
     tools: Annotated[
-        Path | None, typer.Option(help="JSON file of OpenAI's tool definitions; you type what a call results in.")
+        Path | None, typer.Option(help="JSON file with OpenAI tool definitions; you type the result of each call.")
     ] = None,
     logprobs: Annotated[bool, typer.Option("--logprobs", help="Tint tokens by their probability.")] = False,
     parameters: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A parameter of the requests, such as temperature=0; may be given again."),
+        typer.Option("--set", help="A request parameter, such as temperature=0; may be repeated."),
     ] = None,
-    timeout: Annotated[float, typer.Option(min=1, max=86400, help="Seconds that an answer may take.")] = 600.0,
+    timeout: Annotated[float, typer.Option(min=1, max=86400, help="Seconds that a response may take.")] = 600.0,
     api_key: Annotated[
         str | None, typer.Option(help="Bearer key of the server.", envvar="GATEWAY_API_KEY", show_envvar=True)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With a message: print one JSON object.")] = False,
 ) -> None:
-    """Talk to a model of any server that speaks OpenAI's API. With a message, or text on standard input: ask once."""
+    """Chat with a model of any OpenAI-compatible server; with a message or text on standard input, send one request."""
     from gateway_ops.chat.chat_server import ChatServer  # noqa: PLC0415 - the other commands need none of it
     from gateway_ops.chat.dialogue import Dialogue, DialogueError, read_parameters, read_tools  # noqa: PLC0415
     from gateway_ops.chat.streamed_answer import ChatError  # noqa: PLC0415
@@ -91,10 +91,10 @@ def _names(server: ChatServer) -> list[str]:
         names = [each["id"] for each in server.models()]
     except ChatError as error:
         if error.status in _NO_LIST:
-            raise ChatError(f"{error} Name a model with --model, where the server lists none.") from None
+            raise ChatError(f"{error} Name a model with --model if the server does not list any.") from None
         raise
     if not names:
-        raise ChatError(f"{server.http.base} lists no model; name one with --model.")
+        raise ChatError(f"{server.http.base} lists no model; name a model with --model.")
     return names
 
 
@@ -123,9 +123,9 @@ def _ask_once(server: ChatServer, dialogue: Dialogue, question: str, *, as_json:
     answer = asked.answer
     if answer.calls:
         named = ", ".join(one_line(call["function"]["name"]) for call in answer.calls)
-        raise fail(f"the model calls {named}; --json shows what with, and a conversation takes the results")
+        raise fail(f"the model calls {named}; --json shows the arguments, and a conversation accepts the results")
     if answer.finish_reason == "length":
-        typer.echo("note: the answer was cut off at the limit of its tokens", err=True)
+        typer.echo("note: the answer was cut off at its token limit", err=True)
 
 
 def _as_json(dialogue: Dialogue, asked: PendingReply) -> dict[str, object]:

@@ -15,7 +15,7 @@ from gateway_ops.chat.streamed_answer import ReplyDelta, StreamedReply
 
 _TINTS = ((0.9, "green", "90 % and more"), (0.5, "cyan", "50 %"), (0.1, "yellow", "10 %"), (0.0, "red", "less"))
 _BEYOND = 1e300  # what no float is as an integer
-_ENDINGS = {"length": "cut off at the limit of tokens", "content_filter": "cut off by a filter"}
+_ENDINGS = {"length": "cut off at the token limit", "content_filter": "cut off by a filter"}
 
 
 class ChatDisplay:
@@ -91,7 +91,7 @@ class ChatDisplay:
             yield _ENDINGS[answer.finish_reason]
         prompt, completion = answer.count("prompt_tokens"), answer.count("completion_tokens")
         if prompt is None or completion is None:
-            yield f"the server tells no usage ({answer.events} events)"
+            yield f"the server reports no usage ({answer.events} events)"
         else:
             yield f"{prompt} tokens in, {completion} out"
         if answer.first_s is not None:
@@ -121,6 +121,6 @@ def _least_likely(answer: StreamedReply) -> str:
     known = [(entry.get("logprob"), entry.get("token")) for entry in answer.logprobs]
     numbers = [(value, str(token)) for value, token in known if isinstance(value, float | int) and value > -_BEYOND]
     if not numbers:
-        return "the server tells no log-probs"
+        return "the server reports no log-probs"
     logprob, token = min(numbers)
     return f"least likely {token!r} ({math.exp(min(logprob, 0.0)):.1%})"

@@ -18,12 +18,12 @@ _INTERRUPTED = 130
 _QUOTES = '"""'
 _LONGEST_NAME = 64
 _HELP = """\
-/system TEXT   set the system prompt; /system alone shows it, /system - takes it away
-/model NAME    talk to another model; /model alone lists those of the server
+/system TEXT   set the system prompt; /system alone shows it, /system - removes it
+/model NAME    talk to another model; /model alone lists the models of the server
 /clear         forget the conversation; the system prompt stays
 /save FILE     write the conversation to a new file, as the body of a request
 /help          show this
-/quit          leave; so do Ctrl-D, and Ctrl-C twice
+/quit          leave; Ctrl-D, or Ctrl-C twice, does the same
 Ctrl-C stops an answer. Lines between \"\"\" and \"\"\" are one message; //text sends /text.\
 """
 
@@ -64,7 +64,7 @@ class ChatSession:
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401, PLC0415 - gives lines that can be edited, and those before
         first = f", the first of {listed} models" if listed > 1 else ""
-        self._say(f"{self._dialogue.model}{first}, at {self._server.http.base}. /help shows what else there is.")
+        self._say(f"{self._dialogue.model}{first}, at {self._server.http.base}. /help lists the commands.")
         if self._dialogue.logprobs:
             self._display.legend()
         while (status := self._step()) is None:
@@ -100,7 +100,7 @@ class ChatSession:
         name, _, rest = line.partition(" ")
         command = self._commands.get(name)
         if command is None:
-            self._say(f"There is no {name}; /help shows what there is.")
+            self._say(f"Unknown command {name}; /help lists the commands.")
         else:
             command(rest.strip())
 
@@ -119,7 +119,7 @@ class ChatSession:
         except (KeyboardInterrupt, _EndOfInputError):  # at a result
             del messages[before:]
             self._console.out("")
-            self._say("This message is taken back.")
+            self._say("This message was removed from the conversation.")
             raise
 
     def _answered(self, before: int) -> bool:
@@ -186,7 +186,7 @@ class ChatSession:
     def _system(self, text: str) -> None:
         if text:
             self._dialogue.system = "" if text == "-" else text
-        self._say(self._dialogue.system or "There is no system prompt.")
+        self._say(self._dialogue.system or "No system prompt is set.")
 
     def _model(self, name: str) -> None:
         try:

@@ -20,27 +20,31 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
     target: Annotated[
         str,
         typer.Argument(
-            help="A settings file, a model repository, host:port of a Triton's gRPC endpoint, or the URL of a gateway."
+            help="A settings file, a model repository, host:port of Triton's gRPC endpoint, or the URL of a gateway."
         ),
     ] = _FILE,
     model: Annotated[
-        str | None, typer.Option(help="The Triton model, ensemble unless said; with --conformance the served one.")
+        str | None, typer.Option(help="The Triton model, ensemble by default; with --conformance the served model.")
     ] = None,
     api_key: Annotated[
         str | None, typer.Option(help="Bearer key, when the target is a URL.", envvar="GATEWAY_API_KEY")
     ] = None,
     conformance: Annotated[
-        bool, typer.Option("--conformance", help="Ask any server at a URL whether it holds what OpenAI's API promises.")
+        bool, typer.Option("--conformance", help="Test whether the server at a URL conforms to OpenAI's API.")
     ] = False,
-    timeout: Annotated[float, typer.Option(min=1, max=600, help="Seconds for an answer, with --conformance.")] = 60.0,
-    offline: Annotated[bool, typer.Option("--offline", help="Skip the Tritons that a file names.")] = False,
+    timeout: Annotated[
+        float, typer.Option(min=1, max=600, help="Seconds that a response may take, with --conformance.")
+    ] = 60.0,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Do not connect to the Triton servers that a file names.")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show every parameter, with --conformance every check.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of settings files.")] = False,
 ) -> None:
-    """Explain every mistake in a settings file or repository, or show what an endpoint can do; exit 1 on errors."""
+    """Report every mistake in a settings file or repository, or show what an endpoint supports; exit 1 on errors."""
     if schema:
         from gateway.config import Settings  # noqa: PLC0415
 
@@ -53,7 +57,7 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
         from gateway_ops.cli.conformance import show_conformance  # noqa: PLC0415
 
         if not target.startswith(("http://", "https://")):
-            raise fail("--conformance takes the URL of a server: http://... or https://...")
+            raise fail("--conformance needs the URL of a server: http://... or https://...")
         try:
             show_conformance(target, model, api_key, timeout, as_json=as_json, verbose=verbose)
         except KeyboardInterrupt:

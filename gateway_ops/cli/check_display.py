@@ -152,7 +152,7 @@ def _hint(values: dict[str, Any]) -> str:
     """Where the rest is; empty where there is none."""
     if not any(model["capabilities"] for model in values["models"].values()):
         return ""
-    return "How each parameter is served, and why one is refused: --verbose"
+    return "How each parameter is served, and why a parameter is rejected: --verbose"
 
 
 def _summary(values: dict[str, Any]) -> str:
@@ -161,4 +161,4 @@ def _summary(values: dict[str, Any]) -> str:
         if finding["severity"] in counts:
             counts[finding["severity"]] += 1
     said = [f"{count} {severity}{'s' if count > 1 else ''}" for severity, count in counts.items() if count]
-    return ", ".join(said) or "Nothing is wrong."
+    return ", ".join(said) or "No problems found."

@@ -48,36 +48,46 @@ class ComparedAspect(str, Enum):
 
 def compare(  # noqa: PLR0913, PLR0917 - one for each option
     a: Annotated[
-        str | None, typer.Argument(help="URL#model, URL (its only model), or the name of a model of --url.")
+        str | None, typer.Argument(help="Target A: URL#model, URL (its only model), or the name of a model of --url.")
     ] = None,
-    b: Annotated[str | None, typer.Argument(help="The other one, likewise.")] = None,
+    b: Annotated[str | None, typer.Argument(help="Target B, in the same form.")] = None,
     mirror: Annotated[
         str | None,
         typer.Option(help="Show the report of a mirror instead: URL#model, or URL, of a gateway's internal port."),
     ] = None,
-    url: Annotated[str, typer.Option(help="Server of targets that are given by name.")] = "http://127.0.0.1:9000",
+    url: Annotated[
+        str, typer.Option(help="Base URL of the server whose models are named as targets.")
+    ] = "http://127.0.0.1:9000",
     requests: Annotated[
-        Path | None, typer.Option(help="Lines of JSON: requests as of OpenAI's batches, or bodies.")
+        Path | None, typer.Option(help="JSON lines file: requests in OpenAI's batch format, or request bodies.")
     ] = None,
-    sample: Annotated[int | None, typer.Option(min=1, max=100_000, help="Send so many made requests [100].")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of made requests.")] = 0,
+    sample: Annotated[
+        int | None, typer.Option(min=1, max=100_000, help="Number of generated requests to send [100].")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the generated requests.")] = 0,
     greedy: Annotated[bool, typer.Option("--greedy", help="Send requests of a file with temperature 0.")] = False,
-    repeat: Annotated[bool, typer.Option("--repeat", help="Ask A twice, to know its own noise.")] = False,
+    repeat: Annotated[
+        bool, typer.Option("--repeat", help="Send each request to A twice, to measure how much A differs from itself.")
+    ] = False,
     ignore: Annotated[
-        list[ComparedAspect] | None, typer.Option(help="Do not compare this; may be given again.")
+        list[ComparedAspect] | None, typer.Option(help="Do not compare this aspect; may be repeated.")
     ] = None,
-    tolerance: Annotated[float, typer.Option(min=0, help="By which log-probs may differ.")] = 0.05,
-    at_once: Annotated[int, typer.Option(min=1, max=256, help="Requests at the same time.")] = 4,
-    timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds that an answer may take.")] = 300.0,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="Largest difference of log-probs that counts as equal.")
+    ] = 0.05,
+    at_once: Annotated[int, typer.Option(min=1, max=256, help="Concurrent requests.")] = 4,
+    timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds that a response may take.")] = 300.0,
     api_key: Annotated[
         str | None,
-        typer.Option(help="Key of A, and of B on the same server.", envvar="GATEWAY_API_KEY", show_envvar=True),
+        typer.Option(
+            help="Bearer key of A, and of B if it is on the same server.", envvar="GATEWAY_API_KEY", show_envvar=True
+        ),
     ] = None,
     api_key_b: Annotated[
-        str | None, typer.Option(help="Key of B.", envvar="GATEWAY_API_KEY_B", show_envvar=True)
+        str | None, typer.Option(help="Bearer key of B.", envvar="GATEWAY_API_KEY_B", show_envvar=True)
     ] = None,
     show_text: Annotated[
-        bool, typer.Option("--show-text", help="Show texts, which may hold secrets of the requests.")
+        bool, typer.Option("--show-text", help="Show texts of requests and answers, which may contain secrets.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the JSON object to this file too.")] = None,
@@ -121,7 +131,7 @@ def _show_mirror(url: str, timeout_s: float, *, given: bool, as_json: bool, outp
     from gateway_ops.compare.targets import TargetAddress, TargetError  # noqa: PLC0415
 
     if given:
-        raise fail("--mirror compares what a gateway has copied: it takes no targets", _UNCOMPARED)
+        raise fail("--mirror shows what a gateway has compared: give no targets", _UNCOMPARED)
     try:
         found = asyncio.run(read_report(TargetAddress.parse("--mirror", url, url), timeout_s))
     except TargetError as error:
@@ -253,14 +263,14 @@ def _unanswered(said: dict[str, Any]) -> str:
     if "status" not in said:
         return ""
     words = " ".join(str(said[name]) for name in ("status", "code", "param") if said[name])
-    return f"refuses ({words})" + (f": {said['message']!r}" if "message" in said else "")
+    return f"rejects ({words})" + (f": {said['message']!r}" if "message" in said else "")
 
 
 def _delays(delays: dict[str, Any]) -> Table:
-    table = Table("of requests that both answered", "A p50", "A p99", "B p50", "B p99", show_edge=False)
+    table = Table("of requests that both targets completed", "A p50", "A p99", "B p50", "B p99", show_edge=False)
     titles = {
         "time_to_first_token_ms": "milliseconds to the first token",
-        "tokens_per_s": "tokens/s of an answer",
+        "tokens_per_s": "tokens/s of a response",
         "whole_answer_ms": "milliseconds to the end",
     }
     for key, title in titles.items():

@@ -36,7 +36,7 @@ def show_conformance(
     began = time.monotonic()
     try:
         with Progress() as progress:
-            progress.step("Meeting the server")
+            progress.step("Connecting to the server")
             server = suite.meet(url, model, api_key, timeout_s)
             found = _run(server, progress)
     except suite.UnsuitableServerError as error:
@@ -107,7 +107,7 @@ def _show(server: ServerUnderCheck, found: list[CheckOutcome], seconds: float, v
     told = ", ".join(f"{count} {verdict.value}" for verdict, count in suite.counts(found).items() if count)
     typer.echo(f"{server.http.base} {server.model}: {told}; {server.sent} requests in {seconds:.0f} s")
     if server.lost:
-        typer.echo(f"Not all could be asked: {server.lost.removeprefix('not asked: ')}")
+        typer.echo(f"Not all checks could run: {server.lost.removeprefix('not run: ')}")
 
 
 def _show_untrue(console: Console, chosen: list[CheckOutcome]) -> None:

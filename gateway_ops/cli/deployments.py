@@ -52,5 +52,5 @@ def choose_deployments(
     """
     unknown = set(only) - {deployment.name for deployment in deployments}
     if unknown:
-        raise fail(f"{file}: there is no deployment {min(unknown)!r}.")
+        raise fail(f"{file}: unknown deployment {min(unknown)!r}.")
     return tuple(deployment for deployment in deployments if not only or deployment.name in only)

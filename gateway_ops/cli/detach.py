@@ -61,7 +61,7 @@ def _wait(child: subprocess.Popen[bytes], folder: RunFolder, progress: Progress,
         said += new
         message = said.partition(ERROR_MARK)[2]
         if ended:
-            raise LocalStackError(message.strip() or f"It ended before it was ready; its output: {log.name}")
+            raise LocalStackError(message.strip() or f"The command ended before it was ready; its output: {log.name}")
         if not message:
             for line in new.splitlines():
                 progress.step(line)

@@ -28,15 +28,13 @@ _Set = Annotated[
     list[str] | None, typer.Option("--set", help="key:value or deployment/key:value, as `gateway repo build` takes.")
 ]
 _Only = Annotated[list[str] | None, typer.Option("--only", help="Deployments; all when not given.")]
-_Work = Annotated[
-    Path | None, typer.Option(help="Folder for what lies between steps; beside what is built when not given.")
-]
+_Work = Annotated[Path | None, typer.Option(help="Folder for intermediate files; beside the engine when not given.")]
 _ModelDir = Annotated[
     list[str] | None,
     typer.Option("--model-dir", help="DIR or deployment=DIR: where config.json is, if elsewhere on this machine."),
 ]
 _GpuName = Annotated[str | None, typer.Option("--gpu", help="Kind of GPU, such as h100; this machine's by default.")]
-_GpuMemory = Annotated[float | None, typer.Option("--gpu-memory", help="GiB of a GPU that the table does not have.")]
+_GpuMemory = Annotated[float | None, typer.Option("--gpu-memory", help="Memory of an unlisted kind of GPU, in GiB.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 _GIB = 2**30
 
@@ -68,7 +66,7 @@ def plan(
         for one in plans:
             _show(one)
     if not plans:
-        raise fail(f"{file}: no deployment has an engine of TensorRT-LLM.")
+        raise fail(f"{file}: no deployment has a TensorRT-LLM engine.")
     if any(one.rejected or one.fits is False for one in plans):
         raise typer.Exit(1)
 
@@ -80,12 +78,12 @@ def build(
     only: _Only = None,
     work: _Work = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Set aside what was made otherwise, and make it anew.")
+        bool, typer.Option("--rebuild", help="Rename results of other inputs or options, and build them again.")
     ] = False,
-    anyway: Annotated[bool, typer.Option("--anyway", help="Build although the plan says it does not fit.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands, and run none.")] = False,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Build even if the plan does not fit.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands without running them.")] = False,
 ) -> None:
-    """Run the steps that are not done yet, in TensorRT-LLM's image and on the GPUs that will serve."""
+    """Run the build steps that are not done yet, in TensorRT-LLM's image and on the GPUs that will serve."""
     from gateway_ops.engines.building import BuildError  # noqa: PLC0415
     from gateway_ops.engines.building import build as run  # noqa: PLC0415
     from gateway_ops.engines.machine import look_around  # noqa: PLC0415
@@ -115,7 +113,7 @@ def build(
     except BuildError as error:
         raise fail(error) from None
     except KeyboardInterrupt:
-        raise fail("interrupted; run the same command again to go on", 130) from None
+        raise fail("interrupted; run the same command again to continue", 130) from None
     typer.echo("Built. `gateway repo build` renders the repository that loads it.")
 
 
@@ -127,7 +125,7 @@ def check(
     whole: Annotated[bool, typer.Option("--whole", help="Hash large files as well.")] = False,
     as_json: _Json = False,
 ) -> None:
-    """Hold engines that were built against their deployments and this machine; exit 1 on differences that matter."""
+    """Compare built engines with their deployments and this machine; exit 1 on differences that matter."""
     from gateway_ops.engines.machine import look_around  # noqa: PLC0415
     from gateway_ops.engines.verification import mismatches  # noqa: PLC0415
 
@@ -154,9 +152,9 @@ def _obstacle(plans: list[EnginePlan]) -> str | None:
 
     unfit = next((one for one in plans if one.fits is False), None)
     if unfit is not None:
-        return f"{_lacking(unfit)} --anyway builds it all the same."
+        return f"{_lacking(unfit)} Build it nevertheless with --anyway."
     for folder, size, free in lacking_space(plans):
-        return f"{folder}: about {_size(size)} are needed there, and {_size(free)} are free. --anyway tries it."
+        return f"{folder}: about {_size(size)} are needed there, and {_size(free)} are free. Try it with --anyway."
     return None
 
 
@@ -180,7 +178,7 @@ def _planned(
     for text in model_dirs:
         name, _, folder = text.rpartition("=")
         if name and name not in {one.name for one in every}:
-            raise fail(f"--model-dir {text!r}: there is no deployment {name!r}.", 2)
+            raise fail(f"--model-dir {text!r}: unknown deployment {name!r}.", 2)
         if not (Path(folder) / "config.json").is_file():
             raise fail(f"--model-dir {text!r}: {folder} has no config.json.", 2)
         folders |= dict.fromkeys([name] if name else [one.name for one in every], Path(folder))
@@ -192,7 +190,7 @@ def _gpu(name: str | None, memory: float | None) -> Gpu | None:
     from gateway_ops.engines.gpus import KNOWN, Gpu, this_machine  # noqa: PLC0415
 
     if name is not None and name.lower() not in KNOWN and memory is None:
-        raise fail(f"--gpu {name!r} is not known: take one of {', '.join(KNOWN)}, or add --gpu-memory.", 2)
+        raise fail(f"--gpu {name!r} is unknown: choose one of {', '.join(KNOWN)}, or add --gpu-memory.", 2)
     if memory is not None and not 0 < memory < 4096:
         raise fail("--gpu-memory: write the GiB of one GPU, such as 80.", 2)
     known = KNOWN.get((name or "").lower())
@@ -263,11 +261,13 @@ def _conclusion(one: EnginePlan) -> str:
     if one.warning is not None:
         return f"It does not run: {one.warning}."
     if one.gpu is None:
-        return "Whether it fits is not known: no GPU here, and none named (--gpu, --gpu-memory)."
+        return "Whether it fits is unknown: this machine has no GPU; name one with --gpu or --gpu-memory."
     if one.verdict is None:
-        return "Whether it fits is not known."
+        return "Whether it fits is unknown."
     if one.verdict.fits:
-        return f"It fits on {one.gpu.name}: {one.verdict.at_once} sequences of full length at once in its cache."
+        return (
+            f"It fits on {one.gpu.name}: {one.verdict.at_once} concurrent sequences of full length fit into its cache."
+        )
     return _lacking(one)
 
 
@@ -278,7 +278,7 @@ def _lacking(one: EnginePlan) -> str:
     shared = f" beside {', '.join(one.others)}" if one.others else ""
     lead = f"{one.deployment.name} does not fit on {gpu}{shared}: {_size(one.verdict.lacking)} are missing on each."
     changes = " or ".join(f"{key}: {_value(value)}" for key, value in one.fixes)
-    return f"{lead} It would fit with {changes}." if changes else f"{lead} No single change of its settings is enough."
+    return f"{lead} It fits with {changes}." if changes else f"{lead} No single change of its settings makes it fit."
 
 
 def _value(value: Any) -> str:

@@ -22,10 +22,10 @@ def _group() -> None:
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(help="Who it is for: stands in the log and the metrics.")],
+    name: Annotated[str, typer.Argument(help="Name of the key, shown in the log and the metrics.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Make a key, and print it once with the line that lets it in; nothing is written anywhere."""
+    """Generate a key, and print it once with its line for the keys file; no file is written."""
     from gateway.config.auth_settings import NAME_FORM  # noqa: PLC0415 - the other commands need none of it
 
     if not re.fullmatch(NAME_FORM, name):

@@ -26,31 +26,35 @@ def launch(  # noqa: PLR0913, PLR0917 - one for each option
         list[str] | None, typer.Option("--deployment", help="Deployments to serve; all when not given.")
     ] = None,
     repository: Annotated[
-        Path, typer.Option(help="The model repository that gateway repo build rendered from the file.")
+        Path, typer.Option(help="Model repository that `gateway repo build` rendered from the file.")
     ] = Path("repository"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands, and start nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands without starting anything.")] = False,
     restart: Annotated[
         str, typer.Option(help="no, or on-failure[:N]: at most N starts in a row (3) after failures in service.")
     ] = "no",
     log_dir: Annotated[
-        Path | None, typer.Option(help="Folder for triton.log, the five before it too; else standard error.")
+        Path | None,
+        typer.Option(help="Folder for triton.log and its five predecessors; standard error when not given."),
     ] = None,
     host: Annotated[str, typer.Option(help="Address that Triton listens on; 0.0.0.0: all.")] = "127.0.0.1",
-    http_port: Annotated[int, typer.Option(min=1, max=65535, help="Its port for HTTP.")] = 8000,
-    grpc_port: Annotated[int, typer.Option(min=1, max=65535, help="Its port for gRPC, the gateway's way.")] = 8001,
-    metrics_port: Annotated[int, typer.Option(min=1, max=65535, help="Its port for metrics.")] = 8002,
+    http_port: Annotated[int, typer.Option(min=1, max=65535, help="HTTP port of Triton.")] = 8000,
+    grpc_port: Annotated[
+        int, typer.Option(min=1, max=65535, help="gRPC port of Triton, which the gateway uses.")
+    ] = 8001,
+    metrics_port: Annotated[int, typer.Option(min=1, max=65535, help="Metrics port of Triton.")] = 8002,
     exit_timeout: Annotated[
-        int, typer.Option(min=0, help="Seconds that requests in flight have after SIGTERM (--exit-timeout-secs).")
+        int, typer.Option(min=0, help="Seconds for requests in flight after SIGTERM (--exit-timeout-secs).")
     ] = 30,
     ready_timeout: Annotated[float, typer.Option(min=1, help="Seconds that loading may take.")] = 1800.0,
     tritonserver: Annotated[
-        Path | None, typer.Option(help="The program; the image's, one on PATH or the embedded one when not given.")
+        Path | None,
+        typer.Option(help="The tritonserver program; when not given that of the image, of PATH or the embedded one."),
     ] = None,
     oversubscribe: Annotated[
-        bool, typer.Option("--oversubscribe", help="Let mpirun start more ranks than it counts slots.")
+        bool, typer.Option("--oversubscribe", help="Let mpirun start more ranks than slots.")
     ] = False,
     llmapi_ranks: Annotated[
-        bool, typer.Option("--llmapi-ranks", help="Let mpirun start the LLM API's ranks, where spawning them fails.")
+        bool, typer.Option("--llmapi-ranks", help="Let mpirun start the ranks of the LLM API, if spawning them fails.")
     ] = False,
     more: Annotated[list[str] | None, typer.Argument(help="After --: further options of tritonserver.")] = None,
 ) -> None:
@@ -100,7 +104,7 @@ def launch(  # noqa: PLR0913, PLR0917 - one for each option
     try:
         raise typer.Exit(JobSupervisor(job, lambda line: typer.echo(f"gateway launch: {line}", err=True)).run())
     except OSError as error:
-        raise fail(f"it cannot be started ({error.strerror}: {error.filename}).", 2) from None
+        raise fail(f"tritonserver cannot be started ({error.strerror}: {error.filename}).", 2) from None
 
 
 def _check(made: Launch) -> None:

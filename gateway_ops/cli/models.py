@@ -35,14 +35,14 @@ _SPARE = {"guides": 6, "streams": 5, "endpoints": 4, "log-probs": 3, "family": 2
 
 def models(
     url: Annotated[
-        str, typer.Argument(help="Base URL of a server of OpenAI's API, with or without /v1.")
+        str, typer.Argument(help="Base URL of an OpenAI-compatible server, with or without /v1.")
     ] = "http://127.0.0.1:9000",
     api_key: Annotated[
         str | None, typer.Option(help="Bearer key of the server.", envvar="GATEWAY_API_KEY", show_envvar=True)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List the models of a server and what it says of each; `gateway check URL` has what each can."""
+    """List the models of a server with their status; `gateway check URL` shows the features of each model."""
     from gateway_ops.chat.chat_server import ChatServer  # noqa: PLC0415 - the other commands need none of it
     from gateway_ops.chat.harmless import one_line  # noqa: PLC0415
     from gateway_ops.chat.streamed_answer import ChatError  # noqa: PLC0415
@@ -77,7 +77,7 @@ def _show_table(console: Console, known: list[str], cells: list[dict[str, str]])
     for reason in reasons:
         console.print(Text(reason, "red"))
     if left_out:
-        console.print(Text(f"columns without room: {', '.join(left_out)}", "dim"))
+        console.print(Text(f"columns that do not fit: {', '.join(left_out)}", "dim"))
 
 
 def _row(model: dict[str, Any], health: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _cells(row: dict[str, Any]) -> Iterator[str]:
     state = "" if row["ready"] is None else "ready"
     if row["ready"] is False:
         what = f"{row['state']}: " if row["state"] else ""
-        state = f"{_NOT_READY}: {what}{row['reason'] or 'it does not say why'}"
+        state = f"{_NOT_READY}: {what}{row['reason'] or 'the gateway gives no reason'}"
     yield f"{state} (another name of {row['alias_of']})" if row["alias_of"] else state
     yield "" if row["context"] is None else f"{row['context']:,}"
     yield str(row["path"] or "")

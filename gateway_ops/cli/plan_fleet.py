@@ -45,52 +45,68 @@ class TransportChoice(str, Enum):
 
 def plan_fleet(  # noqa: PLR0913, PLR0917 - one for each option
     rate: Annotated[
-        float | None, typer.Option(min=0.001, max=10_000_000, help="Requests a second, of the busiest minutes.")
+        float | None, typer.Option(min=0.001, max=10_000_000, help="Requests per second in the busiest minutes.")
     ] = None,
-    trace: Annotated[Path | None, typer.Option(help="Lines of JSON instead: a trace, or the gateway's log.")] = None,
-    model: Annotated[str | None, typer.Option(help="With the gateway's log of several models: which.")] = None,
-    scale: Annotated[float, typer.Option(min=0.0001, max=1e6, help="With a trace: so many times as fast.")] = 1.0,
-    prompt_tokens: Annotated[str, typer.Option(help="Tokens of a prompt: 500, or a range as 200-800.")] = "200",
-    answer_tokens: Annotated[str, typer.Option(help="Tokens of an answer, likewise.")] = "128",
+    trace: Annotated[
+        Path | None, typer.Option(help="JSON lines file instead of --rate: a trace, or the gateway's log.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model to take from the gateway's log.")] = None,
+    scale: Annotated[
+        float, typer.Option(min=0.0001, max=1e6, help="Factor by which a trace is replayed faster.")
+    ] = 1.0,
+    prompt_tokens: Annotated[str, typer.Option(help="Tokens per prompt: 500, or a range such as 200-800.")] = "200",
+    answer_tokens: Annotated[str, typer.Option(help="Tokens per answer: a number or a range.")] = "128",
     arrivals: Annotated[
         Arrivals, typer.Option(help="At random, evenly, or at random in bursts of --burst requests.")
     ] = Arrivals.POISSON,
-    burst: Annotated[int, typer.Option(min=1, max=10000, help="Requests of a burst.")] = 10,
-    shared_prefix: Annotated[float, typer.Option(min=0, max=1, help="Part of a prompt that others begin with.")] = 0.0,
-    prefixes: Annotated[int, typer.Option(min=1, help="How many such beginnings there are.")] = 1,
+    burst: Annotated[int, typer.Option(min=1, max=10000, help="Requests per burst.")] = 10,
+    shared_prefix: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of a prompt that is a prefix shared with other prompts, 0 to 1.")
+    ] = 0.0,
+    prefixes: Annotated[int, typer.Option(min=1, help="Number of different shared prefixes.")] = 1,
     cached_prefixes: Annotated[
-        int, typer.Option(min=0, help="Of them, how many the KV cache of a Triton holds; 0: none is known again.")
+        int,
+        typer.Option(
+            min=0, help="Shared prefixes that the KV cache of one Triton holds; 0: prefixes are never reused."
+        ),
     ] = 0,
-    balance: Annotated[Balance, typer.Option(help="As triton.balance.policy.")] = Balance.LEAST_IN_FLIGHT,
+    balance: Annotated[
+        Balance, typer.Option(help="Balancing policy, as in triton.balance.policy.")
+    ] = Balance.LEAST_IN_FLIGHT,
     bench: Annotated[
-        list[Path] | None, typer.Option(help="Result of gateway bench --output; several, with other --streams.")
+        list[Path] | None,
+        typer.Option(help="Result of gateway bench --output; may be repeated, with different --streams."),
     ] = None,
-    bench_tritons: Annotated[int, typer.Option(min=1, help="Tritons that shared the load of --bench.")] = 1,
-    slots: Annotated[int | None, typer.Option(min=1, max=4096, help="Requests that a Triton runs at a time.")] = None,
+    bench_tritons: Annotated[int, typer.Option(min=1, help="Number of Tritons that shared the load of --bench.")] = 1,
+    slots: Annotated[
+        int | None, typer.Option(min=1, max=4096, help="Requests that one Triton runs concurrently.")
+    ] = None,
     token_ms: Annotated[
-        str | None, typer.Option(help="Milliseconds from token to token: 12.5, or by running requests 1:9,64:20.")
+        str | None, typer.Option(help="Milliseconds between tokens: 12.5, or by number of running requests 1:9,64:20.")
     ] = None,
     prefill_rate: Annotated[
-        float | None, typer.Option(min=1, help="Tokens of prompts that a Triton reads in 1 s.")
+        float | None, typer.Option(min=1, help="Prompt tokens that one Triton processes per second.")
     ] = None,
-    ttft: Annotated[float, typer.Option(min=0.001, help="Target: seconds to the first token, 95 of 100.")] = 2.0,
+    ttft: Annotated[float, typer.Option(min=0.001, help="Target: seconds to the first token, 95th percentile.")] = 2.0,
     between: Annotated[
-        float | None, typer.Option(min=0.1, help="Target: milliseconds from token to token, 95 of 100 answers.")
+        float | None, typer.Option(min=0.1, help="Target: milliseconds between tokens, 95th percentile of answers.")
     ] = None,
     load_limit: Annotated[
-        float, typer.Option(min=0.05, max=0.99, help="Part of what the engines can do that the load may take.")
+        float, typer.Option(min=0.05, max=0.99, help="Share of the engines' capacity that the load may use, 0 to 1.")
     ] = 0.85,
-    spare: Annotated[int, typer.Option(min=0, max=32, help="Tritons of each cell that may be lost.")] = 1,
-    transport: Annotated[TransportChoice, typer.Option(help="Between gateway and Triton.")] = TransportChoice.H2,
+    spare: Annotated[int, typer.Option(min=0, max=32, help="Spare Tritons per cell.")] = 1,
+    transport: Annotated[
+        TransportChoice, typer.Option(help="Transport between gateway and Triton.")
+    ] = TransportChoice.H2,
     gateway_limit: Annotated[
-        float, typer.Option(min=0.05, max=0.95, help="Part of its time that a worker may be busy.")
+        float, typer.Option(min=0.05, max=0.95, help="Share of its time that a worker may be busy, 0 to 1.")
     ] = 0.6,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Workers of a gateway, at most.")] = 8,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Maximum workers per gateway.")] = 8,
     seed: Annotated[int, typer.Option(help="Seed of lengths and arrivals.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write the JSON object to this file too.")] = None,
 ) -> None:
-    """Size a fleet for a load; each figure with its source. Exit 1 if no number of Tritons keeps the targets."""
+    """Size a fleet for a load; each figure with its source. Exit 1 if no number of Tritons meets the targets."""
     from gateway_ops.bench.plan import Lengths, PlanError  # noqa: PLC0415 - the other commands need none of it
     from gateway_ops.plan_fleet.curves import Curve, SizingError  # noqa: PLC0415
     from gateway_ops.plan_fleet.engine_costs import engine_costs, read_bench  # noqa: PLC0415
@@ -130,10 +146,10 @@ def _assumptions(load: RandomLoad | RecordedLoad, engine: EngineCosts, cached: i
         "and what engines do about it, are not simulated: give the --slots that fit into it"
     ]
     if load.mean_prompt > longest and not any("--prefill-rate" in each for each in engine.sources):
-        said.append(f"prompts of more than {longest:.0f} tokens were not measured, and are taken in proportion")
+        said.append(f"times for prompts of more than {longest:.0f} tokens were not measured and are extrapolated")
     has_prefixes = getattr(load, "shared", 0) or any(each.shared for each in getattr(load, "recorded", ()))
     if has_prefixes and not cached:
-        said.append("shared beginnings of prompts save nothing here: --cached-prefixes says how many a Triton holds")
+        said.append("shared prefixes save nothing here: --cached-prefixes sets how many prefixes one Triton holds")
     return said
 
 
@@ -164,7 +180,7 @@ def _show(plan: FleetPlan, found: dict[str, Any], sources: list[str]) -> None:
     ):
         times.add_row(title, *("-" if value is None else f"{value:,.1f}" for value in found[name].values()))
     console.print(times)
-    console.print(f"the gateway adds {need.wait_s * 1000:.2f} ms of waiting, on the average")
+    console.print(f"the gateway adds {need.wait_s * 1000:.2f} ms of waiting on average")
     limits = Table("exhausted first", "used", "of", "at so many times the load", show_edge=False)
     for resource in plan.resources:
         limits.add_row(resource.name, f"{resource.used:,.2f}", f"{resource.limit:,.10g}", f"{resource.factor:,.2f}")

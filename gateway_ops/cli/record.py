@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gateway_ops.record.any_call import Serve
 
 _Host = Annotated[str, typer.Option(help="Address to listen on.")]
-_Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 is any.")]
+_Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free port.")]
 
 
 def record(
@@ -25,11 +25,11 @@ def record(
     host: _Host = "127.0.0.1",
     port: _Port = 8101,
     redact: Annotated[
-        bool, typer.Option("--redact", help="Hide texts and ids of tokens; numbers of them stay.")
+        bool, typer.Option("--redact", help="Replace texts and token ids by placeholders; their lengths stay.")
     ] = False,
-    most_mb: Annotated[int, typer.Option(min=1, help="Size of the file at most; calls beyond are left out.")] = 100,
+    most_mb: Annotated[int, typer.Option(min=1, help="Largest size of the file; later calls are left out.")] = 100,
 ) -> None:
-    """Stand between a gateway and its Triton, and write every call into a file, until Ctrl-C."""
+    """Record every gRPC call between a gateway and its Triton into a file, until Ctrl-C."""
     from gateway_ops.record.recorder import Recorder  # noqa: PLC0415 - the other commands need none of it
     from gateway_ops.record.recording import RecordingError, RecordingWriter  # noqa: PLC0415
 
@@ -40,7 +40,7 @@ def record(
                 await _listen(host, port, recorder.serve, f"recording {triton} into {file}")
             finally:
                 await recorder.close()
-        left_out = f"; {writer.left_out} more are left out for its size" if writer.left_out else ""
+        left_out = f"; {writer.left_out} more are left out because the file is full" if writer.left_out else ""
         typer.echo(f"{writer.written} calls are in {file}{left_out}.")
 
     try:
@@ -53,9 +53,9 @@ def replay(
     file: Annotated[Path, typer.Argument(help="A recording of `gateway record`.")],
     host: _Host = "127.0.0.1",
     port: _Port = 8101,
-    at_once: Annotated[bool, typer.Option("--at-once", help="Answer without the recorded delays.")] = False,
+    at_once: Annotated[bool, typer.Option("--at-once", help="Respond without the recorded delays.")] = False,
 ) -> None:
-    """Be the Triton of a recording: answer each request that it has as it was answered then, until Ctrl-C."""
+    """Replay a recording in place of Triton: respond to each recorded request as Triton did, until Ctrl-C."""
     from gateway_ops.record.recording import RecordingError, read_recording  # noqa: PLC0415
     from gateway_ops.record.replayed_triton import ReplayedTriton  # noqa: PLC0415
 
@@ -64,7 +64,7 @@ def replay(
     except RecordingError as error:
         raise fail(error) from None
     triton = ReplayedTriton(exchanges, redacted=redacted, at_once=at_once, tell=lambda line: typer.echo(line, err=True))
-    asyncio.run(_listen(host, port, triton.serve, f"answering as {file} does, {len(exchanges)} calls"))
+    asyncio.run(_listen(host, port, triton.serve, f"replaying {file}, {len(exchanges)} calls"))
 
 
 async def _listen(host: str, port: int, serve: Serve, doing: str) -> None:
@@ -74,7 +74,7 @@ async def _listen(host: str, port: int, serve: Serve, doing: str) -> None:
 
     reason = cannot_listen(host, port)  # which gRPC would tell in words of its own
     if reason is not None:
-        raise fail(f"cannot listen on {host} port {port} ({reason}): choose another one with --port")
+        raise fail(f"cannot listen on {host} port {port} ({reason}): choose another port with --port")
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)

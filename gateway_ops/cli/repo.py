@@ -55,7 +55,7 @@ def build(
     from gateway_ops.repository.rendered_files import RenderError, render, write  # noqa: PLC0415
 
     if output is None and diff is None:
-        raise fail("Say where to: -o DIR, or --diff to compare.", 2)
+        raise fail("Name a folder to write to with -o DIR, or compare with --diff.", 2)
     if diff is not None and (mistake := _address_mistake(diff)):
         raise fail(f"--diff {diff!r}: {mistake}", 2)
     every = load_deployments(file, overrides or [])

@@ -18,15 +18,17 @@ def report(
         Path | None,
         typer.Argument(help="Settings file; GATEWAY_CONFIG, else gateway.yaml if it is there.", show_default=False),
     ] = None,
-    url: Annotated[str | None, typer.Option(help="A running gateway, for its models and what they can.")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="URL of a running gateway, for its models and their features.")
+    ] = None,
     log: Annotated[Path | None, typer.Option(help="Its log, for the last errors.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("gateway-report.json"),
     api_key: Annotated[
         str | None, typer.Option(help="Bearer key of the gateway.", envvar="GATEWAY_API_KEY", show_envvar=True)
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Write it without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Write the file without asking.")] = False,
 ) -> None:
-    """Pack versions, settings without secrets, capabilities and last errors, show them, and write them if you agree."""
+    """Collect versions, settings without secrets, capabilities and errors; show them, and write them if you agree."""
     from gateway.config import SettingsSource  # noqa: PLC0415 - the other commands need none of it
     from gateway_ops.chat.harmless import harmless  # noqa: PLC0415
     from gateway_ops.report.fault_report import fault_report  # noqa: PLC0415
@@ -36,9 +38,9 @@ def report(
     typer.echo(harmless(text))
     if not yes:
         if not sys.stdin.isatty():
-            typer.echo("nothing was written: --yes writes it without a terminal", err=True)
+            typer.echo("nothing was written: without a terminal give --yes", err=True)
             return
-        typer.echo(f"\nThis, and no more, goes into {output}. Hide in it what nobody should see.", err=True)
+        typer.echo(f"\nOnly this text goes into {output}. Remove from the file what others must not see.", err=True)
         if not typer.confirm("Write it?", err=True):
             return
     try:

@@ -26,7 +26,7 @@ from gateway_ops.cli.version import gateway_version, version
 
 app = typer.Typer(
     name="gateway",
-    help="OpenAI's API in front of Triton Inference Server and TensorRT-LLM.",
+    help="An OpenAI-compatible API for Triton Inference Server and TensorRT-LLM.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -63,4 +63,4 @@ def _root(
         bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """OpenAI's API in front of Triton Inference Server and TensorRT-LLM."""
+    """An OpenAI-compatible API for Triton Inference Server and TensorRT-LLM."""

@@ -24,7 +24,10 @@ def serve(
     workers: Annotated[
         int,
         typer.Option(
-            min=1, max=256, help="Processes that share the port; one uses one core.", envvar="GATEWAY_WORKERS"
+            min=1,
+            max=256,
+            help="Worker processes that share the port; each uses one CPU core.",
+            envvar="GATEWAY_WORKERS",
         ),
     ] = 1,
 ) -> None:

@@ -29,7 +29,8 @@ def top(
     ] = "http://127.0.0.1:9000",
     interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two scrapes.")] = 2.0,
     slow: Annotated[
-        float, typer.Option(min=0.01, max=300, help="Seconds to the first token beyond which answers are told as slow.")
+        float,
+        typer.Option(min=0.01, max=300, help="Seconds to the first token from which a response is reported as slow."),
     ] = SLOW_S,
     api_key: Annotated[
         str | None, typer.Option(help="Bearer key of the gateway.", envvar="GATEWAY_API_KEY", show_envvar=True)

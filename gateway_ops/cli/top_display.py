@@ -28,7 +28,7 @@ _ENDPOINTS = (
     Column("state"),
     Column("running", reserved=7),
 )
-_LEGEND = {"first ms": "to the first token", "next ms": "of each further one"}
+_LEGEND = {"first ms": "to the first token", "next ms": "of each further token"}
 
 
 def view(base: str, found: dict[str, Any], width: int) -> Group:
@@ -61,7 +61,7 @@ def _parts(base: str, found: dict[str, Any], width: int) -> Iterator[RenderableT
     if legend := {title: words for title, words in _LEGEND.items() if title not in left_out}:
         yield Text(f"{', '.join(legend)}: p50 / p99 {', '.join(legend.values())}", "dim")
     if left_out:
-        yield Text(f"columns without room: {', '.join(left_out)}", "dim")
+        yield Text(f"columns that do not fit: {', '.join(left_out)}", "dim")
     for sentence in found["missing"]:
         yield Text(sentence, "dim")
 
@@ -81,7 +81,7 @@ def _totals(total: dict[str, Any]) -> Iterator[str]:
     if total["overload"]:
         yield f"memory beyond the {total['overload']} limit"
     rejected = _counted(total["refused"]) + _counted(total["limited"], " by a key's limit on ")
-    yield f"refused {', '.join(rejected)}" if rejected else "none refused"
+    yield f"rejected {', '.join(rejected)}" if rejected else "none rejected"
 
 
 def _row(model: dict[str, Any]) -> Iterator[Text]:
@@ -114,13 +114,13 @@ def _troubles(model: dict[str, Any]) -> Iterator[str]:
     elif model["state"] == "failing" and model["reason"]:
         yield one_line(str(model["reason"]))
     if model["degraded"]:
-        yield one_line(f"not all workers serve it: {model['degraded']}")
+        yield one_line(f"not all workers serve the model: {model['degraded']}")
     for each in model["endpoints"]:
         if each["reason"] and each["state"] != "ready":
             yield one_line(f"{each['endpoint']} is {each['state']}: {each['reason']}")
     rejected = [*_counted(model["refused"]), *_counted(model["queue_refused"], " x queue ")]
     if rejected:
-        yield f"refused {', '.join(rejected)}"
+        yield f"rejected {', '.join(rejected)}"
     if model["engine_failures"]:
         yield f"the engine failed {', '.join(_counted(model['engine_failures']))}"
 
@@ -131,8 +131,8 @@ def _slow(slow: dict[str, float]) -> str:
 
 def _heard(triton: dict[str, Any]) -> str:
     if not triton["up"]:
-        return "its metrics cannot be read"
-    return "no queue told" if triton["pending"] is None else f"{triton['pending']:,} pending"
+        return "its metrics are unreachable"
+    return "queue not reported" if triton["pending"] is None else f"{triton['pending']:,} pending"
 
 
 def _of_triton(triton: dict[str, Any]) -> Iterator[str]:

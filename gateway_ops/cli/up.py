@@ -61,7 +61,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option
     ] = 9000,
     detach: Annotated[bool, typer.Option("--detach", help="Return when ready; gateway down stops it.")] = False,
     path: Annotated[
-        PathChoice, typer.Option(help="Token ids straight to the engine (tokens), or text through the ensemble.")
+        PathChoice, typer.Option(help="Send token ids to the engine (tokens), or text to the ensemble (ensemble).")
     ] = PathChoice.AUTO,
     engine: Annotated[
         EngineChoice, typer.Option(help="Engine behind the Triton model tensorrt_llm.")
@@ -76,7 +76,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option
     family: Annotated[
         str | None,
         typer.Option(
-            help="How the model writes tool calls and reasoning; found by its files and template when not given.",
+            help="How the model writes tool calls and reasoning; detected from its files and template when not given.",
             envvar="GATEWAY_FAMILY",
         ),
     ] = None,
@@ -87,8 +87,8 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option
         bool,
         typer.Option(
             "--triton-only",
-            help="No gateway: Triton alone, with all models of the repository; --port names it for gateway down, and "
-            "is left to a gateway of your own.",
+            help="Start only Triton, with all models of the repository; --port identifies it for gateway down and "
+            "stays free for your own gateway.",
         ),
     ] = False,
 ) -> None:
@@ -143,7 +143,7 @@ def _find_template(template: Path | None) -> Path | None:
         return None
     found = template_path(template.expanduser(), Path.cwd())
     if not found.is_file():
-        raise LocalStackError(f"--template: there is no file {found}.")
+        raise LocalStackError(f"--template: file not found: {found}.")
     return found
 
 
@@ -153,7 +153,7 @@ def _check_template(template: Path, model: HuggingFaceFolder) -> None:
     except TemplateError as error:
         raise LocalStackError(f"--template: {template}: {error}") from None
     if fault is not None:
-        raise LocalStackError(f"--template: {template}: It cannot render a message of a user: {fault}.")
+        raise LocalStackError(f"--template: {template}: it cannot render a user message: {fault}.")
 
 
 def _check_family(family: str | None) -> None:
@@ -236,7 +236,7 @@ def _own_gateway(state: RunState, port: int) -> str:
         "GATEWAY_MAX_SEQ_LEN": state.max_seq_len,
     }
     line = " ".join(f"{name}={shlex.quote(str(value))}" for name, value in variables.items() if value)
-    return f"A gateway of your own before this Triton:\n{line} {_command()} serve\n"
+    return f"To run your own gateway in front of this Triton:\n{line} {_command()} serve\n"
 
 
 def _to_try(url: str) -> list[str]:
@@ -267,7 +267,7 @@ def down(
         int, typer.Option(help="The gateway's port, as given to gateway up.", envvar="GATEWAY_PORT")
     ] = 9000,
 ) -> None:
-    """Stop what gateway up started on a port, and wait until it is gone."""
+    """Stop what gateway up started on a port, and wait until it has ended."""
     state = RunFolder(port).read()
     if RunFolder(port).stop(_DEADLINE_S):
         whole = state is None or state.url

@@ -92,7 +92,7 @@ async def _read_events(content: aiohttp.StreamReader, reader: AnswerEventReader)
     async for line in lines_of(content):
         size += len(line)
         if size > LONGEST_ANSWER:
-            raise RequestFailedError("an answer of more than 16 MiB")
+            raise RequestFailedError("a response of more than 16 MiB")
         if not line.startswith(b"data:"):
             continue
         data = line[5:].strip()

@@ -27,8 +27,9 @@ async def read_report(address: TargetAddress, timeout_s: float) -> dict[str, Any
     if found is None or not found.keys() >= _PARTS:
         named = f" of {address.model!r}" if address.model else ""
         raise TargetError(
-            f"{address.shown} has no report on a mirror{named}: is it the internal port (server.internal_port) of a "
-            "gateway whose model has a mirror, and a few seconds old? Where several have one, name the model: URL#model"
+            f"{address.shown} has no mirror report{named}: is it the internal port (server.internal_port) of a "
+            "gateway whose model has a mirror, and a few seconds old? Where several have one, name the model: "
+            "URL#model"
         )
     for side in ("a", "b"):
         found[side]["url"] = address.shown

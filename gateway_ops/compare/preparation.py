@@ -96,11 +96,14 @@ def _sample(made: SampleOptions, a: TargetFacts, b: TargetFacts) -> Sample:
 
 def _warnings(a: Target, b: Target, facts: list[FactPair], requests: RequestFile | Sample) -> Iterator[str]:
     if a.identity == b.identity:
-        yield f"A and B are the same, {a.label}: what differs is its own noise."
+        yield f"A and B are the same model, {a.label}: differences are random variation of its answers."
     yield from warnings_of(facts)
     if isinstance(requests, Sample):
         for kind, parameter in requests.left_out.items():
-            yield f"No request of the kind '{kind}' is made: A or B cannot serve {parameter}."
+            yield f"No request of kind '{kind}' is generated: A or B cannot serve {parameter}."
     elif requests.drawn:
-        what = f"{requests.drawn} of {requests.count} requests do not ask for temperature 0"
-        yield f"{what}: their answers may differ by chance. --greedy asks for it, --repeat tells A's own noise."
+        what = f"{requests.drawn} of {requests.count} requests do not set temperature 0"
+        yield (
+            f"{what}: their answers may differ by chance. --greedy sets temperature 0, --repeat measures how much A "
+            "differs from itself."
+        )

@@ -84,7 +84,7 @@ class RequestFile:
 def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines that are not blank, each with its number; one that is too long is not read to its end."""
     if path.exists() and not path.is_file():
-        raise RequestFileError(f"{path} is no file; it is read twice, first to look through it")
+        raise RequestFileError(f"{path} is not a regular file; the command reads it twice")
     try:
         with path.open("rb") as file:
             number = 0
@@ -104,17 +104,17 @@ def _read(number: int, line: bytes) -> ComparedRequest:
     try:
         values = orjson.loads(line)
     except orjson.JSONDecodeError:
-        raise _LineError("not JSON; each line has all of a request") from None
+        raise _LineError("not JSON; each line must be a whole request") from None
     if not isinstance(values, dict):
         raise _LineError(f"not an object; {_FORMS}")
     if "logger" in values:
-        raise _LineError("a line of a log: those of the access log have no bodies, so they cannot be sent again")
+        raise _LineError("a line of an access log, which has no request bodies, so it cannot be sent again")
     if "response" in values:
-        raise _LineError("a result of a batch; its requests are in the batch's input file")
+        raise _LineError("a result of a batch; the requests are in the input file of the batch")
     if "body" not in values:
         return ComparedRequest(number, "", _path_of(values), _body(values))
     if unknown := sorted(values.keys() - _BATCH_KEYS):
-        raise _LineError(f"a form that is not known here, with {unknown[0][:_LONGEST_NAME]!r}; {_FORMS}")
+        raise _LineError(f"an unknown form, with {unknown[0][:_LONGEST_NAME]!r}; {_FORMS}")
     body = values["body"]
     if not isinstance(body, dict):
         raise _LineError("'body' is not an object")
@@ -122,7 +122,7 @@ def _read(number: int, line: bytes) -> ComparedRequest:
         raise _LineError("'method' is not POST")
     path = values.get("url", None) or _path_of(body)
     if path not in _BY_FIELD.values():
-        raise _LineError(f"'url' is none of {', '.join(_BY_FIELD.values())}")
+        raise _LineError(f"'url' is not one of {', '.join(_BY_FIELD.values())}")
     return ComparedRequest(number, plain(str(values.get("custom_id") or ""))[:_LONGEST_NAME], path, _body(body))
 
 
@@ -138,7 +138,7 @@ def _body(body: dict[str, Any]) -> dict[str, Any]:
     try:
         orjson.dumps(body)
     except orjson.JSONEncodeError:  # it reads deeper than it writes
-        raise _LineError("nested too deeply to be sent again") from None
+        raise _LineError("nested too deeply to be sent") from None
     kept = {name: value for name, value in body.items() if name != "model"}
     if "input" in body and not body.get("background"):
         kept.setdefault("store", False)

@@ -47,14 +47,14 @@ class TargetAddress:
         else:
             url, model = default_url, text
             if "#" in text:
-                raise TargetError(f"{side}: {text!r} is no URL: begin it with http:// or https://")
+                raise TargetError(f"{side}: {text!r} is not a URL: begin it with http:// or https://")
         try:
             parts = urllib.parse.urlsplit(url)
             valid = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0 and not parts.query
         except ValueError:
             valid = False
         if not valid or not text:
-            raise TargetError(f"{side}: {text!r} is neither URL#model, nor a URL, nor the name of a model")
+            raise TargetError(f"{side}: {text!r} is not URL#model, a URL or the name of a model")
         return TargetAddress(side, url.rstrip("/").removesuffix("/v1").rstrip("/"), model or None)
 
     @property
@@ -117,7 +117,7 @@ async def find_target(address: TargetAddress, session: aiohttp.ClientSession, ti
     """
     listed = await _listed(address, session, timeout_s)
     if listed is None and address.model is None:
-        raise TargetError(f"{address.side}: {address.shown} lists no models: name one as {address.shown}#model")
+        raise TargetError(f"{address.side}: {address.shown} lists no models: name a model as {address.shown}#model")
     model = address.model or _only(address, listed or {})
     if listed and model not in listed:
         raise TargetError(f"{address.side}: {address.shown} has no model {model!r}; it lists {_names(listed)}")
@@ -135,10 +135,10 @@ async def _listed(address: TargetAddress, session: aiohttp.ClientSession, timeou
             async with session.get(url, timeout=aiohttp.ClientTimeout(total=timeout_s)) as answer:
                 status, body = answer.status, await read_body(answer.content)
     except RequestFailedError as error:
-        raise TargetError(f"{address.side}: {address.shown} does not answer: {error}") from None
+        raise TargetError(f"{address.side}: {address.shown} does not respond: {error}") from None
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         option = "--api-key" if address.side == "A" else "--api-key-b"
-        raise TargetError(f"{address.side}: {address.shown} answers {status}: give its key by {option}")
+        raise TargetError(f"{address.side}: {address.shown} responds with status {status}: give its key with {option}")
     entries = _object(body).get("data") if status == HTTPStatus.OK else None
     if not isinstance(entries, list):
         return None
@@ -150,7 +150,7 @@ def _only(address: TargetAddress, listed: Mapping[str, Any]) -> str:
     names = {served_name(entry) or name for name, entry in listed.items()}
     if len(names) != 1:
         what = f"lists {_names(names)}" if names else "lists no model"
-        raise TargetError(f"{address.side}: {address.shown} {what}: name one as {address.shown}#model")
+        raise TargetError(f"{address.side}: {address.shown} {what}: name a model as {address.shown}#model")
     return names.pop()
 
 
@@ -186,7 +186,7 @@ async def read_body(content: aiohttp.StreamReader) -> bytes:
         parts.append(part)
         size += len(part)
         if size > LONGEST_ANSWER:
-            raise RequestFailedError("an answer of more than 16 MiB")
+            raise RequestFailedError("a response of more than 16 MiB")
     return b"".join(parts)
 
 

@@ -105,11 +105,11 @@ class Http:
             parts = urllib.parse.urlsplit(url)
             self._host, self._port = parts.hostname or "", parts.port
         except ValueError as error:
-            raise UnreachableError(f"{url!r} is no URL: {error}") from None
+            raise UnreachableError(f"{url!r} is not a URL: {error}") from None
         if parts.scheme not in {"http", "https"} or not self._host:
-            raise UnreachableError(f"{url!r} is no URL of a server: it begins with http:// or https://")
+            raise UnreachableError(f"{url!r} is not the URL of a server: it must begin with http:// or https://")
         if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-            raise UnreachableError("the key has characters that no header holds")
+            raise UnreachableError("the key has characters that a header cannot contain")
         self._tls = parts.scheme == "https"
         self._prefix = urllib.parse.quote(parts.path.rstrip("/").removesuffix("/v1"), safe="/%")
         host = f"[{self._host}]" if ":" in self._host else self._host
@@ -140,7 +140,7 @@ class Http:
             try:
                 connection.connect()
             except (OSError, ssl.SSLError, UnicodeError) as error:
-                why = f"{self.base} cannot be reached ({error}): give the URL of a running server"
+                why = f"{self.base} is unreachable ({error}): give the URL of a running server"
                 raise UnreachableError(why) from None
             with _Deadline(connection.sock, self.timeout_s) as deadline:
                 yield self._exchange(connection, request, deadline)
@@ -155,7 +155,7 @@ class Http:
             return OpenHttpAnswer(request, connection.getresponse(), deadline)
         except (OSError, http.client.HTTPException) as error:
             said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            return OpenHttpAnswer(request, None, deadline, f"there is no HTTP answer ({said[:200]})")
+            return OpenHttpAnswer(request, None, deadline, f"the server sent no HTTP response ({said[:200]})")
 
     @staticmethod
     def _body(request: CheckRequest) -> bytes | None:
@@ -247,7 +247,7 @@ class OpenHttpAnswer:
             try:
                 part = self._response.read1(65536)
             except (OSError, http.client.HTTPException):
-                self._trouble = "the connection ended before the answer did"
+                self._trouble = "the connection closed before the response ended"
                 return
             if not part:
                 self._ended = True
@@ -270,9 +270,9 @@ class OpenHttpAnswer:
         """What has been read."""
         trouble = self._trouble
         if self._deadline.passed:
-            trouble = f"the answer had not ended after {self._deadline.seconds:g} s"
+            trouble = f"the response had not ended after {self._deadline.seconds:g} s"
         elif not trouble and not self._ended:
-            trouble = f"the answer has more than {_MOST_BYTES >> 20} MiB or {_MOST_EVENTS} events"
+            trouble = f"the response has more than {_MOST_BYTES >> 20} MiB or {_MOST_EVENTS} events"
         status, headers = 0, {}
         if self._response is not None:
             status = self._response.status

@@ -11,7 +11,7 @@ from gateway_ops.conformance.replies import WholeReply, served
 from gateway_ops.conformance.server_under_check import ServerUnderCheck
 from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError, shown
 
-CANCEL = Group("Clients that leave")
+CANCEL = Group("Clients that disconnect")
 # Gauges of requests that run, by the names of the servers that have them.
 _RUNNING = (
     "gateway_requests_in_flight",
@@ -47,7 +47,7 @@ def _leave(server: ServerUnderCheck, request: CheckRequest) -> tuple[float, floa
             times = [time.monotonic() for _ in answer.events(_EVENTS)]
             seen = answer.answer()
             if seen.status != 200 or not times:
-                raise UnclearError(f"the stream was answered {seen.status}")
+                raise UnclearError(f"the stream got status {seen.status}")
             running = _running(server)
     except UnreachableError as error:
         raise UnclearError(str(error)) from None
@@ -55,12 +55,14 @@ def _leave(server: ServerUnderCheck, request: CheckRequest) -> tuple[float, floa
 
 
 @CANCEL.check(
-    "cancel-frees", "When a client has left its stream, the server's metrics count the request no longer.", CHUNKS
+    "cancel-frees",
+    "After a client disconnects from its stream, the server's metrics no longer count the request.",
+    CHUNKS,
 )
 def _frees(server: ServerUnderCheck) -> None:
     before = _running(server)
     if before is None:
-        raise UnclearError("the server's `/metrics` do not tell how many requests run")
+        raise UnclearError("the server's `/metrics` do not report the number of running requests")
     if before:
         raise UnclearError(f"{before:g} other requests are running")
     request = _long(server)
@@ -68,17 +70,17 @@ def _frees(server: ServerUnderCheck) -> None:
     if not running:
         raise UnclearError("the metrics do not count a stream that is being read")
     if between_s * _MANY < 2 * _ENDED_S:
-        raise UnclearError("the whole stream may have ended by itself in the meantime")
+        raise UnclearError("the stream may have ended by itself in the meantime")
     ends = time.monotonic() + _ENDED_S
     while _running(server):
         if time.monotonic() > ends:
-            told = f"{_ENDED_S:g} s after the client left (Ctrl-C does so), the request is still counted"
+            told = f"{_ENDED_S:g} s after the client disconnected (as by Ctrl-C), the request is still counted"
             raise UntrueError(told, HttpAnswer(request, 200), HttpAnswer(_METRICS, 200))
         time.sleep(_LOOK_S)
 
 
 @CANCEL.check(
-    "cancel-harmless", "Clients that leave change nothing for others: answers are the same as before.", CHUNKS
+    "cancel-harmless", "Clients that disconnect do not affect other clients: answers are the same as before.", CHUNKS
 )
 def _harmless(server: ServerUnderCheck) -> None:
     before = server.whole(server.chat())
@@ -89,7 +91,7 @@ def _harmless(server: ServerUnderCheck) -> None:
     if before.text in texts:
         return
     if texts[0] != texts[1]:
-        raise UnclearError("the same greedy request is answered in more than one way")
+        raise UnclearError("the same greedy request gets different answers")
     raise UntrueError(
-        f"the text is {shown(texts[0])}, and was {shown(before.text)} before clients left", after[0].answer
+        f"the text is {shown(texts[0])}, and was {shown(before.text)} before clients disconnected", after[0].answer
     )

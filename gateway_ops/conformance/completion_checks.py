@@ -15,12 +15,12 @@ COMPLETIONS = Group("Completions")
 def _plain(server: ServerUnderCheck) -> WholeReply:
     answer = server.ask(server.completion())
     if answer.status in {404, 405, 501}:
-        raise NotOfferedError(f"it answered {answer.status}: {shown(answer.text)}")
+        raise NotOfferedError(f"the status is {answer.status}: {shown(answer.text)}")
     return WholeReply(served(answer))
 
 
 @COMPLETIONS.check(
-    "completions-form", "An answer has `id`, `created`, `model`, the `object` `text_completion` and a text.", PAGE
+    "completions-form", "A response has `id`, `created`, `model`, the `object` `text_completion` and a text.", PAGE
 )
 def _form(server: ServerUnderCheck) -> None:
     seen = _plain(server)
@@ -31,24 +31,28 @@ def _form(server: ServerUnderCheck) -> None:
         raise UntrueError("its choice has no `text`", seen.answer)
 
 
-@COMPLETIONS.check("completions-length", "A text that the limit cut ends for `length` and has as many tokens.", PAGE)
+@COMPLETIONS.check(
+    "completions-length", "A text that the token limit cut off has the finish reason `length` and as many tokens.", PAGE
+)
 def _length(server: ServerUnderCheck) -> None:
     long, short = _plain(server), server.whole(server.completion(limit=3))
     if not (long.text.startswith(short.text) and len(long.text) > len(short.text)):
-        raise UnclearError("the text with a limit of 3 tokens is no beginning of the longer one")
+        raise UnclearError("the text with a limit of 3 tokens is not the beginning of the longer text")
     if short.finish != "length" or short.usage.completion_tokens != 3:
         counts = f"`{short.finish}`, {short.usage.completion_tokens} `completion_tokens`"
         raise UntrueError(f"a limit of 3 tokens, which cut the text, gives {counts}", short.answer, long.answer)
 
 
-@COMPLETIONS.check("completions-stream-same", "A stream, joined, has text and finish reason of the whole answer.", PAGE)
+@COMPLETIONS.check(
+    "completions-stream-same", "A stream, joined, has the text and finish reason of the non-streaming response.", PAGE
+)
 def _stream_same(server: ServerUnderCheck) -> None:
     _plain(server)
     stream = server.stream(server.completion())
     server.must_equal(
         (_plain(server), lambda seen: (seen.text, [seen.finish])),
         (stream, lambda seen: (seen.text(), seen.finishes())),
-        "text and finish reason of the whole answer and of the stream are",
+        "text and finish reason of the non-streaming response and of the stream are",
     )
     if stream.data[-1] != b"[DONE]":
         raise UntrueError("the stream does not end with `[DONE]`", stream.answer)
@@ -70,22 +74,22 @@ def _prompts(server: ServerUnderCheck) -> None:
         return
     if alone[1] in texts[:1] or alone[0] in texts[1:]:
         raise UntrueError(
-            f"alone they are continued by {shown(alone)}, in a list by {shown(texts)}",
+            f"alone the prompts are continued by {shown(alone)}, in a list by {shown(texts)}",
             both.answer,
             one.answer,
             other.answer,
         )
-    raise UnclearError("prompts that are answered together are continued otherwise than alone")
+    raise UnclearError("prompts in a list are continued differently than alone")
 
 
-@COMPLETIONS.check("completions-echo", "`echo` puts the prompt before the text, and counts no token more.", PAGE)
+@COMPLETIONS.check("completions-echo", "`echo` puts the prompt before the text, and does not change the counts.", PAGE)
 def _echo(server: ServerUnderCheck) -> None:
     plain = _plain(server)
     seen = server.whole(server.completion(echo=True), "echo")
     server.must_equal(
         (plain, lambda whole: f"1 2 3 4 5 6{whole.text}"),
         (seen, lambda whole: whole.text),
-        "prompt and text, and the echo, are",
+        "prompt plus text, and the echoed text, are",
     )
     server.must_equal(
         (plain, lambda whole: whole.usage.counts),
@@ -102,7 +106,7 @@ def _octets(token: str) -> bytes:
 
 @COMPLETIONS.check(
     "completions-logprobs",
-    "`logprobs` has for each token its text, log-prob and place; joined they are the text.",
+    "`logprobs` has text, log-prob and offset of each token; the texts, joined, are the answer.",
     PAGE,
 )
 def _logprobs(server: ServerUnderCheck) -> None:
@@ -110,7 +114,7 @@ def _logprobs(server: ServerUnderCheck) -> None:
     seen = server.whole(server.completion(logprobs=2), "logprobs")
     found = seen.choice().logprobs
     if found is None or not found.tokens:
-        raise UntrueError("the answer has no log-probs, and nothing says that it cannot", seen.answer)
+        raise UntrueError("the response has no log-probs and no error that explains it", seen.answer)
     joined = without_bad_bytes(b"".join(map(_octets, found.tokens)))
     if joined.rstrip("\ufffd") != without_bad_bytes(seen.text).rstrip("\ufffd"):
         raise UntrueError(f"the tokens are {shown(found.tokens)}, the text is {shown(seen.text)}", seen.answer)
@@ -119,4 +123,4 @@ def _logprobs(server: ServerUnderCheck) -> None:
         raise UntrueError(f"the log-probs of {len(found.tokens)} tokens are {shown(values)}", seen.answer)
     offsets = found.text_offset or []
     if len(offsets) != len(found.tokens) or offsets != sorted(offsets):
-        raise UntrueError(f"the places of {len(found.tokens)} tokens are {shown(offsets)}", seen.answer)
+        raise UntrueError(f"the offsets of {len(found.tokens)} tokens are {shown(offsets)}", seen.answer)

@@ -16,7 +16,7 @@ from gateway_ops.conformance.server_under_check import CHAT, MODELS, ServerUnder
 from gateway_ops.conformance.verdicts import Body, Group, UnclearError, UntrueError, shown
 
 ERROR = Group("Errors")
-FAULTS = Group("Faults in requests")
+FAULTS = Group("Invalid requests")
 LIST = Group("Models")
 _NO_MODEL = "no-such-model"
 _TRACE = re.compile(r"Traceback \(most recent call last\)|\bFile \\?\"/|\w\.py:\d|panicked at|(?:\n|\\n)\s+at \S+\(")
@@ -33,14 +33,14 @@ def _rejected(server: ServerUnderCheck, request: CheckRequest, status: int, para
     """
     answer = server.ask(request)
     if answer.late or answer.status in {429, 503}:
-        raise UnclearError(answer.trouble or f"it answered {answer.status}")
+        raise UnclearError(answer.trouble or f"the status is {answer.status}")
     if answer.trouble:
         raise UntrueError(answer.trouble, answer)
     if answer.status != status:
-        raise UntrueError(f"it answered {answer.status}, not {status}: {shown(answer.text)}", answer)
+        raise UntrueError(f"the status is {answer.status}, not {status}: {shown(answer.text)}", answer)
     error = error_of(answer)
     if error is None:
-        raise UntrueError(f"the answer has no error object: {shown(answer.text)}", answer)
+        raise UntrueError(f"the response has no error object: {shown(answer.text)}", answer)
     if param is not None and not is_named(answer, param):
         raise UntrueError(f"`param` is {shown(error.param)}: {shown(error.message)}", answer)
     return answer
@@ -59,10 +59,10 @@ def _form(server: ServerUnderCheck) -> None:
         if kind.partition(";")[0].strip().lower() != "application/json":
             raise UntrueError(f"its content type is {shown(kind)}", answer)
     if not rejected:
-        raise UnclearError("nothing was refused")
+        raise UnclearError("no request was rejected")
 
 
-@ERROR.check("error-no-model", "A model that is not served is 404, with the code `model_not_found`.", ERRORS)
+@ERROR.check("error-no-model", "An unknown model gets status 404 with the code `model_not_found`.", ERRORS)
 def _no_model(server: ServerUnderCheck) -> None:
     answer = _rejected(server, server.chat(model=_NO_MODEL), 404)
     error = error_of(answer)
@@ -70,50 +70,50 @@ def _no_model(server: ServerUnderCheck) -> None:
         raise UntrueError(f"the code is {shown(error and error.code)}", answer)
 
 
-@ERROR.check("error-bad-json", "A body that is no JSON is 400.", ERRORS)
+@ERROR.check("error-bad-json", "A body that is not JSON gets status 400.", ERRORS)
 def _bad_json(server: ServerUnderCheck) -> None:
     _rejected(server, CheckRequest("POST", CHAT, '{"model": '), 400)
 
 
-@ERROR.check("error-no-object", "A body that is JSON but no object is 400.", ERRORS)
+@ERROR.check("error-no-object", "A body that is JSON but not an object gets status 400.", ERRORS)
 def _no_object(server: ServerUnderCheck) -> None:
     _rejected(server, CheckRequest("POST", CHAT, "[1, 2]"), 400)
 
 
-@ERROR.check("error-no-path", "A path that the API does not have is 404, with an error object.", ERRORS)
+@ERROR.check("error-no-path", "An unknown path gets status 404 with an error object.", ERRORS)
 def _no_path(server: ServerUnderCheck) -> None:
     _rejected(server, CheckRequest("GET", "/v1/no-such-path"), 404)
 
 
-@ERROR.check("error-wrong-key", "A wrong key is 401, with an error object.", AUTHENTICATION)
+@ERROR.check("error-wrong-key", "A wrong key gets status 401 with an error object.", AUTHENTICATION)
 def _wrong_key(server: ServerUnderCheck) -> None:
     if not server.http.has_key:
-        raise UnclearError("the server was asked without a key")
+        raise UnclearError("the check runs without a key")
     request = server.chat(limit=1)
     _rejected(server, CheckRequest(request.method, request.path, request.body, auth="wrong"), 401)
 
 
 @ERROR.check(
     "error-context",
-    "A prompt that is longer than the context is 400 `context_length_exceeded`; it is not shortened in silence.",
+    "A prompt longer than the context gets status 400 `context_length_exceeded`; it is not shortened silently.",
     ERRORS,
 )
 def _context(server: ServerUnderCheck) -> None:
     if (server.context or 0) > _MOST_WORDS:
-        raise UnclearError(f"the context is said to have {server.context} tokens, more than are sent here")
+        raise UnclearError(f"the server reports a context of {server.context} tokens, more than this check sends")
     words = server.context + 10 if server.context else _PROBABLE_CONTEXT
     request = server.chat("{numbers}", 1)
     answer = server.ask(CheckRequest(request.method, request.path, request.body, words))
     if answer.late:
         raise UnclearError(answer.trouble)
     if answer.status == 413:
-        raise UnclearError("so large a body is refused before it is read (413)")
+        raise UnclearError("a body of this size is rejected before it is read (413)")
     if answer.status == 200:
         served(answer)
         counted = re.search(r'"prompt_tokens":\s*(\d+)', answer.text)
         if server.context is None and (counted is None or int(counted[1]) >= words):
-            raise UnclearError(f"{words} words fit, and the server does not tell its context")
-        told = f"{words} words were answered, with {counted[1] if counted else 'no'} `prompt_tokens`"
+            raise UnclearError(f"{words} words fit, and the server does not report its context length")
+        told = f"{words} words were accepted, with {counted[1] if counted else 'no'} `prompt_tokens`"
         raise UntrueError(told, answer)
     error = error_of(_rejected(server, answer.request, 400))
     if error is None or error.code != "context_length_exceeded":
@@ -153,8 +153,8 @@ _FAULTS: tuple[tuple[str, str, Mapping[str, Any], str], ...] = (
     ("top-logprobs-range", "with `top_logprobs` above 20", {"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
     ("top-logprobs-alone", "with `top_logprobs` without `logprobs`", {"top_logprobs": 2}, "top_logprobs"),
     ("stream-options-alone", "with `stream_options` without `stream`", _COUNTED, "stream_options"),
-    ("format-type", "with a `response_format` that is none", {"response_format": {"type": "x"}}, "response_format"),
-    ("tool-unknown", "with a `tool_choice` that is none of the `tools`", _UNKNOWN_TOOL, "tool_choice"),
+    ("format-type", "with an unknown `response_format`", {"response_format": {"type": "x"}}, "response_format"),
+    ("tool-unknown", "with a `tool_choice` that is not one of the `tools`", _UNKNOWN_TOOL, "tool_choice"),
 )
 
 
@@ -167,16 +167,18 @@ def _fault(fields: Mapping[str, Any], param: str) -> Body:
 
 
 for _name, _with, _fields, _param in _FAULTS:
-    FAULTS.check(f"fault-{_name}", f"A request {_with} is 400 and names `{_param}`.", CREATE)(_fault(_fields, _param))
+    FAULTS.check(f"fault-{_name}", f"A request {_with} gets status 400 with the param `{_param}`.", CREATE)(
+        _fault(_fields, _param)
+    )
 
 
 def _object(answer: HttpAnswer) -> dict[str, Any]:
     if answer.status != 200:
-        raise UntrueError(f"it answered {answer.status}: {shown(answer.text)}", answer)
+        raise UntrueError(f"the status is {answer.status}: {shown(answer.text)}", answer)
     try:
         return _JSON.validate_json(answer.body)
     except ValidationError:
-        raise UntrueError(f"the answer is no JSON object: {shown(answer.text)}", answer) from None
+        raise UntrueError(f"the response is not a JSON object: {shown(answer.text)}", answer) from None
 
 
 def _described(entry: Mapping[str, Any], model: str, answer: HttpAnswer) -> None:
@@ -209,13 +211,13 @@ def _one(server: ServerUnderCheck) -> None:
 
 
 @LIST.check(
-    "models-none", "`GET /v1/models/{id}` of a model that is not served is 404, with an error object.", MODELS_PAGE
+    "models-none", "`GET /v1/models/{id}` of an unknown model gets status 404 with an error object.", MODELS_PAGE
 )
 def _none(server: ServerUnderCheck) -> None:
     _rejected(server, CheckRequest("GET", f"{MODELS}/{_NO_MODEL}"), 404)
 
 
-@ERROR.check("error-no-trace", "No error shows the server's own code.", ERRORS)
+@ERROR.check("error-no-trace", "No error message has source code or tracebacks of the server.", ERRORS)
 def _no_trace(server: ServerUnderCheck) -> None:
     for answer in server.answers:
         found = _TRACE.search(answer.text) if answer.status >= 400 else None

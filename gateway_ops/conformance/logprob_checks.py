@@ -32,7 +32,7 @@ def _with_alternatives(server: ServerUnderCheck) -> tuple[WholeReply, list[Token
 def _entries(seen: WholeReply) -> list[TokenEntry]:
     found = seen.choice().logprobs
     if found is None or not found.content:
-        raise UnclearError("the answer has no log-probs")
+        raise UnclearError("the response has no log-probs")
     return found.content
 
 
@@ -41,14 +41,14 @@ def _present(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat(logprobs=True), "logprobs")
     found = seen.choice().logprobs
     if seen.text and (found is None or not found.content):
-        raise UntrueError("the answer has no log-probs, and nothing says that it cannot", seen.answer)
+        raise UntrueError("the response has no log-probs and no error that explains it", seen.answer)
 
 
 @LOGPROBS.check("logprobs-each-token", "Each token of an answer has one entry.", OBJECT)
 def _each_token(server: ServerUnderCheck) -> None:
     seen, entries = _plain(server)
     if seen.finish != "length":
-        raise UnclearError("the answer was not ended by its limit: an end token may count or not")
+        raise UnclearError("the answer did not end at its token limit: an end token may be counted or not")
     if len(entries) != seen.usage.completion_tokens:
         told = f"{len(entries)} entries, and {seen.usage.completion_tokens} `completion_tokens`"
         raise UntrueError(told, seen.answer)
@@ -60,7 +60,7 @@ def _text(server: ServerUnderCheck) -> None:
         seen, entries = _plain(server, prompt)
         message = seen.choice().message
         if message is None or message.text != message.content:
-            raise UnclearError("a part of the answer is a thought")
+            raise UnclearError("a part of the answer is reasoning")
         joined = b"".join(entry.token.encode() if entry.bytes is None else _octets(entry, seen) for entry in entries)
         tokens, said = without_bad_bytes(joined), without_bad_bytes(message.content)
         # The limit may cut a character, of which the text shows nothing; an end token may follow the text.
@@ -86,7 +86,7 @@ def _negative(server: ServerUnderCheck) -> None:
         raise UntrueError(f"all {len(entries)} tokens have the log-prob {entries[0].logprob}", seen.answer)
 
 
-@LOGPROBS.check("logprobs-top-count", "`top_logprobs: 3` returns three alternatives of each token, none twice.", CREATE)
+@LOGPROBS.check("logprobs-top-count", "`top_logprobs: 3` returns three different alternatives of each token.", CREATE)
 def _top_count(server: ServerUnderCheck) -> None:
     seen, entries = _with_alternatives(server)
     for entry in entries:
@@ -118,7 +118,7 @@ def _greedy_first(server: ServerUnderCheck) -> None:
     seen, entries = _with_alternatives(server)
     for entry in entries:
         if not entry.top_logprobs:
-            raise UnclearError("there are no alternatives")
+            raise UnclearError("the response has no alternatives")
         best = entry.top_logprobs[0].logprob
         own = [each.logprob for each in entry.top_logprobs if _alike(each, entry)]
         if abs(entry.logprob - best) > _ROUNDING or not own or abs(own[0] - entry.logprob) > _ROUNDING:
@@ -130,18 +130,18 @@ def _alike(alternative: TokenAlternative, entry: TokenEntry) -> bool:
     return (alternative.token, alternative.bytes) == (entry.token, entry.bytes)
 
 
-@LOGPROBS.check("logprobs-stream-same", "A stream has the log-probs of the whole answer.", CREATE)
+@LOGPROBS.check("logprobs-stream-same", "A stream has the same log-probs as the non-streaming response.", CREATE)
 def _stream_same(server: ServerUnderCheck) -> None:
     whole, _ = _plain(server)
     stream = server.stream(server.chat(logprobs=True), "logprobs")
     server.must_equal(
         (whole, lambda seen: [entry.token for entry in _entries(seen)]),
         (stream, lambda seen: [entry.token for entry in _streamed(seen)]),
-        "the tokens with log-probs of the whole answer and of the stream are",
+        "the tokens with log-probs of the non-streaming response and of the stream are",
     )
     for one, other in zip(_entries(whole), _streamed(stream), strict=True):
         if abs(one.logprob - other.logprob) > _BETWEEN_RUNS:
-            told = f"{shown(one.token)} has {one.logprob} in the whole answer, {other.logprob} in the stream"
+            told = f"{shown(one.token)} has {one.logprob} in the non-streaming response, {other.logprob} in the stream"
             raise UntrueError(told, whole.answer, stream.answer)
 
 

@@ -15,7 +15,7 @@ PARAMETERS = Group("Parameters with an effect")
 TOOLS = Group("Forms and calls")
 _OPEN = "Write some words at random."
 _AGAIN = f"Repeat the word yes forever: {'yes ' * 12}".strip()
-_HELLO = "Welcome everybody in the room with a whole sentence."
+_HELLO = "Welcome all guests in the room with a whole sentence."
 _STORY = "Tell a short story about the sea, as plain text; JSON is not wanted."
 _LONG = 64  # of answers in a form, which end by themselves
 _PLACES: dict[str, Any] = {
@@ -40,15 +40,15 @@ class _AnyObject(BaseModel):
 
 def _steady(server: ServerUnderCheck) -> None:
     if not server.steady:
-        raise UnclearError("the same greedy request is answered in more than one way")
+        raise UnclearError("the same greedy request gets different answers")
 
 
-@PARAMETERS.check("max-completion-tokens", "`max_completion_tokens` bounds an answer.", CREATE)
+@PARAMETERS.check("max-completion-tokens", "`max_completion_tokens` limits an answer.", CREATE)
 def _max_completion_tokens(server: ServerUnderCheck) -> None:
     _bounds(server, "max_completion_tokens")
 
 
-@PARAMETERS.check("max-tokens", "`max_tokens` bounds an answer.", CREATE)
+@PARAMETERS.check("max-tokens", "`max_tokens` limits an answer.", CREATE)
 def _max_tokens(server: ServerUnderCheck) -> None:
     _bounds(server, "max_tokens")
 
@@ -57,7 +57,7 @@ def _bounds(server: ServerUnderCheck, name: str) -> None:
     """Whether a field cuts an answer that would end by itself a little later."""
     short, long = (server.whole(server.chat(_HELLO, None, **{name: limit}), name) for limit in (1, LIMIT))
     if long.reply.usage is not None and long.usage.completion_tokens < 3:
-        raise UnclearError(f"the model says {shown(long.text)}, which is too short to be cut")
+        raise UnclearError(f"the model says {shown(long.text)}, which is too short for this check")
     if (short.text, short.finish) == (long.text, long.finish):
         told = f"`{name}` 1 and {LIMIT} both give {shown(short.text)}"
         raise UntrueError(told, short.answer, long.answer)
@@ -70,22 +70,22 @@ def _sampled(server: ServerUnderCheck, *names: str, **fields: Any) -> list[Whole
 
 
 @PARAMETERS.check(
-    "temperature", "`temperature: 2` makes answers differ from each other, or from the greedy one.", CREATE
+    "temperature", "`temperature: 2` makes answers differ from each other, or from the greedy answer.", CREATE
 )
 def _temperature(server: ServerUnderCheck) -> None:
     greedy = server.whole(server.chat(_OPEN))
     seen = _sampled(server, "temperature", temperature=2)
     if {each.text for each in seen} == {greedy.text}:
-        told = f"three answers with `temperature: 2` are the greedy one, {shown(greedy.text)}"
+        told = f"three answers with `temperature: 2` are the greedy answer, {shown(greedy.text)}"
         raise UntrueError(told, greedy.answer, seen[0].answer)
 
 
-@PARAMETERS.check("top-p", "`top_p: 0.0001` leaves one token to choose: the answers are the greedy one.", CREATE)
+@PARAMETERS.check("top-p", "`top_p: 0.0001` leaves one token to choose: the answer is the greedy answer.", CREATE)
 def _top_p(server: ServerUnderCheck) -> None:
     _steady(server)
     greedy = server.whole(server.chat(_OPEN))
     if {each.text for each in _sampled(server, "temperature", temperature=1)} == {greedy.text}:
-        raise UnclearError("answers with `temperature: 1` do not differ from the greedy one")
+        raise UnclearError("answers with `temperature: 1` do not differ from the greedy answer")
     for seen in _sampled(server, "top_p", temperature=1, top_p=0.0001):
         if seen.text != greedy.text:
             told = f"with `top_p: 0.0001` the answer is {shown(seen.text)}, the greedy one is {shown(greedy.text)}"
@@ -105,12 +105,10 @@ def _seed(server: ServerUnderCheck) -> None:
     if len(set(texts)) == 3:
         raise UntrueError(f"`seed: 7` gives {shown(texts)}", first.answer)
     if len(set(texts)) == 2:
-        raise UnclearError(
-            "two of three answers with the same seed are equal: it has an effect, if not always the same"
-        )
+        raise UnclearError("two of three answers with the same seed are equal: `seed` has an effect, but not always")
 
 
-@PARAMETERS.check("logit-bias", "`logit_bias: 100` makes a token the only one.", CREATE)
+@PARAMETERS.check("logit-bias", "`logit_bias: 100` makes one token certain.", CREATE)
 def _logit_bias(server: ServerUnderCheck) -> None:
     _steady(server)
     seen = server.whole(server.chat(limit=4, logit_bias={"1000": 100}), "logit_bias")
@@ -127,25 +125,25 @@ def _frequency_penalty(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat(_AGAIN, 32, frequency_penalty=2), "frequency_penalty")
     words = plain.text.lower().split()
     if len(words) < 20 or len(set(words)) > 2:
-        raise UnclearError("the model does not repeat itself where it is told to")
+        raise UnclearError("the model does not repeat itself as the prompt asks")
     if seen.text == plain.text:
         told = f"the answer with and without `frequency_penalty: 2` is {shown(seen.text)}"
         raise UntrueError(told, seen.answer, plain.answer)
 
 
-@PARAMETERS.check("unknown-field", "A field that the API does not have is refused, or named in the answer.", CREATE)
+@PARAMETERS.check("unknown-field", "An unknown field is rejected, or named in the response.", CREATE)
 def _unknown_field(server: ServerUnderCheck) -> None:
     name = "no_such_parameter"
     answer = server.ask(server.chat(limit=1, **{name: 3}))
     if answer.status not in {200, 400}:
         served(answer)
     if name not in answer.text and not any(name in value for value in answer.headers.values()):
-        raise UntrueError(f"it answered {answer.status} without a word of `{name}`", answer)
+        raise UntrueError(f"the status is {answer.status} and the response does not mention `{name}`", answer)
 
 
 def _only_thought(seen: WholeReply) -> None:
     if seen.finish == "length" and seen.text and not (seen.choice().message or Message()).content:
-        raise UnclearError(f"the model was still thinking after {_LONG} tokens")
+        raise UnclearError(f"the model was still reasoning after {_LONG} tokens")
 
 
 def _json(seen: WholeReply, text: str | None, form: type[BaseModel]) -> None:
@@ -206,34 +204,34 @@ _NAMED = {"type": "function", "function": {"name": "look_up"}}
 @TOOLS.check("tool-named", "`tool_choice` with a function's name makes the model call it.", CREATE)
 def _tool_named(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat(_STORY, _LONG, **_call_request(_NAMED)), "tool_choice", "tools")
-    _called(seen, "a call of `look_up` was demanded")
+    _called(seen, "a call of `look_up` was required")
 
 
 @TOOLS.check("tool-required", "`tool_choice: required` makes the model call a tool.", CREATE)
 def _tool_required(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat(_STORY, _LONG, **_call_request("required")), "tool_choice", "tools")
-    _called(seen, "a call was demanded")
+    _called(seen, "a call was required")
 
 
-@TOOLS.check("tool-none", "`tool_choice: none` lets the model call nothing.", CREATE)
+@TOOLS.check("tool-none", "With `tool_choice: none` the model calls no tool.", CREATE)
 def _tool_none(server: ServerUnderCheck) -> None:
     seen = server.whole(
         server.chat("Look the city of Ulaanbaatar up.", **_call_request("none")), "tool_choice", "tools"
     )
     if seen.choice().tool_calls:
-        raise UntrueError("the answer has a call", seen.answer)
+        raise UntrueError("the response has a call", seen.answer)
 
 
-@TOOLS.check("tool-stream-same", "A streamed call, joined, is the call of the whole answer.", CREATE)
+@TOOLS.check("tool-stream-same", "A streamed call, joined, is the call of the non-streaming response.", CREATE)
 def _tool_stream_same(server: ServerUnderCheck) -> None:
     request = server.chat(_STORY, _LONG, **_call_request(_NAMED))
     whole = server.whole(request, "tool_choice", "tools")
     if not whole.choice().tool_calls:
-        raise UnclearError("the whole answer has no call")
+        raise UnclearError("the non-streaming response has no call")
     server.must_equal(
         (whole, lambda seen: [(each.function.name, each.function.arguments) for each in seen.choice().tool_calls]),
         (server.stream(request, "tool_choice", "tools"), _joined),
-        "the call of the whole answer and that of the stream are",
+        "the calls of the non-streaming response and of the stream are",
     )
 
 

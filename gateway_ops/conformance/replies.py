@@ -150,13 +150,13 @@ class WholeReply:
         self.answer = answer
         self.reply = read(Reply, answer, answer.body)
         if not self.reply.choices:
-            raise UntrueError("the answer has no choices", answer)
+            raise UntrueError("the response has no choices", answer)
 
     @property
     def usage(self) -> ReplyUsage:
         """The usage, without which counts cannot be judged."""
         if self.reply.usage is None:
-            raise UnclearError("the answer has no usage")
+            raise UnclearError("the response has no usage")
         return self.reply.usage
 
     def choice(self, index: int = 0) -> ReplyChoice:
@@ -249,7 +249,7 @@ def read(model: type[Model], answer: HttpAnswer, data: bytes) -> Model:
         where = ".".join(map(str, first["loc"]))
         said = f"`{where}`: {first['msg']}" if where else first["msg"]
         raise UntrueError(
-            f"{shown(data.decode(errors='replace'), 80)} is not of the API's form: {said}", answer
+            f"{shown(data.decode(errors='replace'), 80)} does not have the API's form: {said}", answer
         ) from None
 
 
@@ -279,7 +279,7 @@ def served(answer: HttpAnswer, *names: str) -> HttpAnswer:
         raise UntrueError(answer.trouble, answer)
     if answer.status == 200:
         return answer
-    said = f"it answered {answer.status}: {shown(answer.text, 160)}"
+    said = f"the status is {answer.status}: {shown(answer.text, 160)}"
     if answer.status in {429, 503}:
         raise UnclearError(said)
     if answer.status >= 500 and answer.status != 501:

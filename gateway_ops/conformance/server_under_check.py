@@ -99,9 +99,9 @@ class ServerUnderCheck:
 
     def _still(self) -> None:
         if self._timeouts >= _MOST_TIMEOUTS:
-            raise self._given_up(f"not asked: {_MOST_TIMEOUTS} answers had not ended in time")
+            raise self._given_up(f"not run: {_MOST_TIMEOUTS} answers had not ended in time")
         if time.monotonic() > self._ends:
-            raise self._given_up("not asked: the time for all checks has run out")
+            raise self._given_up("not run: the time for all checks has run out")
 
     def _given_up(self, why: str) -> UnclearError:
         self.lost = why
@@ -148,7 +148,7 @@ class ServerUnderCheck:
         for (seen, of), value in zip((first, second), values, strict=True):
             repeated = type(seen)(served(self.again(seen.answer.request)))
             if of(repeated) != value:
-                raise UnclearError("the same greedy request is answered in more than one way")
+                raise UnclearError("the same greedy request gets different answers")
         told = f"{what}: {shown(values[0])} and {shown(values[1])}"
         raise UntrueError(told, first[0].answer, second[0].answer)
 

@@ -131,10 +131,10 @@ def meet(url: str, model: str | None, api_key: str | None, timeout_s: float) -> 
 def _models(url: str, answer: HttpAnswer) -> list[_Listed] | None:
     """The models that a server lists; None where it has no list."""
     if not answer.status:
-        raise UnsuitableServerError(f"{url} is no server of the API: {answer.trouble}")
+        raise UnsuitableServerError(f"{url} is not a server of the API: {answer.trouble}")
     if answer.status in {401, 403}:
         raise UnsuitableServerError(
-            f"it answered {answer.status}: give a key of the server with --api-key or GATEWAY_API_KEY"
+            f"status {answer.status}: give a key of the server with --api-key or GATEWAY_API_KEY"
         )
     try:
         return _List.model_validate_json(answer.body).data if answer.status == 200 else None
@@ -150,7 +150,7 @@ def _only(names: list[str] | None) -> str:
 
 def _told(names: list[str] | None) -> str:
     if not names:
-        return "; the server lists none"
+        return "; the server lists no models"
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"; the server lists {', '.join(shown(name) for name in names[:_LISTED])}{more}"
 
@@ -164,7 +164,7 @@ def _settle(server: ServerUnderCheck) -> None:
         except UnclearError as error:
             raise UnsuitableServerError(str(error)) from None
         if answer.trouble:
-            raise UnsuitableServerError(f"the server does not answer a plain chat request: {answer.trouble}")
+            raise UnsuitableServerError(f"the server does not respond to a plain chat request: {answer.trouble}")
         if answer.status == 200:
             break
         _without_what_is_rejected(server, answer)
@@ -172,13 +172,15 @@ def _settle(server: ServerUnderCheck) -> None:
         seen = WholeReply(answer)
         server.steady = "temperature" in server.greedy and WholeReply(server.ask(request)).text == seen.text
     except (UntrueError, UnclearError) as error:
-        raise UnsuitableServerError(f"the answer to a plain chat request is none of the API: {error}") from None
+        raise UnsuitableServerError(
+            f"the response to a plain chat request does not conform to the API: {error}"
+        ) from None
 
 
 def _without_what_is_rejected(server: ServerUnderCheck, answer: HttpAnswer) -> None:
     if answer.status in {401, 403}:
         raise UnsuitableServerError(
-            f"it answered {answer.status}: give a key of the server with --api-key or GATEWAY_API_KEY"
+            f"status {answer.status}: give a key of the server with --api-key or GATEWAY_API_KEY"
         )
     if answer.status == 404 and (server.listed is None or server.model not in server.listed):
         raise UnsuitableServerError(f"the model {shown(server.model)} is not served{_told(list(server.listed or ()))}")
@@ -190,7 +192,7 @@ def _without_what_is_rejected(server: ServerUnderCheck, answer: HttpAnswer) -> N
             if is_named(answer, name):
                 del server.greedy[name]
                 return
-    raise UnsuitableServerError(f"a plain chat request is answered {answer.status}: {shown(answer.text, 200)}")
+    raise UnsuitableServerError(f"a plain chat request gets status {answer.status}: {shown(answer.text, 200)}")
 
 
 def run(server: ServerUnderCheck, tell: Callable[[str], None] = lambda _: None) -> Iterator[CheckOutcome]:

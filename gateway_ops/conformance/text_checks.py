@@ -17,27 +17,27 @@ _KNOWN = {"stop", "length", "tool_calls", "content_filter", "function_call"}
 _REPLACEMENT = "\ufffd"
 
 
-@FINISH.check("finish-length", "An answer that the limit of tokens cut has the finish reason `length`.", OBJECT)
+@FINISH.check("finish-length", "An answer that the token limit cut off has the finish reason `length`.", OBJECT)
 def _length(server: ServerUnderCheck) -> None:
     short, long = server.whole(server.chat(limit=3)), server.whole(server.chat())
     if not (long.text.startswith(short.text) and len(long.text) > len(short.text)):
-        raise UnclearError("the text with a limit of 3 tokens is no beginning of the longer one")
+        raise UnclearError("the text with a limit of 3 tokens is not the beginning of the longer text")
     if short.finish != "length":
         told = f"3 tokens, {shown(short.text)}, begin {shown(long.text)}, and end with `{short.finish}`"
         raise UntrueError(told, short.answer, long.answer)
 
 
-@FINISH.check("finish-stop", "An answer that ended before its limit of tokens has the finish reason `stop`.", OBJECT)
+@FINISH.check("finish-stop", "An answer that ended before its token limit has the finish reason `stop`.", OBJECT)
 def _natural(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat("Say hi.", limit=48))
     if seen.usage.completion_tokens >= 48:
-        raise UnclearError("the model said nothing that ends within 48 tokens")
+        raise UnclearError("the model gave no answer that ends within 48 tokens")
     if seen.finish != "stop":
         told = f"{seen.usage.completion_tokens} of 48 tokens end with `{seen.finish}`"
         raise UntrueError(told, seen.answer)
 
 
-@FINISH.check("finish-known", "A finish reason is one of those that the API has, and a whole answer has one.", OBJECT)
+@FINISH.check("finish-known", "A finish reason is a value of the API, and a complete response has one.", OBJECT)
 def _known(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat())
     if seen.finish not in _KNOWN:
@@ -55,12 +55,16 @@ def _once(server: ServerUnderCheck) -> None:
         raise UntrueError(f"{shown(after)} comes after the finish reason", stream.answer)
 
 
-@FINISH.check("finish-stream-same", "A stream and a whole answer to the same request end for the same reason.", CHUNKS)
+@FINISH.check(
+    "finish-stream-same",
+    "A stream and a non-streaming response to the same request have the same finish reason.",
+    CHUNKS,
+)
 def _finish_same(server: ServerUnderCheck) -> None:
     server.must_equal(
         (server.whole(server.chat()), lambda seen: [seen.finish]),
         (server.stream(server.chat()), StreamedReplies.finishes),
-        "the finish reasons of the whole answer and of the stream are",
+        "the finish reasons of the non-streaming response and of the stream are",
     )
 
 
@@ -69,10 +73,10 @@ def _spanning(server: ServerUnderCheck) -> tuple[str, str]:
     whole = server.whole(server.chat())
     text = whole.text
     if text != (whole.choice().message or Message()).content:
-        raise UnclearError("a part of the answer is a thought, where stop strings have no effect")
+        raise UnclearError("a part of the answer is reasoning, where stop strings have no effect")
     stream = server.stream(server.chat())
     if stream.text() != text or not server.steady:
-        raise UnclearError("the greedy text is not the same each time, so a stop string cannot be chosen from it")
+        raise UnclearError("the greedy text varies between requests, so a stop string cannot be chosen from it")
     borders: list[int] = []
     for piece in stream.pieces():
         borders.append((borders[-1] if borders else 0) + len(piece))
@@ -85,7 +89,9 @@ def _spanning(server: ServerUnderCheck) -> tuple[str, str]:
     raise UnclearError("the greedy text has no part in its middle that could be a stop string")
 
 
-@STOP.check("stop-cuts", "`stop` ends the text before the stop string, which is no part of it.", CREATE)
+@STOP.check(
+    "stop-cuts", "`stop` ends the text before the stop string; the text does not contain the stop string.", CREATE
+)
 def _cuts(server: ServerUnderCheck) -> None:
     text, stop = _spanning(server)
     seen = server.whole(server.chat(stop=[stop]), "stop")
@@ -96,7 +102,7 @@ def _cuts(server: ServerUnderCheck) -> None:
     )
 
 
-@STOP.check("stop-in-stream", "A stream holds back what may become a stop string: none of it is sent.", CREATE)
+@STOP.check("stop-in-stream", "A stream does not send any part of a stop string.", CREATE)
 def _held_back(server: ServerUnderCheck) -> None:
     text, stop = _spanning(server)
     stream = server.stream(server.chat(stop=[stop]), "stop")
@@ -118,7 +124,7 @@ def _stop_finish(server: ServerUnderCheck) -> None:
 
 
 @STOP.check(
-    "stop-list", "Of several stop strings the one that comes first in the text ends it; one may be a string.", CREATE
+    "stop-list", "Of several stop strings the first in the text ends it; a single stop string may be a string.", CREATE
 )
 def _several(server: ServerUnderCheck) -> None:
     _, stop = _spanning(server)
@@ -135,7 +141,7 @@ def _several(server: ServerUnderCheck) -> None:
         )
 
 
-@STOP.check("stop-usage", "The tokens after a stop string are not counted as those of a whole answer.", OBJECT)
+@STOP.check("stop-usage", "An answer that a stop string cut off counts fewer tokens than the complete answer.", OBJECT)
 def _stop_usage(server: ServerUnderCheck) -> None:
     _, stop = _spanning(server)
     cut, whole = server.whole(server.chat(stop=[stop]), "stop"), server.whole(server.chat())
@@ -146,17 +152,17 @@ def _stop_usage(server: ServerUnderCheck) -> None:
         raise UntrueError(f"an answer that {shown(stop)} cut has {counts}", cut.answer, whole.answer)
 
 
-@TEXT.check("text-stream-same", "The text of a stream, joined, is the text of the whole answer.", CHUNKS)
+@TEXT.check("text-stream-same", "The text of a stream, joined, is the text of the non-streaming response.", CHUNKS)
 def _text_same(server: ServerUnderCheck) -> None:
     for prompt in (COUNTING, EMOJI):
         server.must_equal(
             (server.whole(server.chat(prompt)), lambda seen: seen.text),
             (server.stream(server.chat(prompt)), StreamedReplies.text),
-            "the whole text and the streamed one are",
+            "the non-streaming text and the streamed text are",
         )
 
 
-@TEXT.check("text-characters", "No character is torn apart: a stream has no replacement character for one.", CHUNKS)
+@TEXT.check("text-characters", "No character is split between chunks: a stream has no replacement characters.", CHUNKS)
 def _characters(server: ServerUnderCheck) -> None:
     whole, stream = server.whole(server.chat(EMOJI)), server.stream(server.chat(EMOJI))
     if stream.text().count(_REPLACEMENT) > whole.text.count(_REPLACEMENT):
@@ -169,7 +175,7 @@ def _characters(server: ServerUnderCheck) -> None:
         raise UnclearError("the model answers a prompt of emoji in ASCII")
 
 
-@TEXT.check("text-parts", "A content of text parts is read as the same text in a string is.", CREATE)
+@TEXT.check("text-parts", "Content of text parts is read like the same text in a string.", CREATE)
 def _parts(server: ServerUnderCheck) -> None:
     parts = [{"role": "user", "content": [{"type": "text", "text": COUNTING}]}]
     server.must_equal(
@@ -215,7 +221,7 @@ def _developer(server: ServerUnderCheck) -> None:
     _heard(server, "developer")
 
 
-@TEXT.check("text-image", "An image is read, or refused by name; it is not dropped.", CREATE)
+@TEXT.check("text-image", "An image is read, or rejected by name; it is not ignored.", CREATE)
 def _image(server: ServerUnderCheck) -> None:
     pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{pixel}"}}

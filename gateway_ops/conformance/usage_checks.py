@@ -19,11 +19,11 @@ def _stream_usage(server: ServerUnderCheck) -> tuple[StreamedReplies, ReplyUsage
     return stream, stream.usages[-1]
 
 
-@USAGE.check("usage-present", "An answer has `usage`, and counts the tokens of a text that is not empty.", OBJECT)
+@USAGE.check("usage-present", "A response has `usage`, and counts tokens if its text is not empty.", OBJECT)
 def _present(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat())
     if seen.reply.usage is None:
-        raise UntrueError("the answer has no `usage`", seen.answer)
+        raise UntrueError("the response has no `usage`", seen.answer)
     if not seen.usage.prompt_tokens or (seen.text and not seen.usage.completion_tokens):
         raise UntrueError(f"a text that is not empty has {seen.usage.counts}", seen.answer)
 
@@ -36,7 +36,11 @@ def _total(server: ServerUnderCheck) -> None:
             raise UntrueError(f"the counts are {usage.counts}", seen.answer)
 
 
-@USAGE.check("usage-details", "Cached and reasoning tokens are among those of the prompt and of the answer.", OBJECT)
+@USAGE.check(
+    "usage-details",
+    "Cached tokens are at most the prompt tokens, and reasoning tokens at most the completion tokens.",
+    OBJECT,
+)
 def _details(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat())
     usage = seen.usage
@@ -46,7 +50,7 @@ def _details(server: ServerUnderCheck) -> None:
         raise UntrueError(f"{cached} cached and {thought} reasoning tokens among {usage.counts}", seen.answer)
 
 
-@USAGE.check("usage-at-limit", "An answer that the limit of tokens ended has as many tokens as the limit.", CREATE)
+@USAGE.check("usage-at-limit", "An answer that the token limit ended has as many tokens as the limit.", CREATE)
 def _at_limit(server: ServerUnderCheck) -> None:
     cut = 0
     for limit in (1, 3, LIMIT):
@@ -56,7 +60,7 @@ def _at_limit(server: ServerUnderCheck) -> None:
             raise UntrueError(f"`{server.limit}` {limit}, `{seen.finish}` and {count} `completion_tokens`", seen.answer)
         cut += seen.finish == "length"
     if not cut:
-        raise UnclearError("no answer says that a limit ended it")
+        raise UnclearError("no response says that a limit ended it")
 
 
 @USAGE.check(
@@ -66,9 +70,9 @@ def _of_choices(server: ServerUnderCheck) -> None:
     one = server.whole(server.chat(limit=4))
     two = server.whole(server.chat(limit=4, n=2), "n")
     if len(two.reply.choices) != 2:
-        raise UnclearError(f"2 choices were asked for, {len(two.reply.choices)} came")
+        raise UnclearError(f"2 choices were requested, {len(two.reply.choices)} came")
     if one.finish != "length" or [choice.finish_reason for choice in two.reply.choices] != ["length", "length"]:
-        raise UnclearError("not all answers were ended by the limit, whose tokens are known")
+        raise UnclearError("not all answers ended at the limit, so their token counts are unknown")
     if two.usage.completion_tokens != 8:
         told = f"two choices of 4 tokens have {two.usage.completion_tokens} `completion_tokens`"
         raise UntrueError(told, two.answer)
@@ -96,7 +100,7 @@ def _prompt_counted(server: ServerUnderCheck) -> None:
 
 @USAGE.check(
     "usage-of-stream",
-    "`include_usage` adds a last chunk with the usage of the whole answer and no choices.",
+    "`include_usage` adds a last chunk with the usage of the complete response and without choices.",
     CREATE,
 )
 def _of_stream(server: ServerUnderCheck) -> None:
@@ -108,7 +112,7 @@ def _of_stream(server: ServerUnderCheck) -> None:
         raise UntrueError("the chunk with `usage` has choices", stream.answer)
 
 
-@USAGE.check("usage-once", "With `include_usage` the `usage` of the chunks before the last is null.", CREATE)
+@USAGE.check("usage-once", "With `include_usage` the `usage` of all other chunks is null.", CREATE)
 def _once(server: ServerUnderCheck) -> None:
     stream, _ = _stream_usage(server)
     if len(stream.usages) > 1:
@@ -122,7 +126,9 @@ def _unasked(server: ServerUnderCheck) -> None:
         raise UntrueError("a chunk has a `usage`", stream.answer)
 
 
-@USAGE.check("usage-stream-same", "A stream and a whole answer to the same request have the same counts.", CHUNKS)
+@USAGE.check(
+    "usage-stream-same", "A stream and a non-streaming response to the same request have the same counts.", CHUNKS
+)
 def _stream_same(server: ServerUnderCheck) -> None:
     whole = server.whole(server.chat())
     whole.usage  # noqa: B018 - raises where there is none
@@ -130,5 +136,5 @@ def _stream_same(server: ServerUnderCheck) -> None:
     server.must_equal(
         (whole, lambda seen: seen.usage.counts),
         (stream, lambda seen: seen.usages[-1].counts if seen.usages else "none"),
-        "the counts of the whole answer and of the stream are",
+        "the counts of the non-streaming response and of the stream are",
     )

@@ -36,7 +36,7 @@ _WORK = ".work"
 _TAIL_LINES, _TAIL_BYTES = 12, 2**16
 _HINTS = {
     "No space left on device": "The disk is full: free some, and run the command again.",
-    "out of memory": "There is too little memory for this step; `gateway engine plan` says what the engine takes.",
+    "out of memory": "Too little memory for this step; `gateway engine plan` shows how much memory the engine needs.",
 }
 
 
@@ -108,11 +108,13 @@ def _suitable(deployment: DeploymentSettings, machine: Machine) -> None:
         )
     if not same_version(wanted, found):
         raise BuildError(
-            f"this image has TensorRT-LLM {found}, and deployment {deployment.name!r} says trtllm: {wanted}. "
-            "An engine runs in the version that built it: take the image of that version, or change the deployment."
+            f"this image has TensorRT-LLM {found}, but deployment {deployment.name!r} has trtllm: {wanted}. "
+            "An engine runs in the version that built it: use the image of that version, or change the deployment."
         )
     if deployment.engine == "tensorrt" and not machine.gpus:
-        raise BuildError("nvidia-smi finds no GPU here. An engine is built on the kind of GPU that will run it.")
+        raise BuildError(
+            "nvidia-smi finds no GPU on this machine. Build an engine on the kind of GPU that will run it."
+        )
 
 
 def _model_is_whole(deployment: DeploymentSettings, commands: Sequence[Command]) -> None:
@@ -122,7 +124,7 @@ def _model_is_whole(deployment: DeploymentSettings, commands: Sequence[Command])
     sources = commands[0].step.reads if prepares_checkpoint(deployment) else (deployment.folder,)
     reason = unusable_model(Path(sources[0]))
     if reason is not None:
-        raise BuildError(f"{reason} Put the whole model there, or correct model.source and model.folder.")
+        raise BuildError(f"{reason} Download the whole model, or correct model.source and model.folder.")
 
 
 def _not_rejected(deployment: DeploymentSettings, command: Command) -> None:
@@ -150,7 +152,7 @@ def _alone(base: Path) -> Iterator[None]:
         os.set_inheritable(lock, True)
         yield
     except BlockingIOError:
-        raise BuildError(f"{base} is in use: another build, or a tool that outlived one, is at work there.") from None
+        raise BuildError(f"{base} is in use by another build, or by a tool that a build left running.") from None
     finally:
         os.close(lock)
 
@@ -209,29 +211,29 @@ def _done(command: Command, key: str, tell: Tell, *, rebuild: bool) -> bool:
             tell(f"{step.title}: {f'{result} is there' if taken else 'done before'}")
             return True
     if not rebuild:
-        raise BuildError(f"{result} {what}. Say --rebuild to set it aside and make it anew; nothing is deleted.")
-    tell(f"{result} {what}: kept as {_aside(result)}")
+        raise BuildError(f"{result} {what}. Use --rebuild to rename it and build it again; nothing is deleted.")
+    tell(f"{result} {what}: renamed to {_aside(result)}")
     return False
 
 
 def _not_whole(model: Path) -> str | None:
     reason = unusable_model(model)
-    return f"is not whole: {reason.rstrip('.')}" if reason is not None else None
+    return f"is incomplete: {reason.rstrip('.')}" if reason is not None else None
 
 
 def _otherwise(command: Command, manifest: Manifest | None, key: str) -> str | None:
     """Say in what way a result is not the step's own; None where it is."""
     result = command.result
     if manifest is None:
-        return "is there, and has no manifest of this program"
+        return "exists, and has no manifest of this gateway"
     if not manifest.intact:
         return f"has a manifest that was edited by hand ({manifest_path(result, single=command.single).name})"
     if manifest.key != key:
         gpu = f" on {manifest.gpu}" if manifest.gpu else ""
         version = f" by TensorRT-LLM {manifest.trtllm}" if manifest.trtllm else ""
-        return f"was made otherwise: from other inputs, options, version or GPU (made{version}{gpu})"
+        return f"was built from other inputs, options, version or GPU (built{version}{gpu})"
     changed = list(changed_files(result.parent if command.single else result, manifest, whole=False))
-    return f"has changed since it was made: {'; '.join(changed)}" if changed else None
+    return f"has changed since it was built: {'; '.join(changed)}" if changed else None
 
 
 def _aside(path: Path) -> Path:
@@ -250,7 +252,7 @@ def _set_aside_partial(command: Command, tell: Tell) -> None:
     half = command.partial
     if not half.exists() or command.step.name == "download":  # which goes on where it was
         return
-    tell(f"{half} is half of an earlier run: kept as {_aside(half)}, and made anew")
+    tell(f"{half} is an unfinished result of an earlier run: renamed to {_aside(half)}, and built again")
 
 
 def _run(command: Command, base: Path) -> None:
@@ -267,7 +269,7 @@ def _run(command: Command, base: Path) -> None:
                 close_fds=False,  # the lock goes with it
             )
         except FileNotFoundError:
-            raise BuildError(f"there is no {command.words[0]} on the PATH: run this in TensorRT-LLM's image.") from None
+            raise BuildError(f"{command.words[0]} is not on PATH: run this in TensorRT-LLM's image.") from None
         try:
             status = process.wait()
         except BaseException:
@@ -311,7 +313,7 @@ def _complete(deployment: DeploymentSettings, command: Command) -> None:
     missing = [name for name in expected_files(deployment, command) if not (command.partial / name).is_file()]
     if missing:
         raise BuildError(
-            f"{command.step.title}: {command.words[0]} ended well, but {command.partial} lacks {', '.join(missing)}."
+            f"{command.step.title}: {command.words[0]} succeeded, but {command.partial} lacks {', '.join(missing)}."
         )
 
 

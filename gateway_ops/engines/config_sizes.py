@@ -45,7 +45,7 @@ def odd_sizes(config: Mapping[str, Any]) -> str | None:
     for name in _SIZES:
         value = config.get(name)
         if value is not None and whole_number(config, name) is None:
-            return f"config.json has {name} {reprlib.repr(value)}, which is no size of a model"
+            return f"config.json has {name} {reprlib.repr(value)}, which is not a model size"
     hidden, heads = whole_number(config, "hidden_size", "n_embd"), whole_number(config, "num_attention_heads", "n_head")
     if hidden is not None and heads is not None and heads > hidden:
         return f"config.json has {heads} attention heads and a hidden size of {hidden}"

@@ -81,9 +81,9 @@ def read_manifest(result: Path, *, single: bool = False) -> Manifest | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise ManifestError(f"{path} is not a manifest that can be read; restore it, or build anew.") from None
+        raise ManifestError(f"{path} is not a readable manifest; restore it, or build again.") from None
     if form != FORM:
-        raise ManifestError(f"{path} has form {form!r}, and this program knows {FORM}; build anew.")
+        raise ManifestError(f"{path} has form {form!r}, but this gateway reads form {FORM}; build again.")
     return replace(found, intact=seal == _seal(_body(found)))
 
 
@@ -140,7 +140,7 @@ def changed_files(folder: Path, manifest: Manifest, *, whole: bool) -> Iterator[
         elif path.stat().st_size != written.bytes:
             yield f"{name} has {path.stat().st_size} bytes, and had {written.bytes}"
         elif (whole or written.bytes <= _SMALL) and file_hash(path) != written.sha256:
-            yield f"{name} has another content"
+            yield f"{name} has different content"
 
 
 def _files(folder: Path) -> list[str]:

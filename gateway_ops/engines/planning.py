@@ -149,7 +149,7 @@ def _measure(deployment: DeploymentSettings, folder: Path | None) -> _Measured:
     odd, shape, kind = odd_sizes(config), shape_from(config), type_of(config)
     stored = quantization_of(source)
     if odd is not None or shape is None:
-        return _Measured(None, None, None, odd or f"config.json of {kind} does not tell its sizes as others do")
+        return _Measured(None, None, None, odd or f"config.json of {kind} has its sizes in an unknown form")
     try:
         found = (stored_weights(Path(place)) for place in (folder, deployment.folder, deployment.model.source) if place)
         weights = next((one for one in found if one is not None), None)
@@ -157,7 +157,7 @@ def _measure(deployment: DeploymentSettings, folder: Path | None) -> _Measured:
     except (UnreadableWeightsError, UnknownFormatError) as error:
         return _Measured(shape, None, None, str(error))
     if weights is None:
-        return _Measured(shape, None, None, f"neither weights nor the form of {kind} are known here")
+        return _Measured(shape, None, None, f"{kind} is unknown, and its weights are not available")
     return _Measured(shape, weights, estimate(deployment, shape, weights), None, source_kind(stored))
 
 

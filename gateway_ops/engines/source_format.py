@@ -55,7 +55,7 @@ def source_bits(quantization: Mapping[str, Any]) -> float | None:
     elif isinstance(method, str):
         found = _METHODS.get(method)
     if found is None:
-        raise UnknownFormatError(f"how the model is quantised is not known here: {algorithm or method!r}"[:100])
+        raise UnknownFormatError(f"how the model is quantised is unknown: {algorithm or method!r}"[:100])
     return found
 
 

@@ -29,7 +29,7 @@ from gateway_ops.repository.build_steps import build_steps, draft_length, prepar
 
 _MOST_RANKS = 4096
 _BUILD = "Build it with `gateway engine build`."
-_REBUILD = "Build it anew (`gateway engine build --rebuild`), or give the deployment what was built."
+_REBUILD = "Build it again (`gateway engine build --rebuild`), or change the deployment to match the engine."
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +146,10 @@ def engine_mismatches(
 def _absent(folder: Path, machine: Machine | None) -> Iterator[Mismatch]:
     partial = folder.with_name(folder.name + PARTIAL)
     if partial.exists():
-        what = f"There is only {partial}, half of a build that did not end."
-        yield Mismatch(True, str(folder), what, "Run `gateway engine build` again: it makes it anew.")
+        what = f"Only {partial} exists, an unfinished build."
+        yield Mismatch(True, str(folder), what, "Run `gateway engine build` again: it rebuilds the step.")
     elif machine is not None:
-        yield Mismatch(True, str(folder), "There is nothing.", _BUILD)
+        yield Mismatch(True, str(folder), "It does not exist.", _BUILD)
 
 
 def _beside(deployment: DeploymentSettings, machine: Machine | None) -> Iterator[Mismatch]:
@@ -164,8 +164,8 @@ def _few_gpus(deployment: DeploymentSettings, machine: Machine | None) -> Iterat
     sizes = deployment.parallelism
     needed = sizes.tp * sizes.pp // sizes.nodes
     if machine is not None and machine.gpus and len(machine.gpus) < needed:
-        what = f"An instance takes {needed} GPUs of each machine, and nvidia-smi finds {len(machine.gpus)}."
-        yield Mismatch(True, deployment.name, what, "Take a machine with more, or a smaller tp.")
+        what = f"An instance takes {needed} GPUs of each machine, but nvidia-smi finds {len(machine.gpus)}."
+        yield Mismatch(True, deployment.name, what, "Use a machine with more GPUs, or a smaller tp.")
 
 
 def _of_manifest(folder: Path, machine: Machine | None, *, whole: bool) -> Iterator[Mismatch]:
@@ -178,15 +178,15 @@ def _of_manifest(folder: Path, machine: Machine | None, *, whole: bool) -> Itera
     if manifest is None and machine is None:
         return  # only where it runs does it matter on which GPU it was built
     if manifest is None:
-        what = "It has no manifest, so nothing says which GPU it was built on."
-        yield Mismatch(False, str(folder), what, "Nothing, if it was built on the kind of GPU that runs it.")
+        what = "It has no manifest, so the GPU that it was built on is unknown."
+        yield Mismatch(False, str(folder), what, "No fix is needed if it was built on the same kind of GPU.")
         return
     if not manifest.intact:
-        what = "It was edited by hand: its seal does not fit, so nothing that it says can be relied upon."
+        what = "It was edited by hand: its checksum is wrong, so its contents cannot be relied on."
         yield Mismatch(True, where, what, f"Restore it. {_REBUILD}")
         return
     for changed in changed_files(folder, manifest, whole=whole):
-        yield Mismatch(True, str(folder), f"{changed}, as the manifest has it.", "Copy it again, or build it anew.")
+        yield Mismatch(True, str(folder), f"{changed}, by the manifest.", "Copy it again, or rebuild it.")
     if machine is not None:
         yield from _other_machine(folder, manifest, machine)
 
@@ -198,11 +198,14 @@ def _other_machine(folder: Path, manifest: Manifest, machine: Machine) -> Iterat
         fix = f"Run it on {manifest.gpu}, or build it here with --rebuild."
         yield Mismatch(True, str(folder), f"{what} ({gpu.capability}): it does not run on this one.", fix)
     elif manifest.gpu and gpu.name and manifest.gpu != gpu.name:
-        what = f"It was built on {manifest.gpu}, and here is {gpu.name}: it runs, with kernels that were chosen there."
-        yield Mismatch(False, str(folder), what, "Build it here with --rebuild for its own speed.")
+        what = (
+            f"It was built on {manifest.gpu}, and here is {gpu.name}: it runs, but its kernels were chosen for the "
+            "other GPU."
+        )
+        yield Mismatch(False, str(folder), what, "Build it here with --rebuild for full speed.")
     if manifest.trtllm and machine.trtllm and manifest.trtllm != machine.trtllm:
-        what = f"TensorRT-LLM {manifest.trtllm} made it, and here is {machine.trtllm}."
-        yield Mismatch(True, str(folder), what, "Take the image that made it, or build it here with --rebuild.")
+        what = f"TensorRT-LLM {manifest.trtllm} built it, but this machine has {machine.trtllm}."
+        yield Mismatch(True, str(folder), what, "Use the image that built it, or build it here with --rebuild.")
 
 
 def _of_engine(folder: Path, wanted: EngineRequirements) -> Iterator[Mismatch]:
@@ -216,16 +219,16 @@ def _of_engine(folder: Path, wanted: EngineRequirements) -> Iterator[Mismatch]:
         yield Mismatch(True, str(path), what, _BUILD)
         return
     if wanted.trtllm and not same_version(wanted.trtllm, version):
-        what = f"TensorRT-LLM {version} built it, and the deployment says {wanted.trtllm}."
-        yield Mismatch(True, str(path), what, "Take the image that built it, or build it in the one that serves.")
+        what = f"TensorRT-LLM {version} built it, but the deployment has {wanted.trtllm}."
+        yield Mismatch(True, str(path), what, "Use the image that built it, or build it in the image that serves.")
     shares = {"tp_size": wanted.tp, "pp_size": wanted.pp, "world_size": wanted.world if wanted.tp is None else None}
     for name, share in shares.items():
         if share is not None and mapping.get(name, 1) != share:
-            what = f"It was built for {name} {mapping.get(name, 1)}, and {share} is asked for."
+            what = f"It was built for {name} {mapping.get(name, 1)}, but the deployment asks for {share}."
             yield Mismatch(True, str(path), what, _REBUILD)
     ranks = wanted.world or mapping.get("world_size", 1)
     if type(ranks) is not int or not 0 < ranks <= _MOST_RANKS:
-        yield Mismatch(True, str(path), f"It says world_size {reprlib.repr(ranks)}, which no engine has.", _BUILD)
+        yield Mismatch(True, str(path), f"It says world_size {reprlib.repr(ranks)}, which is not possible.", _BUILD)
         return
     missing = [name for name in (f"rank{rank}.engine" for rank in range(ranks)) if not (folder / name).is_file()]
     if missing:
@@ -239,7 +242,7 @@ def _bounds(build: dict[str, Any], wanted: EngineRequirements) -> Iterator[str]:
     for name, size in wanted.sizes.items():
         built = build.get(name)
         if size is not None and isinstance(built, int) and built < size:
-            yield f"It was built for {name} {built}, and {size} is asked for."
+            yield f"It was built for {name} {built}, but the deployment asks for {size}."
 
 
 def _abilities(build: dict[str, Any], wanted: EngineRequirements) -> Iterator[str]:
@@ -251,7 +254,7 @@ def _abilities(build: dict[str, Any], wanted: EngineRequirements) -> Iterator[st
     if wanted.lora and "lora_plugin" in plugins and not plugins["lora_plugin"]:
         yield "It was built without the LoRA plugin, which adapters need."
     if wanted.context_logits and build.get("gather_context_logits") is False:
-        yield "It was built without the logits of prompts, which are asked for."
+        yield "It was built without prompt logits, which the deployment asks for."
     block = plugins.get("tokens_per_block")
     if wanted.block is not None and isinstance(block, int) and block != wanted.block:
-        yield f"It was built for blocks of {block} tokens, and {wanted.block} are asked for."
+        yield f"It was built for blocks of {block} tokens, but the deployment asks for {wanted.block}."

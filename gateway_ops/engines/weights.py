@@ -54,18 +54,18 @@ def read_header(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
             if length > _LONGEST_HEADER:
-                raise UnreadableWeightsError(f"{path} is no safetensors file.")
+                raise UnreadableWeightsError(f"{path} is not a safetensors file.")
             header = json.loads(file.read(length))
             held = path.stat().st_size - 8 - length
     except (OSError, ValueError, RecursionError, struct.error) as error:
-        raise UnreadableWeightsError(f"{path} is no safetensors file.") from error
+        raise UnreadableWeightsError(f"{path} is not a safetensors file.") from error
     if isinstance(header, dict):
         header.pop("__metadata__", None)
     if not isinstance(header, dict) or not all(_is_tensor(tensor) for tensor in header.values()):
-        raise UnreadableWeightsError(f"{path} is no safetensors file.")
+        raise UnreadableWeightsError(f"{path} is not a safetensors file.")
     end = max((tensor["data_offsets"][1] for tensor in header.values()), default=0)
     if held < end:
-        raise UnreadableWeightsError(f"{path} ends after {held} of {end} bytes: it was not downloaded whole.")
+        raise UnreadableWeightsError(f"{path} ends after {held} of {end} bytes: the download is incomplete.")
     return header
 
 
@@ -106,7 +106,7 @@ def _weight_files(folder: Path) -> list[Path]:
     missing = sorted(names - {path.name for path in found})
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise UnreadableWeightsError(f"{folder} lacks {missing[0]}{more}: it was not downloaded whole.")
+        raise UnreadableWeightsError(f"{folder} lacks {missing[0]}{more}: the download is incomplete.")
     # Mistral's own form, beside the one of the Hub.
     common = [path for path in found if not path.name.startswith("consolidated")]
     return [path for path in found if path.name in names] or common or found
@@ -120,7 +120,7 @@ def _indexed(index: Path) -> set[str]:
     except FileNotFoundError:
         return set()
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise UnreadableWeightsError(f"{index} is no index of safetensors files.") from None
+        raise UnreadableWeightsError(f"{index} is not an index of safetensors files.") from None
 
 
 def _part_of(name: str, dims: int) -> str:
@@ -135,7 +135,7 @@ def _part_of(name: str, dims: int) -> str:
 def unusable_model(folder: Path) -> str | None:
     """Say why a folder holds no whole model; None where it does, as far as headers tell."""
     if not (folder / "config.json").is_file():
-        return f"There is no model at {folder}: it has no config.json."
+        return f"{folder} is not a model folder: it has no config.json."
     try:
         stored_weights(folder)
     except UnreadableWeightsError as error:

@@ -83,7 +83,7 @@ def _machines(plan: LaunchPlan, choices: LaunchChoices, environ: Mapping[str, st
 def _programs(plan: LaunchPlan, choices: LaunchChoices) -> Iterator[LaunchProblem]:
     if shutil.which(str(choices.tritonserver)) is None:
         yield LaunchProblem(
-            f"There is no tritonserver at {choices.tritonserver}.",
+            f"{choices.tritonserver} does not exist.",
             "Run this in NVIDIA's image, or name the program with --tritonserver.",
         )
     if plan.mode is not Mode.PROCESS and shutil.which("mpirun") is None:
@@ -95,10 +95,10 @@ def _programs(plan: LaunchPlan, choices: LaunchChoices) -> Iterator[LaunchProble
 
 def _llmapi_ranks(plan: LaunchPlan, choices: LaunchChoices) -> Iterator[LaunchProblem]:
     if choices.llmapi_ranks and plan.mode is not Mode.LLMAPI_RANKS:
-        what = "--llmapi-ranks is for the LLM API over several GPUs, and none of these deployments is that."
+        what = "--llmapi-ranks is for the LLM API over several GPUs, and these deployments do not use it."
         yield LaunchProblem(what, "Leave it out.")
     elif plan.mode is Mode.LLMAPI_RANKS and shutil.which(LLMAPI_LAUNCH) is None:
-        yield LaunchProblem(f"There is no {LLMAPI_LAUNCH} on PATH.", "Run this in TensorRT-LLM's image, which has it.")
+        yield LaunchProblem(f"{LLMAPI_LAUNCH} is not on PATH.", "Run this in TensorRT-LLM's image, which has it.")
 
 
 def _ports(ports: LaunchPorts) -> Iterator[LaunchProblem]:
@@ -111,7 +111,7 @@ def _ports(ports: LaunchPorts) -> Iterator[LaunchProblem]:
         reason = cannot_listen(ports.host, port)
         if reason is not None:
             what = f"Triton cannot listen on {ports.host} port {port} ({reason})."
-            yield LaunchProblem(what, f"Stop what uses it, or choose another one with {option}.")
+            yield LaunchProblem(what, f"Stop what uses it, or choose another port with {option}.")
 
 
 def _gpus(deployments: Sequence[DeploymentSettings], plan: LaunchPlan, gpus: Sequence[str]) -> Iterator[LaunchProblem]:
@@ -122,7 +122,8 @@ def _gpus(deployments: Sequence[DeploymentSettings], plan: LaunchPlan, gpus: Seq
     if needed > len(gpus):
         yield LaunchProblem(
             f"The deployments need {needed} GPU{'s' * (needed > 1)}, and {seen}",
-            "Give the container more, launch fewer with --deployment, or change parallelism and triton.gpu_ids.",
+            "Give the container more GPUs, launch fewer deployments with --deployment, or change parallelism and "
+            "triton.gpu_ids.",
         )
     elif chosen is not None:
         # This project's engines write their GPUs into the variable; TensorRT-LLM counts within it.
@@ -133,7 +134,7 @@ def _gpus(deployments: Sequence[DeploymentSettings], plan: LaunchPlan, gpus: Seq
                 what = (
                     f"{deployment.name}: GPU {min(outside)} of triton.gpu_ids is not in CUDA_VISIBLE_DEVICES={chosen}."
                 )
-                yield LaunchProblem(what, "Unset the variable, or name GPUs that it has.")
+                yield LaunchProblem(what, "Unset the variable, or name GPUs that it contains.")
 
 
 def _needed_gpus(deployments: Sequence[DeploymentSettings], plan: LaunchPlan, chosen: str | None) -> int:
@@ -148,7 +149,7 @@ def _repository(folder: Path, rendering: Rendering) -> Iterator[LaunchProblem]:
     render = "Render it: gateway repo build -f FILE -o"
     if not folder.is_dir():
         yield LaunchProblem(
-            f"There is no model repository at {folder}.", f"{render} {folder}, or name it with --repository."
+            f"The model repository {folder} does not exist.", f"{render} {folder}, or name it with --repository."
         )
         return
     reason = not_for_stubs(folder)
@@ -193,5 +194,5 @@ def _differences(folder: Path, rendering: Rendering) -> Iterator[LaunchProblem]:
     told += file_differences(rendering, folder)
     if told:
         more = f" and {len(told) - 1} more" if len(told) > 1 else ""
-        what = f"{folder} is not as the file describes it: {told[0]}{more}."
+        what = f"{folder} differs from the file: {told[0]}{more}."
         yield LaunchProblem(what, f"See gateway repo build -f FILE --diff {folder}.", fatal=False)

@@ -105,7 +105,7 @@ class JobSupervisor:
                 return end.status
             if end.stumbled and stumbles < _STUMBLES:
                 stumbles += 1
-                self._tell("Triton stumbled over a race of its own while it started; starting again")
+                self._tell("Triton failed by a known race condition during startup; starting again")
                 continue
             if end.ready_s is not None and end.ready_s >= self._job.restart.calm_s:
                 restarts = 0
@@ -194,7 +194,7 @@ class JobSupervisor:
         self._tell(f"stopping: requests in flight have {self._job.exit_timeout_s} s; a second signal ends them")
         leader = self._ask_to_end(server)
         if not self._wait_gone(server, leader, self._job.exit_timeout_s + _UNLOAD_S):
-            self._tell("killed before it had ended")
+            self._tell("killed before its graceful shutdown ended")
             return 128 + (self._signals[-1] if len(self._signals) > 1 else signal.SIGKILL)
         if leader != server.pid and not self._wait_gone(server, server.pid, _RANKS_S):
             self._tell("rank 0 has ended; ending the other ranks")

@@ -93,9 +93,9 @@ def llama_config(gguf: GgufFile, eos_token_ids: Sequence[int]) -> dict[str, Any]
     """
     meta = gguf.metadata
     if meta["general.architecture"] != "llama":
-        raise GgufError(f"the architecture is {meta['general.architecture']!r}, only 'llama' is known")
+        raise GgufError(f"the architecture is {meta['general.architecture']!r}, only 'llama' is supported")
     if "rope_freqs.weight" in gguf.tensors or "llama.rope.scaling.type" in meta:
-        raise GgufError("the GGUF file scales its rotary embeddings, which this export does not know")
+        raise GgufError("the GGUF file scales its rotary embeddings, which this export does not support")
     hidden, heads = int(meta["llama.embedding_length"]), int(meta["llama.attention.head_count"])
     eos: int | list[int] = list(eos_token_ids) if len(eos_token_ids) > 1 else eos_token_ids[0]
     return {
@@ -133,7 +133,9 @@ def build_tokenizer(gguf: GgufFile) -> Tokenizer:
     meta = gguf.metadata
     model, pre = meta["tokenizer.ggml.model"], meta["tokenizer.ggml.pre"]
     if (model, pre) != ("gpt2", "smollm"):
-        raise GgufError(f"the tokenizer is {model!r} with pre-tokenizer {pre!r}, only 'gpt2' with 'smollm' is known")
+        raise GgufError(
+            f"the tokenizer is {model!r} with pre-tokenizer {pre!r}, only 'gpt2' with 'smollm' is supported"
+        )
     tokens: list[str] = meta["tokenizer.ggml.tokens"]
     merges = [(left, right) for left, _, right in (merge.partition(" ") for merge in meta["tokenizer.ggml.merges"])]
     tokenizer = Tokenizer(BPE(vocab={token: index for index, token in enumerate(tokens)}, merges=merges))
@@ -180,7 +182,7 @@ def _weights(gguf: GgufFile) -> Iterator[tuple[str, str]]:
             continue
         part, layer, kind, suffix = (name.split(".") + [""] * 4)[:4]
         if part != "blk" or suffix != "weight" or kind not in _LAYER_NAMES:
-            raise GgufError(f"tensor {name!r} has no place in a Llama model without biases")
+            raise GgufError(f"tensor {name!r} does not belong to a Llama model without biases")
         yield name, f"model.layers.{layer}.{_LAYER_NAMES[kind]}.weight"
 
 

@@ -32,7 +32,7 @@ def check_port_free(host: str, port: int) -> None:
     if reason is not None:
         raise LocalStackError(
             f"Cannot listen on {host} port {port} ({reason}): "
-            f"stop what uses it (gateway down --port {port}, if it is a gateway), or choose another one with --port."
+            f"stop what uses it (gateway down --port {port}, if it is a gateway), or choose another port with --port."
         )
 
 

@@ -67,7 +67,7 @@ class GgufFile:
         cursor.position = 4
         version = cursor.scalar("I")
         if version not in _VERSIONS:
-            raise GgufError(f"GGUF version {version} is not known, only {_VERSIONS}")
+            raise GgufError(f"GGUF version {version} is not supported, only {_VERSIONS}")
         tensor_count, key_count = cursor.scalar("Q"), cursor.scalar("Q")
         self.metadata: dict[str, Any] = {}
         for _ in range(key_count):
@@ -99,7 +99,7 @@ class GgufFile:
             raise GgufError(f"the GGUF file has no tensor {name!r}")
         known = _KINDS.get(place.kind)
         if known is None:
-            raise GgufError(f"tensor {name!r} has ggml type {place.kind}; known are {sorted(_KINDS)}")
+            raise GgufError(f"tensor {name!r} has ggml type {place.kind}; supported types are {sorted(_KINDS)}")
         per_block, block_bytes, read = known
         count = math.prod(place.shape)
         if count % per_block:

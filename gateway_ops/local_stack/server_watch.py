@@ -57,10 +57,10 @@ class ServerWatch:
             return None
         model = self._stubs.dead_model(pid)
         if model is not None:
-            return f"goes on although the process of the model {model} died"
+            return f"is running, but the process of the model {model} died"
         if self._http.lives():
             self._answered = time.monotonic()
         self._looked = time.monotonic()
         if self._looked - self._answered > _HANGS_S:
-            return f"hangs: it has not answered for {_HANGS_S:g} s"
-        return "gives no tokens, as the gateway says" if self._engine_dead() else None
+            return f"hangs: no response for {_HANGS_S:g} s"
+        return "generates no tokens, as the gateway reports" if self._engine_dead() else None

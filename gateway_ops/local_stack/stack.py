@@ -103,7 +103,7 @@ def find_repository() -> Path:
     """
     folder = Path(gateway_ops.__file__).parent / "triton_repo"  # in a checkout a link to the folder of that name
     if not folder.is_dir():
-        raise LocalStackError(f"There is no model repository at {folder}: name one with --repository.")
+        raise LocalStackError(f"The model repository {folder} does not exist: name it with --repository.")
     return folder.resolve()
 
 
@@ -229,7 +229,7 @@ class Stack:
         except TritonStartError as error:
             raise LocalStackError(f"{error}\nThe whole log: {self.triton.log_path}") from error
         if self.triton.grpc_url != address:
-            raise LocalStackError(f"Another program has taken Triton's port at {address} meanwhile.")
+            raise LocalStackError(f"Another program now uses Triton's port {address}.")
         self._ready_log = len(self.triton.log())
 
     def _wait_for_trouble(self) -> str:

@@ -92,7 +92,7 @@ def not_for_stubs(path: Path) -> str | None:
     odd = _OF_A_SHELL.search(str(path))
     if odd is None:
         return None
-    return f"Triton's Python backend hands paths to a shell as they are, and {path} has {odd[0]!r} in it."
+    return f"Triton's Python backend passes paths to a shell unquoted, and {path} contains {odd[0]!r} in it."
 
 
 def find_libpython() -> Path | None:
@@ -151,7 +151,7 @@ def prepare_backend_directory(installation: TritonInstallation) -> Path:
     folder = cache_dir() / "triton-backends" / hashlib.sha256(recipe.encode()).hexdigest()[:16]
     reason = not_for_stubs(folder)
     if reason is not None:
-        raise TritonStartError(f"{reason} Let GATEWAY_CACHE_DIR name a folder without it.")
+        raise TritonStartError(f"{reason} Set GATEWAY_CACHE_DIR to a folder without it.")
 
     def make(target: Path) -> None:
         (target / "python").mkdir()

@@ -24,9 +24,9 @@ class Curve:
     def __post_init__(self) -> None:
         numbers = [number for number, _ in self.points]
         if not self.points or sorted(set(numbers)) != numbers:
-            raise SizingError("points must have rising numbers, each once")
+            raise SizingError("numbers of points must rise, and each may occur once")
         if not all(0 < number < math.inf and 0 <= value < math.inf for number, value in self.points):
-            raise SizingError("numbers must be above 0, and values must not be below it")
+            raise SizingError("numbers must be above 0, and values must be 0 or more")
 
     @staticmethod
     def parse(text: str) -> Curve:
@@ -42,7 +42,7 @@ class Curve:
             return Curve(tuple(sorted((float(number), float(value)) for number, value in pairs)))
         except ValueError as error:
             said = f": {error}" if isinstance(error, SizingError) else ""
-            raise SizingError(f"{text!r} is no list of values: give 12.5, or 1:9.5,64:20{said}") from None
+            raise SizingError(f"{text!r} is not a list of values: give 12.5, or 1:9.5,64:20{said}") from None
 
     @property
     def largest(self) -> float:

@@ -31,7 +31,7 @@ class EngineCosts:
 
     def __post_init__(self) -> None:
         if self.slots < 1:
-            raise SizingError("an engine has one slot at least")
+            raise SizingError("an engine has at least one slot")
         object.__setattr__(self, "steps", tuple(self.step_s.at(max(1, running)) for running in range(self.slots + 1)))
         if min(self.steps) <= 0:
             raise SizingError("a token must take some time")
@@ -101,20 +101,22 @@ def read_bench(path: Path, tritons: int = 1) -> BenchResult:
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, SizingError):
             raise
-        raise SizingError(f"{path} is no result of gateway bench --output") from None
+        raise SizingError(f"{path} is not a result of gateway bench --output") from None
 
 
 def _result(path: Path, found: dict[str, Any], tritons: int) -> BenchResult:
     done, tokens = found["requests"]["completed"], found["tokens"]
     if not done or found["requests_per_s"] is None:
-        raise SizingError(f"{path}: no request was answered in the measured time")
+        raise SizingError(f"{path}: no request completed in the measured time")
     if found["requests"]["failed"] or found["requests"]["not_sent"]:
-        raise SizingError(f"{path}: requests failed or were not sent, so its times are not those of the load it names")
+        raise SizingError(f"{path}: requests failed or were not sent, so the times do not belong to the named load")
     if tokens["prompt"] is None:
-        raise SizingError(f"{path}: the server told no usage, so the length of prompts is not known")
+        raise SizingError(f"{path}: the server reported no usage, so the length of prompts is unknown")
     answer = tokens["completion"] / done
     if answer < 2:
-        raise SizingError(f"{path}: answers of one token tell nothing of the time between tokens; give --max-tokens 64")
+        raise SizingError(
+            f"{path}: answers of one token do not show the time between tokens; run the bench with --max-tokens 64"
+        )
     whole, first = found["end_to_end_ms"]["mean"] / 1000, found["time_to_first_token_ms"]
     rate = found["requests_per_s"] / tritons
     streams = found["plan"]["streams"]
@@ -151,23 +153,28 @@ def engine_costs(
     step = _step(results, token_ms, prefill, sources)
     if slots is None:
         slots = max(1, int(step.largest))
-        sources.append(f"{slots} slots: the most requests at once whose speed is known; --slots says another number")
+        sources.append(
+            f"{slots} slots: the most concurrent requests whose speed was measured; --slots sets another number"
+        )
     else:
         sources.append(f"{slots} slots: --slots")
         for_any_number = token_ms is not None and len(step.points) == 1
         if slots > step.largest and not for_any_number:
-            sources.append(f"beyond {step.largest:g} at once a step is taken to be no slower, which nothing shows")
+            sources.append(
+                f"beyond {step.largest:g} concurrent requests a step is assumed not to be slower, which was not "
+                "measured"
+            )
     return EngineCosts(slots, step, prefill, tuple(sources))
 
 
 def _prefill(results: Sequence[BenchResult], rate: float | None, sources: list[str]) -> Curve:
     if rate is not None:
-        sources.append(f"{rate:g} tokens of prompts a second: --prefill-rate")
+        sources.append(f"{rate:g} prompt tokens per second: --prefill-rate")
         return Curve(((rate, 1.0),))
     alone = {each.prompt: each for each in results if each.alone}
     if not alone:
         raise SizingError(
-            "the time of a prompt is not known: give --prefill-rate, or a --bench of gateway bench --streams 1, "
+            "the time of a prompt is unknown: give --prefill-rate, or a --bench of gateway bench --streams 1, "
             "with prompts as long as those of the load"
         )
     sources += [
@@ -182,7 +189,7 @@ def _step(results: Sequence[BenchResult], token_ms: Curve | None, prefill: Curve
         said = ", ".join(f"{value:g} with {number:g}" for number, value in token_ms.points)
         if len(token_ms.points) == 1:
             said = f"{token_ms.points[0][1]:g}, however many run"
-        sources.append(f"milliseconds from token to token, by running requests: {said}: --token-ms")
+        sources.append(f"milliseconds between tokens, by running requests: {said}: --token-ms")
         return Curve(tuple((number, value / 1000) for number, value in token_ms.points))
     points: dict[float, float] = {}
     for each in results:
@@ -193,12 +200,12 @@ def _step(results: Sequence[BenchResult], token_ms: Curve | None, prefill: Curve
         step = (each.whole_s - each.first_mean_s - halted) / (each.answer - 1)
         if step <= 0:
             raise SizingError(
-                f"{each.path}: its prompts alone would take longer than its answers did; what is known of prompts "
-                "(--prefill-rate, or the result with one stream) is of a slower engine, or of another cache"
+                f"{each.path}: processing its prompts alone would take longer than its responses did: --prefill-rate, "
+                "or the result with one stream, belongs to a slower engine or to another cache"
             )
         streams = round(each.streams, 2)
         points[max(1.0, streams)] = step
-        sources.append(f"{step * 1000:.2f} ms from token to token with {streams:g} at once: {each.path}")
+        sources.append(f"{step * 1000:.2f} ms between tokens with {streams:g} concurrent requests: {each.path}")
     if not points:
-        raise SizingError("the time of a token is not known: give --token-ms, or --bench with results of gateway bench")
+        raise SizingError("the time of a token is unknown: give --token-ms, or --bench with results of gateway bench")
     return Curve(tuple(sorted(points.items())))

@@ -65,9 +65,9 @@ class RandomLoad:
         if not 0 < self.rate < math.inf:
             raise SizingError("the rate must be above 0")
         if self.arrivals not in ARRIVALS:
-            raise SizingError(f"{self.arrivals!r} is no way to arrive: {', '.join(ARRIVALS)}")
+            raise SizingError(f"{self.arrivals!r} is not a kind of arrivals: {', '.join(ARRIVALS)}")
         if not 0 <= self.shared <= 1:
-            raise SizingError("the shared part of prompts must be from 0 to 1")
+            raise SizingError("the shared part of prompts must be between 0 and 1")
 
     @property
     def mean_prompt(self) -> float:
@@ -172,14 +172,14 @@ def read_trace(path: Path, seed: int = 0, model: str | None = None) -> RecordedL
     read = [each for number, line in enumerate(lines, 1) if (each := _read_line(path, number, line, source))]
     models = sorted({name for name, _ in read if name is not None})
     if model is None and len(models) > 1:
-        raise SizingError(f"{path} has requests of several models: name one by --model: {', '.join(models)}")
+        raise SizingError(f"{path} has requests of several models: choose one with --model: {', '.join(models)}")
     found = [each for name, each in read if model is None or name in {None, model}]
     if len(found) < 2:
-        raise SizingError(f"{path} has {len(found)} requests; a load needs two at least")
+        raise SizingError(f"{path} has {len(found)} requests; a load needs at least two")
     found.sort(key=lambda each: each.at)
     begin, span = found[0].at, found[-1].at - found[0].at
     if span <= 0:
-        raise SizingError(f"{path}: all requests arrive at once; a load needs a time in which they do")
+        raise SizingError(f"{path}: all requests arrive at the same time; a load needs different arrival times")
     length = span * len(found) / (len(found) - 1)  # as long after the last as after any other, on the average
     return RecordedLoad(tuple(replace(each, at=each.at - begin) for each in found), length, seed)
 

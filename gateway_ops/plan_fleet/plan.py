@@ -165,7 +165,7 @@ class FleetModel:
         while seen_with(high) is None:
             low, high = high + 1, max(high + 1, math.ceil(high * 1.3))
             if high > 1000 * max(1.0, load.rate):
-                raise SizingError("no number of Tritons keeps the targets under this load")
+                raise SizingError("no number of Tritons meets the targets under this load")
         while high - low > _NEAR * high:
             middle = (low + high) // 2
             low, high = (low, middle) if seen_with(middle) is not None else (middle + 1, high)
@@ -185,12 +185,12 @@ class FleetModel:
         alone = simulate(EngineCell(self.engine, 1), _far_apart(load), skip=0, count=200)
         if _late(alone.first.percentile(95), self.targets.first_s):
             raise SizingError(
-                f"no number of Tritons keeps the target: with an idle one the first token takes "
+                "no number of Tritons meets the target: on an idle Triton the first token takes "
                 f"{alone.first.percentile(95):.3f} s for 5 of 100 prompts. Raise --ttft, or use a faster engine."
             )
         if self.targets.between_s is not None and _late(alone.between.percentile(95), self.targets.between_s):
             raise SizingError(
-                f"no number of Tritons keeps the target: with an idle one a token takes "
+                "no number of Tritons meets the target: on an idle Triton a token takes "
                 f"{(alone.between.percentile(95) or 0) * 1000:.1f} ms. Raise --between, or use a faster engine."
             )
 
@@ -206,11 +206,11 @@ class FleetModel:
         return simulate(cell, part.requests(), skip=skip, count=count)
 
     def _cells(self, tritons: int) -> int:
-        """How many cells a fleet has: a gateway takes no more endpoints of a model, spare ones among them."""
+        """How many cells a fleet has: a gateway takes no more endpoints per model, spare ones among them."""
         return math.ceil(tritons / (MOST_ENDPOINTS - self.targets.spare))
 
     def _loaded(self, load: RandomLoad | RecordedLoad, tritons: int, seen: LatencySample) -> float:
-        """The part of what the engines can do that the load takes."""
+        """The part of capacity of the engines that the load takes."""
         return seen.prompts + load.rate / tritons * (load.mean_answer - 1) * self.engine.token_share_s
 
     def _kept(self, load: RandomLoad | RecordedLoad, tritons: int, seen: LatencySample) -> bool:
@@ -234,14 +234,14 @@ class FleetModel:
         need = gateway_need(self.gateway, traffic, gateways * workers)
         triton_cores = load.rate * load.mean_answer * self.gateway.triton_token_s / tritons
         engines = Resource.in_proportion(
-            "what the engines can do", self._loaded(load, tritons, seen) * tritons, tritons
+            "capacity of the engines", self._loaded(load, tritons, seen) * tritons, tritons
         )
         resources = (
             engines,
             self._target(load, tritons, seen, engines.factor),
             Resource.in_proportion("cores of the gateways' workers", need.cores, need.workers),
-            Resource.in_proportion("answers at a time of a worker", need.streams, self.gateway.most_streams),
-            Resource.in_proportion("endpoints of a model", tritons / cells + self.targets.spare, MOST_ENDPOINTS),
+            Resource.in_proportion("concurrent responses per worker", need.streams, self.gateway.most_streams),
+            Resource.in_proportion("endpoints per model", tritons / cells + self.targets.spare, MOST_ENDPOINTS),
         )
         return FleetPlan(
             rate=load.rate,

@@ -36,7 +36,7 @@ class AnyCallServer:
         except RuntimeError:
             self.port = 0
         if not self.port:
-            raise OSError(f"nothing can listen on {address}")
+            raise OSError(f"cannot listen on {address}")
 
     async def __aenter__(self) -> AnyCallServer:
         await self._server.start()

@@ -60,7 +60,7 @@ def write(method: str, form: Mapping[str, Any], *, answer: bool) -> bytes:
         return _decoded(form)
     message = _message(method, answer=answer)
     if message is None:
-        raise ValueError(f"{method} is no call of Triton's")
+        raise ValueError(f"{method} is not a call of Triton's")
     kept = {name: value for name, value in form.items() if name != "tensors"}
     try:
         json_format.ParseDict(kept, message)
@@ -158,14 +158,14 @@ def _raw(datatype: str, values: Any) -> bytes:
     try:
         return struct.pack(f"<{len(values)}{_FORMATS[datatype]}", *values)
     except (KeyError, struct.error) as error:
-        raise ValueError(f"no values of {datatype}: {error}") from None
+        raise ValueError(f"not values of {datatype}: {error}") from None
 
 
 def _decoded(form: Mapping[str, Any]) -> bytes:
     try:
         return base64.b64decode(form[_BASE64], validate=True)
     except (KeyError, TypeError, binascii.Error):
-        raise ValueError("neither values nor base64") from None
+        raise ValueError("neither a list of values nor base64") from None
 
 
 def _hidden(name: str, values: Any) -> Any:

@@ -47,7 +47,7 @@ class RecordedCall(BaseModel):
     def _can_be_sent(self) -> Self:
         """Reject what cannot be replayed."""
         if len(self.answers) != len(self.after_s) or self.status not in grpc.StatusCode.__members__:
-            raise ValueError("answers without times, or no status of gRPC")
+            raise ValueError("a response without its time, or an unknown gRPC status")
         for answer in self.answers:
             write(self.method, answer, answer=True)
         return self
@@ -125,10 +125,10 @@ def read_recording(file: Path) -> tuple[bool, list[RecordedCall]]:
     lines = _lines(file)
     head = next(lines, None)
     if not isinstance(head, dict) or "recording" not in head:
-        raise RecordingError(f"{file} is no recording of `gateway record`")
+        raise RecordingError(f"{file} is not a recording of `gateway record`")
     if head["recording"] != FORM:
         form = f"form {head['recording']!r}, by gateway {head.get('gateway')}"
-        raise RecordingError(f"{file} is a recording of {form}; this one reads form {FORM}")
+        raise RecordingError(f"{file} is a recording of {form}; this gateway reads form {FORM}")
     return bool(head.get("redacted")), [_exchange(file, number, line) for number, line in enumerate(lines, 2)]
 
 
@@ -149,7 +149,7 @@ def _lines(file: Path) -> Iterator[Any]:
                 try:
                     yield json.loads(line)
                 except (ValueError, RecursionError):
-                    raise RecordingError(f"{file}, line {number}: no JSON") from None
+                    raise RecordingError(f"{file}, line {number}: not JSON") from None
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise RecordingError(f"{file} cannot be read: {reason}") from None

@@ -74,8 +74,11 @@ class ReplayedTriton:
         elif request.get("tensors", {}).get("stop") == [True]:
             yield write(method, {"infer_response": {"model_name": model, "id": request.get("id", "")}}, answer=True)
         else:
-            self._tell(f"{name} was not recorded so{f' of {model}' if model else ''}: {self._nearest(method, request)}")
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the recording has no such request")
+            self._tell(
+                f"{name} was not recorded with this request{f' of {model}' if model else ''}: "
+                f"{self._nearest(method, request)}"
+            )
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the recording does not contain this request")
 
     def _nearest(self, method: str, request: Json) -> str:
         asked = _parts(redacted(request) if self._redacted else request)
@@ -85,7 +88,7 @@ class ReplayedTriton:
             names = asked.keys() | other.keys()
             differences.append(sorted(name for name in names if asked.get(name) != other.get(name)))
         if not differences:
-            return "no call of this kind was"
+            return "the recording has no call of this kind"
         nearest: list[str] = min(differences, key=len)
         return f"the nearest one differs in {', '.join(nearest)}"
 

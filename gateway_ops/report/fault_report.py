@@ -64,7 +64,7 @@ def _settings(source: SettingsSource) -> tuple[Settings | None, str]:
         return source.load(), ""
     except ConfigError as error:
         count = len(str(error).splitlines())
-        return None, f"not readable: {count} lines of mistakes, which `gateway check` shows"
+        return None, f"not readable: {count} lines with mistakes; `gateway check` shows them"
 
 
 def _models(url: str, api_key: str | None) -> Any:
@@ -78,7 +78,7 @@ def _models(url: str, api_key: str | None) -> Any:
 
 def _served(model: Any) -> Any:
     if not isinstance(model, dict) or not isinstance(model.get("gateway"), dict):
-        return "no model of this gateway"
+        return "not a model of this gateway"
     how = {name: model["gateway"].get(name) for name in _SERVED}
     return {**how, "capabilities": model.get("capabilities")}
 

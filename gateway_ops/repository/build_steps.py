@@ -118,7 +118,7 @@ def _checkpoint(deployment: DeploymentSettings, checkpoint: str) -> BuildStep:
     chosen, reads = checkpoint_tool(deployment), [deployment.folder]
     folders = ["--model_dir", deployment.folder, "--output_dir", checkpoint]
     if chosen == "another":
-        by_hand = f"convert the model with {_by_hand(deployment)}, and name the folder that it wrote"
+        by_hand = f"convert the model with {_by_hand(deployment)}, and name the folder with the result"
         title = "convert the model (by hand)"
         return BuildStep("checkpoint", title, "", (), (deployment.folder,), checkpoint, by_hand=by_hand)
     if chosen == "convert_checkpoint":

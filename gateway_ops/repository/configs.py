@@ -211,41 +211,42 @@ def _datatype(tensor: TensorSpec, deployment: DeploymentSettings) -> int:
 
 _ABOUT = {
     "ensemble": """\
-Text in, text out, over preprocessing, engine and postprocessing.
+Text in, text out, through preprocessing, engine and postprocessing.
 
 A step may leave out an output that is mapped here, and a later step runs without the optional input that it would have
 been (tritonserver 2.51 and newer): log-probs, counts and the like are absent unless asked for.""",
     "preprocessing": """\
 Text to token ids: the tokenizer is tokenizer_dir/tokenizer.json. Image and video tensors are not declared.
 
-QUERY and REQUEST_OUTPUT_LEN are required all the same: were they so for Triton, a request without them would end
-without any answer.""",
+QUERY and REQUEST_OUTPUT_LEN are declared optional, but the model requires them: if Triton required them, a request
+without them would end without a response.""",
     "postprocessing": """\
 Token ids to text. Pieces with the same request id are decoded as one growing text; at most state_capacity texts are
-kept, each for state_expiry_seconds after its last piece. BATCH_INDEX and SEQUENCE_INDEX are ours and optional.
+stored, each for state_expiry_seconds after its last piece. BATCH_INDEX and SEQUENCE_INDEX are optional additions.
 
-One instance, and in order: streamed pieces must not overtake each other.""",
+One instance, in order: streamed pieces must not arrive out of order.""",
     "tensorrt_llm_bls": """\
-The ensemble's steps in one Python model, with the ensemble's tensors and a few more. What it cannot do is refused by
-name.
+The ensemble's steps in one Python model, with the ensemble's tensors and a few more. Unsupported inputs are rejected
+by name.
 
-One instance serves max_concurrent_requests at once. A request whose engine says nothing for engine_silence_seconds is
-stopped and answered with an error. With accumulate_tokens, text_output is the whole text so far while streaming.""",
+One instance serves max_concurrent_requests concurrently. A request whose engine sends nothing for
+engine_silence_seconds is stopped and fails with an error. With accumulate_tokens, text_output is the whole text so far
+while streaming.""",
     "tensorrt_llm": """\
 The engine step: token ids in, token ids out.""",
 }
 _EXTENSIONS = {
     "ensemble": """
 
-Inputs and outputs beyond TensorRT-LLM's are ours, optional, and mere wiring of what the steps have anyway.
-finish_reason comes with the last response of each answer, asked for or not: postprocessing ends a text by it.""",
+Inputs and outputs beyond TensorRT-LLM's are optional additions that only map inputs and outputs of the steps.
+finish_reason is in the last response of each answer, requested or not: postprocessing ends a text by it.""",
     "preprocessing": """
 
 RETURN_FINISH_REASON is there to be mapped; its output is always true: postprocessing ends a text by the reason.""",
     "postprocessing": """
-FINISH_REASON, ours as well, says that a piece is the last one.""",
+FINISH_REASON, an optional addition, marks the last piece.""",
     "tensorrt_llm": """
-Inputs and outputs beyond TensorRT-LLM's are ours, optional, and no client depends on them.
+Inputs and outputs beyond TensorRT-LLM's are optional additions that clients need not use.
 
 A parameter value "${NAME}" is read from the environment when the model is loaded; an unset variable means "not given",
 which is a load error for engine and gpt_model_path. Clients that read this configuration over gRPC see the name.""",

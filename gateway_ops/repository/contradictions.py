@@ -55,21 +55,27 @@ def _of_one(deployment: DeploymentSettings) -> Iterator[Found]:
 def _version(deployment: DeploymentSettings) -> Iterator[Found]:
     version = parse_version(deployment.trtllm)
     if version < OLDEST:
-        yield "trtllm", f"the tensors of TensorRT-LLM {deployment.trtllm} are not known here", "Take 0.19 or newer."
+        yield (
+            "trtllm",
+            f"the tensors of TensorRT-LLM {deployment.trtllm} are unknown to this gateway",
+            "Use 0.19 or newer.",
+        )
     if version >= GONE and deployment.engine == "tensorrt":
-        reason = f"TensorRT-LLM {deployment.trtllm} has no TensorRT engines: they ended with 1.2"
-        yield "trtllm", reason, "Set engine: llmapi, or take an image with 1.2.1."
+        reason = f"TensorRT-LLM {deployment.trtllm} has no TensorRT engines: version 1.2 is the last with them"
+        yield "trtllm", reason, "Set engine: llmapi, or use an image with 1.2.1."
     if deployment.engine != "llmapi":
         return
     if version < _LLM_API:
         reason = f"the engine llmapi is for TensorRT-LLM 1.0 and newer, and this is {deployment.trtllm}"
-        yield "trtllm", reason, "Take an image with 1.0 or newer, or set engine: tensorrt."
+        yield "trtllm", reason, "Use an image with 1.0 or newer, or set engine: tensorrt."
     if version >= GONE and is_given(deployment, "kv_cache.onboard_blocks"):
-        reason = f"KvCacheConfig of TensorRT-LLM {deployment.trtllm} has no onboard_blocks: it ended with 1.2"
+        reason = (
+            f"KvCacheConfig of TensorRT-LLM {deployment.trtllm} has no onboard_blocks: version 1.2 is the last with it"
+        )
         yield "kv_cache.onboard_blocks", reason, "Leave it out: offloaded blocks are copied back before use."
     if version == _LLM_API and deployment.kv_cache.tokens_per_block not in (None, 32):
-        reason = f"KvCacheConfig of TensorRT-LLM {deployment.trtllm} has no tokens_per_block: it came later"
-        yield "kv_cache.tokens_per_block", reason, "Leave it out, or take a newer image."
+        reason = f"KvCacheConfig of TensorRT-LLM {deployment.trtllm} has no tokens_per_block: later versions have it"
+        yield "kv_cache.tokens_per_block", reason, "Leave it out, or use a newer image."
 
 
 _LLM_API = (1, 0, 0)
@@ -82,12 +88,12 @@ def _shared_names(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]
     for index, deployment in enumerate(deployments):
         names = [deployment.engine_name, *_step_names(deployment)]
         if deployment.role == "chat" and deployment.engine_model in (*_STEPS, "tensorrt_llm_bls"):
-            reason = f"{deployment.engine_model!r} is the name of another of its five models"
-            yield index, "engine_model", reason, "Leave it tensorrt_llm, or take another name."
+            reason = f"{deployment.engine_model!r} is the name of another model of this deployment"
+            yield index, "engine_model", reason, "Keep tensorrt_llm, or choose another name."
             continue
         for name in names:
             if name in first:
-                reason = f"the Triton model {name!r} would be made by deployment {first[name]!r} too"
+                reason = f"the Triton model {name!r} is also rendered by deployment {first[name]!r}"
                 fix = "Give one of them `prefix: ...`, or a draft `engine_model: ...`."
                 yield index, "prefix", reason, fix
                 break
@@ -104,7 +110,9 @@ def _shared_engines(deployments: Sequence[DeploymentSettings]) -> Iterator[Share
             continue
         other = first.setdefault(folder, deployment)
         if other is not deployment and built_from(other) != built_from(deployment):
-            reason = f"deployment {other.name!r} builds another engine there, which this one would overwrite"
+            reason = (
+                f"deployment {other.name!r} builds another engine in this folder, which this engine would overwrite"
+            )
             yield index, "engine_dir", reason, "Name another folder, or give both the same model, limits and build."
 
 
@@ -120,7 +128,7 @@ def draft_contradictions(
                 continue
             for key in ("num_draft_tokens", "max_draft_tokens"):
                 if (getattr(wanted, key) or 0) > most:
-                    reason = f"it is more than the max_draft_tokens of deployment {deployment.name!r}, {most}"
+                    reason = f"the value is more than max_draft_tokens of deployment {deployment.name!r}, {most}"
                     fix = f"Take at most {most}, or build an engine for more."
                     yield Contradiction(("models", index, "speculative", key), reason, fix)
 
@@ -149,11 +157,11 @@ def _values(deployment: DeploymentSettings) -> Iterator[Found]:
     unknown = [module for module in deployment.lora.modules if module not in _LORA_MODULES] if deployment.lora else []
     if unknown:
         reason = f"TensorRT-LLM has no LoRA module {unknown[0]!r}"
-        yield "lora.modules", reason, f"Take some of {', '.join(_LORA_MODULES)}."
+        yield "lora.modules", reason, f"Choose from {', '.join(_LORA_MODULES)}."
     for key in ("medusa_choices", "eagle_choices"):
         tree = getattr(deployment.speculative, key) if deployment.speculative is not None else None
         if tree and not TREE.fullmatch(tree):
-            yield f"speculative.{key}", f"{tree!r} is not a tree of choices", "Write it as {0}, {0, 0}, {1}."
+            yield f"speculative.{key}", f"{tree!r} is not a choice tree", "Write it as {0}, {0, 0}, {1}."
 
 
 def _paths(deployment: DeploymentSettings) -> Iterator[Found]:
@@ -171,7 +179,7 @@ def _paths(deployment: DeploymentSettings) -> Iterator[Found]:
             continue
         relative = path.startswith((".", "~")) if key == "model.source" else not path.startswith(("/", "${"))
         if relative:
-            reason = f"{path!r} is relative to wherever the server is started"
+            reason = f"{path!r} is relative to the working directory of the server"
             yield key, reason, "Write an absolute path, as the server sees it."
 
 

@@ -137,10 +137,10 @@ def converter_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
     what = f"convert_checkpoint.py of {folder.rpartition('/')[2]}"
     parallelism, model = deployment.parallelism, deployment.model
     if parallelism.pp > 1 and not converter.stages:
-        yield "parallelism.pp", f"{what} makes no pipeline stages", "Set parallelism.tp instead."
+        yield "parallelism.pp", f"{what} does not support pipeline stages", "Set parallelism.tp instead."
     for key in ("moe_tp", "moe_ep"):
         if getattr(parallelism, key) is not None and not converter.experts:
-            yield f"parallelism.{key}", f"{what} is told nothing of experts", "Leave it out."
+            yield f"parallelism.{key}", f"{what} has no option for experts", "Leave it out."
     if model.quantization != "none" and not converter.weight_only:
         yield "model.quantization", f"{what} does not quantise", "Set one that quantize.py makes, such as fp8."
     if deployment.kv_cache.dtype not in ("auto", *converter.kv_dtypes):
@@ -151,4 +151,4 @@ def converter_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
         reason = f"{what} calibrates for a cache in int8 alone"
         yield "build.calib_dataset", reason, "Leave it out, or set a model.quantization that quantize.py makes."
     if model.dtype == "auto" and not converter.auto_dtype:
-        yield "model.dtype", f"{what} does not look for the type itself", "Write float16 or bfloat16."
+        yield "model.dtype", f"{what} does not detect the data type", "Write float16 or bfloat16."

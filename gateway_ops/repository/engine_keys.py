@@ -119,8 +119,8 @@ def unread_keys(deployment: DeploymentSettings) -> Iterator[Found]:
     harmless = {key: value for key, (value, by) in _HARMLESS.items() if one in by}
     # Where an engine takes no drafts, another rule rejects drafts as a whole.
     used = (*read, *_MORE[one], *always, *_OF_OTHERS, *(("speculative",) if one != REFERENCE else ()))
-    several = f"none of the engines that {deployment.engine} may name has a use for it"
-    reason = f"the engine {one} has no use for it" if len(engines) == 1 else several
+    several = f"no engine that {deployment.engine} can name uses it"
+    reason = f"the engine {one} does not use it" if len(engines) == 1 else several
     for key in given_keys(deployment):
         if key in always and value_at(deployment, key) != always[key]:
             said = str(always[key]).lower()

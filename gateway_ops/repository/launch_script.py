@@ -53,7 +53,7 @@ _ONE_OF_MANY: Final = """\
 
 _MPIRUN: Final = """\
 if [ -n "${{RANK_0:-}}" ]; then
-    echo "mpirun has set no OMPI_COMM_WORLD_RANK: this needs that of Open MPI" >&2
+    echo "mpirun has set no OMPI_COMM_WORLD_RANK: use the mpirun of Open MPI" >&2
     exit 1
 fi
 RANK_0=$(mktemp)

@@ -86,7 +86,7 @@ def _read_model(path: Path) -> ModelFolder:
     text = file.read_text(encoding="utf-8", errors="replace")
     placeholders, lines = tuple(_placeholders(text)), tuple(text.splitlines())
     if not any(_code(line).strip() for line in lines):
-        return ModelFolder(path, None, "1:1 : there is nothing in it", placeholders, versions, lines)
+        return ModelFolder(path, None, "1:1 : the file is empty", placeholders, versions, lines)
     try:
         # A placeholder must not hide the rest: outside quotes a stand-in takes its place.
         one, two = (_with_stand_ins(text, which) for which in (0, 1))

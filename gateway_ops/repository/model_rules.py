@@ -31,11 +31,13 @@ def _prepared(deployment: DeploymentSettings) -> Iterator[Found]:
     """Find contradictions of a checkpoint that is quantised for the LLM API, which loads it as it is."""
     model = deployment.model
     if deployment.engine == "llmapi" and model.quantization not in _LOADED:
-        reason = f"the LLM API's backend does not load weights in {model.quantization}"
+        reason = f"the LLM API's backend does not load {model.quantization} weights"
         yield "model.quantization", reason, f"Take one of {', '.join(_LOADED)}."
     if prepares_checkpoint(deployment) and deployment.folder.rstrip("/") == model.source.rstrip("/"):
-        reason = f"the weights of {model.source} are quantised into a folder of their own, and model.folder names none"
-        fix = "Name one in model.folder; if the source is quantised already, leave model.quantization out."
+        reason = (
+            f"the weights of {model.source} are quantised into a separate folder, and model.folder does not name one"
+        )
+        fix = "Name a folder in model.folder; if the source is quantised already, leave model.quantization out."
         yield "model.quantization", reason, fix
 
 
@@ -67,7 +69,7 @@ def _shape(deployment: DeploymentSettings) -> Iterator[Found]:
         yield "parallelism.nodes", reason, "Take a divisor of tp times pp."
     longest, positions = deployment.limits.max_seq_len, shape.get("max_positions")
     if isinstance(longest, int) and positions is not None and longest > positions:
-        reason = f"it is {longest}, and the model was made for {positions} positions"
+        reason = f"it is {longest} tokens, but the model has {positions} positions"
         fix = f"Take at most {positions}, or write model.max_positions where rope scaling allows more."
         yield "limits.max_seq_len", reason, fix
 
@@ -89,13 +91,14 @@ _UNTOLD = {
     "quantize": (_MOE, "quantize.py does not take it", "Leave it out, or leave model.quantization none."),
     "another": (
         ("model.dtype", "model.quantization", "kv_cache.dtype", *_MOE),
-        "the checkpoint of this model, or of this speculative.method, is converted by hand, which decides it",
-        "Leave it out here, and say it there.",
+        "the checkpoint of this model, or of this speculative.method, is converted by hand, and the conversion "
+        "decides this",
+        "Leave it out here, and set it in the conversion.",
     ),
 }
 _UNKNOWN = (
-    "its config.json cannot be read here, so the checkpoint is converted by hand, which decides it",
-    "Name model.family, which says how it is told, or leave it out here, and say it there.",
+    "its config.json cannot be read here, so the checkpoint is converted by hand, and the conversion decides this",
+    "Set model.family, so that the converter is known; or leave it out here, and set it in the conversion.",
 )
 _SAYS_NOTHING = (None, "auto", "none")
 
@@ -126,9 +129,9 @@ def _calibration(deployment: DeploymentSettings) -> Iterator[Found]:
         return
     for key in ("build.calib_size", "build.calib_batch_size"):
         if is_given(deployment, key):
-            yield key, "nothing is calibrated with it: no tool quantises this model by texts", "Leave it out."
+            yield key, "it has no effect: no tool calibrates this model with texts", "Leave it out."
     if is_given(deployment, "build.calib_dataset") and checkpoint_tool(deployment) != "convert_checkpoint":
-        yield "build.calib_dataset", "nothing is calibrated here", "Leave it out."
+        yield "build.calib_dataset", "it has no effect: this quantization needs no calibration", "Leave it out."
 
 
 def _experts(deployment: DeploymentSettings) -> Iterator[Found]:

@@ -38,11 +38,11 @@ def apply_overrides(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[s
         for item in _split(override, ","):
             parts = _split(item, ":")
             if len(parts) != 2 or not parts[0]:
-                raise OverrideError(f"{item!r} is not key:value; escape commas and colons of a value by a backslash.")
+                raise OverrideError(f"{item!r} is not key:value; escape commas and colons of a value with a backslash.")
             name, _, key = parts[0].strip().rpartition("/")
             chosen = [entry for entry in entries if not name or entry.get("name") == name]
             if not chosen:
-                raise OverrideError(f"{item!r}: there is no deployment {name!r}.")
+                raise OverrideError(f"{item!r}: deployment {name!r} does not exist.")
             path = _path(key)
             for entry in chosen:
                 _assign(entry, path, _value(key, parts[1].strip()) if parts[1].strip() else None)
@@ -53,7 +53,7 @@ def _path(key: str) -> list[str]:
     variable = BY_SPELLING.get(key)
     if variable is not None:
         if variable.rejected:
-            raise OverrideError(f"{key!r} has no place here: {variable.rejected}. Leave it out.")
+            raise OverrideError(f"{key!r} cannot be set: {variable.rejected}. Leave it out.")
         return variable.key.split(".")
     paths = all_keys(DeploymentSettings)
     if key not in paths:

@@ -27,15 +27,15 @@ def _shared_gpus(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]:
                 what = "several engines in one Triton" if len(natives) > 1 else "several instances"
                 yield index, "triton.executor", f"{what} need the orchestrator mode", "Set executor: orchestrator."
             if len(natives) > 1 and not triton.gpu_ids:
-                reason = "several engines in one Triton must not take all GPUs each"
-                yield index, "triton.gpu_ids", reason, "Give each engine GPUs of its own."
+                reason = "several engines in one Triton must not each use all GPUs"
+                yield index, "triton.gpu_ids", reason, "Give each engine its own GPUs."
         if orchestrated and deployment.parallelism.nodes > 1:
             reason = "the orchestrator mode spawns its workers on one machine"
             yield index, "parallelism.nodes", reason, "Set executor: leader."
         for gpu in {gpu for group in triton.gpu_ids for gpu in group}:
             if gpu in used and not _draft_pair(deployment, used[gpu], deployments):
                 reason = f"GPU {gpu} belongs to deployment {used[gpu]!r} already"
-                yield index, "triton.gpu_ids", reason, "Take other GPUs: engines do not share their memory."
+                yield index, "triton.gpu_ids", reason, "Choose other GPUs: engines do not share GPU memory."
                 break
         for gpu in {gpu for group in triton.gpu_ids for gpu in group}:
             used.setdefault(gpu, deployment.name)
@@ -51,8 +51,11 @@ def _shared_ranks(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]
         sizes = [len(group) for group in triton.participant_ids]
         instances = max(1, len(triton.gpu_ids))
         if not sizes:
-            reason = f"the workers of deployment {first!r} are started beforehand, so these must be too"
-            yield index, key, reason, "Give each instance its ranks, or none in any deployment."
+            reason = (
+                f"the workers of deployment {first!r} are started beforehand, so these workers must be started "
+                "beforehand too"
+            )
+            yield index, key, reason, "Give each instance its ranks, or give no ranks in any deployment."
         elif triton.executor != "orchestrator":
             reason = "ranks are given to workers of the orchestrator mode"
             yield index, key, reason, "Set executor: orchestrator, or leave it out."
@@ -70,7 +73,12 @@ def _shared_ranks(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]
             taken.setdefault(rank, deployment.name)
         missing = next(rank for rank in itertools.count(1) if rank not in taken)
         if missing < max(taken) and index == natives[-1][0]:
-            yield index, key, f"no deployment has rank {missing}, which would wait for ever", "Count from 1."
+            yield (
+                index,
+                key,
+                f"no deployment has rank {missing}, so the others would wait for it indefinitely",
+                "Count from 1.",
+            )
 
 
 def _groups(index: int, deployment: DeploymentSettings) -> Iterator[Shared]:
@@ -82,7 +90,7 @@ def _groups(index: int, deployment: DeploymentSettings) -> Iterator[Shared]:
             yield index, "triton.gpu_ids", reason, f"Give each instance {world} GPUs."
             break
         if seen & set(group) or len(set(group)) != len(group):
-            yield index, "triton.gpu_ids", "a GPU is given twice", "Give each instance GPUs of its own."
+            yield index, "triton.gpu_ids", "a GPU is given twice", "Give each instance its own GPUs."
             break
         seen |= set(group)
 

@@ -118,7 +118,9 @@ def write(rendering: Rendering, folder: Path, *, replace: bool) -> None:
         taken = sorted(there & {path.parts[0] for path in rendering.files})
         if there and not replace:
             what = ", ".join(taken) if taken else "other files"
-            raise RenderError(f"{folder} holds {what} already; take an empty folder, or replace with --force.")
+            raise RenderError(
+                f"{folder} holds {what} already; name an empty folder, or replace the models with --force."
+            )
         for name in rendering.configs:
             if (folder / name).is_dir():
                 shutil.rmtree(folder / name)

@@ -72,4 +72,4 @@ def _prompts(deployment: DeploymentSettings) -> str:
     longest = limits.max_seq_len or shape_of(deployment.model).get("max_positions")
     if limits.max_input_len is not None or step is None or not isinstance(longest, int) or longest <= step:
         return ""
-    return f"; it takes prompts of at most {step} tokens, those of a step (limits.max_num_tokens)"
+    return f"; it accepts prompts of at most {step} tokens, those of a step (limits.max_num_tokens)"

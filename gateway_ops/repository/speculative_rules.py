@@ -28,7 +28,7 @@ def speculative_contradictions(deployment: DeploymentSettings) -> Iterator[Found
         return
     method, mode = speculative.method, deployment.decoding.mode
     if deployment.engine in ("llmapi", "transformers"):
-        reason = f"the engine {deployment.engine} takes no guessed tokens"
+        reason = f"the engine {deployment.engine} does not support draft tokens"
         yield "speculative", reason, "Set engine: tensorrt, or leave it out."
     elif deployment.engine != "tensorrt" and method != "draft_target":
         reason = f"{method} is rendered for TensorRT engines only"
@@ -36,11 +36,11 @@ def speculative_contradictions(deployment: DeploymentSettings) -> Iterator[Found
     yield from _heads(deployment, speculative)
     for key, owner in _BELONGS.items():
         if getattr(speculative, key) and owner != method:
-            yield f"speculative.{key}", f"it belongs to method {owner}, and this is {method}", "Leave it out."
+            yield f"speculative.{key}", f"it belongs to method {owner}, and the method is {method}", "Leave it out."
     if method != "draft_target" and mode not in ("auto", method):
         yield "decoding.mode", f"an engine of method {method} decodes by {method} alone", f"Leave it auto, or {method}."
     if deployment.limits.max_beam_width > 1:
-        yield "speculative", "speculative decoding has no beams", "Set limits.max_beam_width: 1."
+        yield "speculative", "speculative decoding does not support beams", "Set limits.max_beam_width: 1."
     if method == "draft_target" and not deployment.bls.enabled:
         yield "bls.enabled", "tensorrt_llm_bls drives the draft model", "Leave it true."
     if deployment.engine == "tensorrt":
@@ -49,7 +49,11 @@ def speculative_contradictions(deployment: DeploymentSettings) -> Iterator[Found
 
 def _heads(deployment: DeploymentSettings, speculative: SpeculativeSettings) -> Iterator[Found]:
     if speculative.num_heads is not None and speculative.heads is None:
-        yield "speculative.num_heads", "there is no speculative.heads, whose number it is", "Name their folder as well."
+        yield (
+            "speculative.num_heads",
+            "it is the number of heads, but speculative.heads is not set",
+            "Name their folder as well.",
+        )
     if speculative.heads is None:
         return
     if speculative.method not in HEADS:
@@ -72,19 +76,19 @@ def _lengths(deployment: DeploymentSettings, speculative: SpeculativeSettings) -
         )
         yield "speculative.max_draft_tokens", reason, "Leave it out."
     if method == "draft_target" and most is None:
-        reason = "an engine takes no guessed tokens but those that it was built for, and nothing says how many"
-        yield "speculative.max_draft_tokens", reason, "Say how many at most, such as 8."
+        reason = "an engine accepts only as many draft tokens as it was built for, and the number is not set"
+        yield "speculative.max_draft_tokens", reason, "Set the most draft tokens, such as 8."
     if deployment.logits.context is True and draft_length(speculative):
-        reason = "trtllm-build gathers no logits of prompts in an engine that takes guessed tokens"
+        reason = "trtllm-build does not gather prompt logits in an engine with draft tokens"
         yield "logits.context", reason, "Leave it out."
     if method == "eagle":
         rows = deployment.limits.max_batch_size or deployment.triton.max_batch_size
         if rows > _EAGLE_BATCH:
-            yield "limits.max_batch_size", f"EAGLE has {_EAGLE_BATCH} sequences at most", f"Take {_EAGLE_BATCH}."
+            yield "limits.max_batch_size", f"EAGLE supports at most {_EAGLE_BATCH} sequences", f"Take {_EAGLE_BATCH}."
         if most is not None and most > _EAGLE_DRAFT:
             yield (
                 "speculative.max_draft_tokens",
-                f"EAGLE guesses {_EAGLE_DRAFT} tokens at most",
+                f"EAGLE drafts at most {_EAGLE_DRAFT} tokens",
                 f"Take {_EAGLE_DRAFT}.",
             )
 
@@ -109,12 +113,12 @@ def shared_drafts(deployments: Sequence[DeploymentSettings]) -> Iterator[Shared]
             continue
         draft = find_draft(deployment, deployments)
         if speculative.draft is None:
-            yield index, "speculative.draft", "draft_target needs a model that guesses", "Name its deployment."
+            yield index, "speculative.draft", "draft_target needs a draft model", "Name its deployment."
         elif draft is None:
-            reason = f"there is no deployment {speculative.draft!r} in this file"
+            reason = f"deployment {speculative.draft!r} does not exist in this file"
             yield index, "speculative.draft", reason, "Add one with `role: draft`."
         elif draft is deployment:
-            yield index, "speculative.draft", "a model does not guess for itself", "Name another deployment."
+            yield index, "speculative.draft", "a model cannot be its own draft model", "Name another deployment."
         else:
             for key, reason, fix in _pair(deployment, draft):
                 yield index, key, reason, fix
@@ -130,7 +134,7 @@ def _pair(target: DeploymentSettings, draft: DeploymentSettings) -> Iterator[Fou
         yield "speculative.draft", reason, "Drafts and target must have the same kind of engine."
     elif None not in sizes and sizes[0] != sizes[1]:
         reason = f"its vocabulary has {sizes[1]} tokens, the target's {sizes[0]}"
-        yield "speculative.draft", reason, "Take a draft model with the same tokenizer."
+        yield "speculative.draft", reason, "Use a draft model with the same tokenizer."
     speculative = target.speculative
     if speculative is not None and speculative.fast_logits and target.engine == "tensorrt":
         missing = [one.name for one in (target, draft) if not one.triton.participant_ids]

@@ -113,7 +113,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("multimodal_model_path", ("preprocessing",), rejected=_MULTIMODAL),
     Variable("hf_model_path", ("preprocessing",), rejected=_MULTIMODAL),
     Variable("max_num_images", ("preprocessing",), rejected=_MULTIMODAL),
-    Variable("tokenizer_type", _TEXT_STEPS, rejected="gone since 0.9: tokenizer.json says what the tokenizer is"),
+    Variable("tokenizer_type", _TEXT_STEPS, rejected="removed in 0.9: tokenizer.json describes the tokenizer"),
 )
 """Every variable, in the order of the templates."""
 

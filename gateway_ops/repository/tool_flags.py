@@ -345,7 +345,7 @@ def rejected_words(tool: str, version: str, options: tuple[str, ...]) -> list[st
     """The words of a command that the tool of that version would not take, each with the reason."""
     table = table_of(tool, version)
     if table is None:
-        return [f"TensorRT-LLM {version} has no {tool} that is known here"]
+        return [f"TensorRT-LLM {version} has no {tool} that this gateway knows"]
     found, words = [], list(options[table.positional :])
     while words:
         name = words.pop(0)

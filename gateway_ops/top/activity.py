@@ -18,8 +18,8 @@ _ENGINE = {
 }
 
 _SLIM = (
-    "This is the slim page of metrics (server.metrics): no rates, times, refusals or endpoints; those that run are"
-    " counted with those that wait. The internal port has all, or a key where it is set to `key`."
+    "These are the reduced metrics (server.metrics): without rates, times, rejections and endpoints; running requests "
+    "are counted with those that wait. The internal port has all, or a key where it is set to `key`."
 )
 
 Listed = Mapping[str, Mapping[str, Any]]

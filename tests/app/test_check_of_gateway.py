@@ -36,7 +36,7 @@ async def test_a_template_that_fails_is_a_finding(tmp_path: Path) -> None:
     folder = write_tokenizer(tmp_path / "model", "{{ messages[0].rol.x }}")
     async with gateway(folder, served=True, features=TOKENS, max_seq_len=4096) as running:
         findings, _ = await describe_gateway(str(running.client.base_url), None)
-    assert "Its chat template cannot render a message of a user." in [found.what for found in findings]
+    assert "Its chat template cannot render a user message." in [found.what for found in findings]
 
 
 async def test_a_doubtful_family_is_a_finding(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ async def test_a_doubtful_family_is_a_finding(tmp_path: Path) -> None:
     assert (uncompared.severity, "not compared" in uncompared.what) == (Severity.INFO, True)
     assert [(found.severity, found.where) for found in findings] == [(Severity.WARNING, f"{url.rstrip('/')} {MODEL}")]
     said_of_it = "but its chat template supports tools and its model family is unknown."
-    assert findings[0].what == f"It is taken for a model of the family plain, {said_of_it}"
+    assert findings[0].what == f"The model is treated as family plain, {said_of_it}"
     assert findings[0].fix.startswith("Set `family` if its models write one of the known forms")
     assert (said["family"], said["family_reason"]) == ("plain", "no other family claims it")
     assert list(said["family_doubts"].values()) == [findings[0].fix]

@@ -136,7 +136,7 @@ async def misbehaving() -> AsyncIterator[Callable[[Answer], Awaitable[str]]]:
         (error_event, "error event: engine_failed"),
         (no_json, "an event that is not JSON"),
         (silence, "timeout"),
-        (endless_line, "an event of more than a mebibyte"),
+        (endless_line, "an event of more than 1 MiB"),
     ],
 )
 async def test_failures_are_counted_by_kind(misbehaving: Any, answer: Answer, kind: str) -> None:

@@ -85,7 +85,7 @@ def test_a_conversation(stack: GatewayProcess, scripted_triton: ScriptedServer, 
         terminal.expect(f"{saved} cannot be written: File exists.")
         terminal.expect("* thinker")
         terminal.expect("Talking to other, which the server does not list.")
-        terminal.expect("There is no /nothing; /help shows what there is.")
+        terminal.expect("There is no /nothing; /help lists the commands.")
         terminal.expect("Forgotten.")
         terminal.expect("/save FILE: name a file.")
         terminal.expect("/quit          leave")
@@ -124,7 +124,7 @@ def test_the_user_plays_the_tools(stack: GatewayProcess, scripted_triton: Script
         terminal.type("/clear", "weather")
         terminal.expect("result of get_weather> ")
         terminal.interrupt()  # instead of a result
-        terminal.expect("This message is taken back.")
+        terminal.expect("This message was removed from the conversation.")
         terminal.expect("Ctrl-C again, or /quit, leaves.")
         terminal.interrupt()
         assert terminal.end() == 130
@@ -186,7 +186,7 @@ def test_a_script_gets_the_text_alone(stack: GatewayProcess, scripted_triton: Sc
     assert request["temperature"] == 0.5
     assert chat(stack.url, stdin="piped", GATEWAY_API_KEY=KEY).stdout == "An answer.\n"
     cut = chat(stack.url, "-m", "x", "--set", "max_tokens=2", GATEWAY_API_KEY=KEY)
-    assert (cut.returncode, cut.stderr) == (0, "note: the answer was cut off at the limit of its tokens\n")
+    assert (cut.returncode, cut.stderr) == (0, "note: the answer was cut off at its token limit\n")
     found = json.loads(chat(stack.url, "-m", "x", "--json", GATEWAY_API_KEY=KEY).stdout)
     assert (found["model"], found["text"], found["reasoning"]) == ("thinker", "An answer.", "Hm.")
     assert found["usage"]["completion_tokens"] > 2
@@ -208,7 +208,7 @@ def test_a_script_gets_the_text_alone(stack: GatewayProcess, scripted_triton: Sc
         (["--api-key", KEY, "--set", "n=2"], "n cannot be set here"),
         (["--api-key", KEY, "--tools", "missing.json"], "missing.json cannot be read: No such file or directory."),
         (["--api-key", KEY, "--logprobs"], "--logprobs needs --json"),
-        (["--api-key", "ü"], "no header holds"),
+        (["--api-key", "ü"], "a header cannot contain"),
     ],
 )
 def test_what_is_refused_is_a_sentence(stack: GatewayProcess, arguments: list[str], says: str) -> None:
@@ -295,17 +295,17 @@ def test_escape_sequences_do_nothing() -> None:
 @pytest.mark.parametrize(
     ("parts", "says"),
     [
-        ([event("begun")], "The answer broke off: the server closed the connection."),
+        ([event("begun")], "The response was interrupted: the server closed the connection."),
         (
             [event("begun"), 'data: {"error": {"message": "Engine\\n\\u001b[2Jdied.", "code": "x"}}\n\n'],
-            "The answer ended with an error: Engine \\x1b[2Jdied.",
+            "The response ended with an error: Engine \\x1b[2Jdied.",
         ),
-        ([event("begun"), 'data: {"error": "just words"}\n\n'], "The answer ended with an error: just words"),
+        ([event("begun"), 'data: {"error": "just words"}\n\n'], "The response ended with an error: just words"),
         (
             [event("begun"), 'data: {"object": "error", "message": "No room."}\n\n'],
-            "The answer ended with an error: No room.",
+            "The response ended with an error: No room.",
         ),
-        ([event("begun"), "data: {{{\n\n"], "The server sent what is no answer of OpenAI's API."),
+        ([event("begun"), "data: {{{\n\n"], "The server's response is not a response of OpenAI's API."),
     ],
 )
 def test_an_answer_that_breaks_off_is_no_answer(parts: list[str], says: str) -> None:
@@ -326,7 +326,7 @@ def test_a_cut_chunk_is_a_broken_answer() -> None:
     with raw_server(answering(f"{len(first):x}\r\n{first}\r\nff\r\ndata", head=chunked)) as url:
         done = chat(url, "-m", "x", "--model", "m")
     assert (done.returncode, done.stdout) == (1, "begun\n")
-    assert done.stderr == "error: The answer broke off: the connection ended before the answer did.\n"
+    assert done.stderr == "error: The response was interrupted: the connection closed before the response ended.\n"
 
 
 def test_servers_that_have_less_of_the_api_do_too() -> None:
@@ -337,7 +337,7 @@ def test_servers_that_have_less_of_the_api_do_too() -> None:
         with talk(url, "--model", "m") as terminal:
             terminal.expect("> ")
             terminal.type("x")
-            terminal.expect("the server tells no usage (1 events)")
+            terminal.expect("the server reports no usage (1 events)")
             terminal.type("/quit")
             assert terminal.end() == 0
     whole = json.dumps({"choices": [{"message": {"content": "Whole."}, "finish_reason": "stop"}]})
@@ -347,7 +347,7 @@ def test_servers_that_have_less_of_the_api_do_too() -> None:
     with raw_server(lambda peer: peer.sendall(b"220 mail.example.com ready\r\n")) as url:
         done = chat(url, "-m", "x")
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-        assert "there is no HTTP answer" in done.stderr
+        assert "the server sent no HTTP response" in done.stderr
 
 
 def test_odd_numbers_and_parts_are_survived() -> None:

@@ -97,7 +97,7 @@ def test_the_commands(tiny_gateway: GatewayProcess, environ: dict[str, str], tmp
     script = script.replace("--duration 20", "--requests 2 --warm-up 0")
     talked, tested = run(["sh", "-ec", script], env=environ, cwd=tmp_path).split("\nWhat is true, ")
     assert "2 of 2 requests" in talked
-    assert "none refused" in talked
+    assert "none rejected" in talked
     assert "untrue" not in talked
     assert " true; " in tested
 

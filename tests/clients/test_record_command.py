@@ -98,9 +98,11 @@ def test_a_recording_answers_as_triton_did(
         status, _, told = ended(replayer)
     assert status == 0
     assert other[0].startswith("50")
-    assert "the recording has no such request" not in other[0]
+    assert "the recording does not contain this request" not in other[0]
     assert re.search(
-        r"^ModelStreamInfer was not recorded so of \w+: the nearest one differs in \w+$", told, re.MULTILINE
+        r"^ModelStreamInfer was not recorded with this request of \w+: the nearest one differs in \w+$",
+        told,
+        re.MULTILINE,
     )
 
 
@@ -182,9 +184,9 @@ def test_what_is_no_recording_is_refused_by_name(tmp_path: Path) -> None:
     for lines, says in (
         (
             [{**head, "recording": 2, "gateway": "9.0"}],
-            "is a recording of form 2, by gateway 9.0; this one reads form 1",
+            "is a recording of form 2, by gateway 9.0; this gateway reads form 1",
         ),
-        (["text"], "is no recording of `gateway record`"),
+        (["text"], "is not a recording of `gateway record`"),
         ([head, {"method": 5}], "line 2: method "),
         ([head, {**call, "answers": [{"ready": "of course"}], "after_s": [0.0]}], "line 2: "),
         ([head, {**call, "status": "FINE"}], "line 2: "),
@@ -205,5 +207,5 @@ def test_a_taken_port_is_said_in_our_words(tmp_path: Path) -> None:
         done = WarmGateways.of_this_process().run(command, os.environ)
     assert done.returncode == 1
     assert done.stderr == (
-        f"error: cannot listen on 127.0.0.1 port {port} (Address already in use): choose another one with --port\n"
+        f"error: cannot listen on 127.0.0.1 port {port} (Address already in use): choose another port with --port\n"
     )

@@ -93,7 +93,7 @@ def test_what_runs_is_counted(scripted_triton: ScriptedServer, tmp_path: Path, w
         shown = top(process.url, "--once", COLUMNS="200").stdout
         assert f"{process.url}, 0." in shown
         assert "1 running, 0 waiting" in shown
-        assert "none refused" in shown
+        assert "none rejected" in shown
         assert MODEL in shown
 
 
@@ -104,7 +104,7 @@ def test_a_live_view_shows_what_happens_and_that_the_gateway_is_away(
     with gateway(scripted_triton, tmp_path / "log") as process:
         command = ["top", process.url, "--interval", "0.3"]
         with GatewayTerminal(command, environ()) as terminal:
-            terminal.expect("none refused")
+            terminal.expect("none rejected")
             stop = threading.Event()
 
             def ask() -> None:
@@ -126,7 +126,7 @@ def test_a_live_view_shows_what_happens_and_that_the_gateway_is_away(
             process.stop()
             terminal.expect(f"{process.url} cannot be reached")
             process.start()
-            terminal.expect("none refused")
+            terminal.expect("none rejected")
             terminal.interrupt()
             assert terminal.end() == 0
     assert "Traceback" not in terminal.plain
@@ -151,9 +151,9 @@ def test_lines_fit_the_terminal_and_names_keep_both_ends(scripted_triton: Script
         assert "  ready  " in model
     narrow, usual, wide = (" ".join(lines) for lines in shown.values())
     assert re.search(r"meta-llama/Lla\S*…\S*-long-run  ready", narrow)
-    assert "columns without room: req/s, first ms, next ms" in narrow
+    assert "columns that do not fit: req/s, first ms, next ms" in narrow
     assert "first ms" in usual
-    assert "columns without room: req/s" in usual
+    assert "columns that do not fit: req/s" in usual
     assert f"{LONG}  ready" in wide
     assert "no room" not in wide
     assert any(line.startswith(f"{LONG}  ready") for line in piped)  # whole for programs, whatever its length
@@ -166,7 +166,7 @@ def test_slim_metrics_and_a_missing_key_are_said(scripted_triton: ScriptedServer
         assert (model["ready"], model["running"], model["waiting"], model["requests_per_s"]) == (True, 0, None, None)
         assert model["first_token_s"] == {"p50": None, "p99": None}
         slim, key = found["missing"]
-        assert slim.startswith("This is the slim page of metrics")
+        assert slim.startswith("These are the reduced metrics")
         assert key.startswith("No reasons: /v1/models could not be read.")
         assert slim[:60] in top(process.url, COLUMNS="200").stdout
 

@@ -115,7 +115,7 @@ def test_a_folder_without_adapters_is_a_load_error(tmp_path: Path, broken: str |
     if broken is not None:
         (tmp_path / "3").mkdir()
         (tmp_path / "3" / "adapter_config.json").write_text(broken)
-    with pytest.raises(RuntimeError, match=r"LLM_LORA_DIR|no adapter that can be served"):
+    with pytest.raises(RuntimeError, match=r"LLM_LORA_DIR|not an adapter that can be served"):
         read_adapters(tmp_path)
 
 

@@ -230,7 +230,7 @@ def test_long_bad_words_are_refused_where_they_would_be_dropped() -> None:
     params = Params()
     set_bad_words(params, sampling)
     assert params._get_bad_words() == [[3, 4], [5]]
-    with pytest.raises(RejectedError, match="takes no bad word of more than one token"):
+    with pytest.raises(RejectedError, match="does not support bad words of more than one token"):
         set_bad_words(type("Deaf", (Params,), {"_get_bad_words": lambda _: []})(), sampling)
 
 

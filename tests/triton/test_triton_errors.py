@@ -80,7 +80,7 @@ def test_kinds(status: str | None, text: str, kind: ErrorKind) -> None:
 
 
 def test_a_beam_search_of_another_width_is_told_apart_from_none_at_all() -> None:
-    other = engine_error(None, "Requested beam width 1 is not 3: the engine searches that many, of any request")
+    other = engine_error(None, "Requested beam width 1 is not 3: the engine searches that many beams for every request")
     assert (other.kind, "of one width alone" in other.message) == (ErrorKind.INVALID_REQUEST, True)
     none = engine_error(None, "Requested beam width 4 is larger than the maximum beam width 1")
     assert none.message == "This deployment's engine does not support beam search."
@@ -128,7 +128,7 @@ def test_backend_text_never_reaches_a_message(status: str | None) -> None:
         ("return_context_logits is not supported by the engine", "prompt_logprobs"),
         ("mrope_position_deltas is not supported by the engine", None),
         ("Requested beam width 4 is larger than the maximum beam width 1", "use_beam_search"),
-        ("Requested beam width 2 is not 3: the engine searches that many, of any request", "best_of"),
+        ("Requested beam width 2 is not 3: the engine searches that many beams for every request", "best_of"),
         ("Guided decoding is not enabled: guided_decoding_backend was not set up", "guide"),
         ("Guided decoding error: no", "guide"),
         ("return_generation_logits: the engine does not gather generation logits", "logprobs"),
@@ -184,7 +184,7 @@ def test_only_an_adapter_that_was_dropped_is_worth_sending_again(text: str, agai
         "[TensorRT-LLM][ERROR] Assertion failed: lora_weights has to few values for attn_q (/src/loraUtils.cpp:128)",
         "Assertion failed: Invalid low_rank (65). low_rank must be smaller than mMaxLowRank (64)",
         "in ensemble 'e', lora_config: Expected layerId to be in the range [0, numModelLayers)",
-        "lora_weights is not supported by the engine: it has the adapters of its own folder alone",
+        "lora_weights is not supported by the engine: it serves only the adapters of its folder",
         "Error generating request: lora_path (/models/secret) does not exist.",
         "Error generating request: LoRA rank 64 is more than max_lora_rank",
     ],

@@ -43,7 +43,7 @@ CLIENTS = (
     Row("--input-tokens-csv", "`prompt` as token ids", "clients/test_completions.py::test_every_form_of_a_prompt_gives_the_same_answers"),
     Row("--batch-inputs", "several prompts: a request for each", "clients/test_completions.py::test_more_prompts_than_the_engine_s_queue_holds"),
     Row("--tokenizer-dir", "`models[].tokenizer`, or what Triton's own configuration names", "app/test_application.py::test_tokenizer_and_context_from_what_is_discovered"),
-    Row("--tokenizer-type", "gone since 0.9: tokenizer.json says what the tokenizer is", "gateway_ops/repository/test_overrides.py::test_what_cannot_be_set_says_why", "rejected"),
+    Row("--tokenizer-type", "removed in 0.9: tokenizer.json describes the tokenizer", "gateway_ops/repository/test_overrides.py::test_what_cannot_be_set_says_why", "rejected"),
     # length and ends
     Row("--output-len", "`max_completion_tokens`", _LENGTH),
     Row("--request-output-len", "`max_completion_tokens`", _LENGTH),

@@ -1,4 +1,4 @@
-// The chat page. All that models, servers and users say is written as text, never as markup.
+// The chat page. Texts of models, servers and users are written as text, never as markup.
 import { button, make, store } from "./parts.js";
 import { EXAMPLES, Problem, eventsOf, figures, percent, problemOf, programs, shown, valueOf } from "./request.js";
 
@@ -25,7 +25,7 @@ const ask = async (path, body, signal) => {
   try {
     answer = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal });
   } catch (error) {
-    throw signal?.aborted ? error : new Problem("The gateway cannot be reached.");
+    throw signal?.aborted ? error : new Problem("The gateway is unreachable.");
   }
   if (answer.ok) return answer;
   const problem = await problemOf(answer);
@@ -36,7 +36,7 @@ const ask = async (path, body, signal) => {
 const askForKey = () => {
   $("keys").hidden = false;
   warn(key ? "The gateway does not accept this key." : "");
-  say(key ? "" : "This gateway asks for a key.");
+  say(key ? "" : "This gateway requires an API key.");
   $("key").focus();
 };
 
@@ -44,7 +44,7 @@ const again = (task) => { clearTimeout(retry); retry = setTimeout(task, RETRY_MS
 
 const loadModels = async () => {
   clearTimeout(retry);
-  say("Asking for the models.");
+  say("Loading the models.");
   try {
     const { data } = await (await ask("v1/models")).json();
     const before = $("model").value;
@@ -55,7 +55,7 @@ const loadModels = async () => {
     $("model").disabled = data.length === 0;
     warn("");
     if (data.length) await describeModel();
-    else say("There is no model that this key may use.");
+    else say("This key has no access to any model.");
   } catch (problem) {
     if (problem.status === 401) return;
     say("");
@@ -74,15 +74,15 @@ const describeModel = async () => {
     model = found;
     if (!same) showSettings();
     if (model.gateway.ready) {
-      if ($("alert").dataset.away) warn("");
-      delete $("alert").dataset.away;
+      if ($("alert").dataset.unready) warn("");
+      delete $("alert").dataset.unready;
       if (!running) say(`${id} is ready.`);
       // Without them, tokens are only not marked.
       const known = await ask(`tokenizer_info?model=${encodeURIComponent(id)}`).then((one) => one.json()).catch(() => ({}));
       special = new Set(known.control_tokens);
     } else {
       say("");
-      $("alert").dataset.away = "yes";
+      $("alert").dataset.unready = "yes";
       const text = `${id} cannot be served now: ${model.gateway.reason}`;
       if ($("alert").textContent !== text) warn(text);
       again(describeModel);
@@ -108,7 +108,7 @@ const SWITCHES = new Set(["ignore_eos", "include_stop_str_in_output", "no_stop_t
 const typed = new Map(); // what was entered, whichever model it was for
 
 const can = (name) => model?.capabilities?.[name];
-const refuses = (name) => can(name)?.how === "impossible";
+const rejects = (name) => can(name)?.how === "impossible";
 
 const field = (name, about) => {
   const number = COMMON[name];
@@ -129,19 +129,19 @@ const showSettings = () => {
   const known = Object.entries(model.capabilities ?? {}).filter(([name, about]) => !OWN.has(name) && !/\./.test(name) && about.class !== "output");
   const common = Object.keys(COMMON).filter((name) => can(name));
   const others = known.filter(([name, about]) => !(name in COMMON) && about.how !== "impossible").sort();
-  const refused = known.filter(([name, about]) => !(name in COMMON) && about.how === "impossible").sort();
+  const rejected = known.filter(([name, about]) => !(name in COMMON) && about.how === "impossible").sort();
   $("common").replaceChildren(...common.map((name) => field(name, can(name))));
   $("others").replaceChildren(...others.map(([name, about]) => field(name, about)));
-  $("refused").replaceChildren(...refused.flatMap(([name, about]) => [make("dt", { textContent: name }), make("dd", { textContent: about.note })]));
+  $("rejected").replaceChildren(...rejected.flatMap(([name, about]) => [make("dt", { textContent: name }), make("dd", { textContent: about.note })]));
   $("others-count").textContent = `(${others.length})`;
-  $("refused-count").textContent = `(${refused.length})`;
+  $("rejected-count").textContent = `(${rejected.length})`;
   for (const [id, name] of Object.entries({ logprobs: "logprobs", top_logprobs: "top_logprobs", return_token_ids: "return_token_ids",
     special: "skip_special_tokens", stream: "stream", tools: "tools", tool_choice: "tool_choice", response_format: "response_format" })) {
     // Some models call tools only where a request demands it.
-    const off = refuses(name) && !(name === "tools" && can("tool_choice") && !refuses("tool_choice"));
+    const off = rejects(name) && !(name === "tools" && can("tool_choice") && !rejects("tool_choice"));
     $(id).disabled = off;
     $(id).closest(".row")?.classList.toggle("off", off);
-    $(`${id}-why`).textContent = refuses(name) || !$(id).classList.contains("code") ? can(name)?.note ?? "" : "";
+    $(`${id}-why`).textContent = rejects(name) || !$(id).classList.contains("code") ? can(name)?.note ?? "" : "";
   }
   $("tools-example").disabled = $("tools").disabled;
   $("response_format-example").disabled = $("response_format").disabled;
@@ -189,7 +189,7 @@ const requestOf = (messages) => {
   const schema = json("response_format");
   if (schema) body.response_format = { type: "json_schema", json_schema: { name: "answer", strict: true, schema } };
   body.stream = on("stream");
-  if (body.stream && !refuses("stream_options.include_usage")) body.stream_options = { include_usage: true };
+  if (body.stream && !rejects("stream_options.include_usage")) body.stream_options = { include_usage: true };
   return body;
 };
 
@@ -318,7 +318,7 @@ class Choice { // one of the answers to a request, as it comes
   call(at, part) {
     if (!this.calls[at]) {
       const shown = make("pre");
-      this.box.append(make("p", { textContent: "Calls a tool:" }), shown);
+      this.box.append(make("p", { textContent: "The model calls a tool:" }), shown);
       this.calls[at] = { id: part.id, name: "", arguments: "", shown };
     }
     const call = this.calls[at];
@@ -343,8 +343,8 @@ const turn = (who, kind) => {
   return box;
 };
 
-// Keep the end in view while it grows, unless the user looks at something else. Looked at once a frame, since a look has the
-// browser lay out the whole answer.
+// Keep the end in view while it grows, unless the user looks at something else. Checked once per frame, since a check makes
+// the browser lay out the whole answer.
 let due = false;
 const following = () => {
   const box = $("turns");
@@ -372,7 +372,7 @@ const requestButtons = (body, raw) => make("p", { className: "buttons small", ro
   button("Exact prompt", () => showPrompt(body)),
   button("Raw answer", () => show("Raw answer", raw.join("\n"))));
 
-const BROKEN = "The reply broke off before its end: the connection was lost.";
+const BROKEN = "The response ended early: the connection was lost.";
 
 // Send a request, and hand over each part of the reply, which is kept in raw.
 const receive = async (body, signal, raw, take) => {
@@ -405,13 +405,13 @@ class Reply {
   now() { return (performance.now() - this.sent) / 1000; }
 
   take(part) {
-    if (part.error) throw new Problem(`The gateway ended the reply with an error: ${part.error.message}`);
+    if (part.error) throw new Problem(`The gateway ended the response with an error: ${part.error.message}`);
     keepFollowing();
     this.usage = part.usage ?? this.usage;
     for (const choice of part.choices ?? []) {
       this.choices[choice.index] ??= new Choice(this.box, choice.index);
-      if (!this.choices[choice.index].take(choice) || !this.body.stream) continue; // nothing tells when a whole answer began
-      if (this.times.first === undefined) say("Answering.");
+      if (!this.choices[choice.index].take(choice) || !this.body.stream) continue; // the first token of a non-streaming response has no time
+      if (this.times.first === undefined) say("Receiving the answer.");
       this.times.first ??= this.now();
       this.times.last = this.now();
     }
@@ -458,16 +458,16 @@ const answer = async (messages) => {
   const end = following();
   busy(null);
   reply.end(stopper.signal.aborted ? "you" : "");
-  if (mine !== chat) return true; // the conversation was put away
+  if (mine !== chat) return true; // the user has started a new chat
   const first = reply.choices[0];
   if (problem && !stopper.signal.aborted) {
     say("");
     warn(problem.message);
     blame(problem.param);
-    if (first) reply.box.append(make("p", { className: "note", textContent: "This reply is not whole, and not part of the conversation." }));
+    if (first) reply.box.append(make("p", { className: "note", textContent: "This answer is incomplete, and is not part of the conversation." }));
     return false;
   }
-  say(problem ? "Stopped. The gateway ends the request in the engine." : "The answer is complete.");
+  say(problem ? "Stopped. The gateway cancels the request in the engine." : "The answer is complete.");
   if (first) {
     $("said").textContent = `${body.model}: ${first.text}`;
     history = [...messages, first.message(!problem)];
@@ -504,7 +504,7 @@ const send = async () => {
   $("draft").value = "";
   const messages = [...history, { role: "user", content: text }];
   if (await answer(messages)) return;
-  if (!$("draft").value) $("draft").value = text; // nothing came that is whole: it may be sent again
+  if (!$("draft").value) $("draft").value = text; // no complete answer came: the text can be sent again
   if (box === $("turns").lastElementChild) box.remove();
 };
 
@@ -523,7 +523,7 @@ const copy = async () => {
     $("copied").textContent = "Copied.";
   } catch { // only pages of HTTPS and of this machine may
     getSelection().selectAllChildren(pre);
-    $("copied").textContent = "Selected: the browser lets you copy it.";
+    $("copied").textContent = "The text is selected: copy it with the browser.";
   }
 };
 const showProgram = (name, body) => { show(name, programs[name](BASE, body, Boolean(key))); return copy(); };
@@ -535,7 +535,7 @@ const showPrompt = async (body) => {
     const part = (title, node) => [make("h3", { textContent: title }), node];
     const data = (tensor) => tensor.data.join(" ") + (tensor.size > tensor.data.length ? ` … ${tensor.size - tensor.data.length} more` : "");
     show("Exact prompt", rendered.prompt,
-      make("p", { textContent: `${rendered.count} tokens of ${rendered.max_model_len}; up to ${rendered.max_tokens} for the answer. To the Triton model ${rendered.triton_model}, path ${rendered.path}.` }),
+      make("p", { textContent: `${rendered.count} tokens of ${rendered.max_model_len}; up to ${rendered.max_tokens} for the answer. Sent to the Triton model ${rendered.triton_model}, path ${rendered.path}.` }),
       ...part("Token ids", make("pre", { textContent: (rendered.prompt_token_ids ?? []).join(" ") })),
       ...part("Tensors", make("table", {}, cells("th", ["name", "type", "shape", "data"]),
         ...rendered.tensors.map((tensor) => cells("td", [tensor.name, tensor.datatype, tensor.shape.join(" × "), data(tensor)])))));
@@ -547,7 +547,7 @@ const showPrompt = async (body) => {
 $("keys").onsubmit = (event) => {
   event.preventDefault();
   const given = $("key").value.trim();
-  if (!/^[ -~]+$/.test(given)) return warn("A key has ASCII letters, digits and signs only.");
+  if (!/^[ -~]+$/.test(given)) return warn("A key may contain only printable ASCII characters.");
   key = given;
   $("key").value = "";
   store.set(key);
@@ -560,7 +560,7 @@ $("fresh").onclick = () => {
   history = [];
   $("turns").replaceChildren();
   warn("");
-  say("A new chat.");
+  say("New chat started.");
   $("draft").focus();
 };
 $("model").onchange = describeModel;

@@ -1,6 +1,6 @@
 // What is sent and what comes back, without a page around it.
 
-// A problem that a sentence tells. status: of the answer, 0 without one; param: the parameter at fault.
+// A problem with a sentence for the user. status: of the answer, 0 without one; param: the parameter at fault.
 export class Problem extends Error {
   constructor(message, status = 0, param = null) {
     super(message);
@@ -15,15 +15,15 @@ export const valueOf = (text) => {
   let value;
   try { value = JSON.parse(text); } catch { return text; }
   if (Number.isInteger(value) && !Number.isSafeInteger(value))
-    throw new Problem(`A browser cannot send the number ${text.trim()} exactly: it has at most 2^53.`);
+    throw new Problem(`A browser cannot send the number ${text.trim()} exactly: the largest exact integer is 2^53.`);
   return value;
 };
 
-// The sentence of an answer that is no success: the gateway's own words, where they are its.
+// The sentence of an error response: the gateway's message where it has one.
 export const problemOf = async (answer) => {
   let error;
   try { ({ error } = await answer.json()); } catch { /* a proxy's page, or nothing */ }
-  return new Problem(error?.message ?? `The answer has the status ${answer.status}, and no message.`, answer.status, error?.param);
+  return new Problem(error?.message ?? `The response has status ${answer.status} and no message.`, answer.status, error?.param);
 };
 
 // The data of each event of a stream, as text.
@@ -43,7 +43,7 @@ export async function* eventsOf(body) {
   }
 }
 
-// A token as a reader sees it: bytes that are no character by themselves in angle brackets, controls as signs.
+// A token as a reader sees it: bytes that are not a complete character in angle brackets, controls as signs.
 export const shown = (entry) => {
   const bytes = entry.token.startsWith("bytes:") && entry.bytes;
   if (bytes) return `⟨${bytes.map((one) => one.toString(16).padStart(2, "0")).join(" ")}⟩`;
@@ -69,10 +69,10 @@ export const figures = (usage, times, finish) => {
   if (times.first !== undefined) {
     said.push(`first token after ${times.first.toFixed(2)} s`);
     const span = times.last - times.first;
-    if (usage?.completion_tokens > 1 && span >= 0.01) // below that it tells more of the browser than of the engine
+    if (usage?.completion_tokens > 1 && span >= 0.01) // shorter spans measure the browser, not the engine
       said.push(`${((usage.completion_tokens - 1) / span).toFixed(1)} tokens/s`);
   }
-  said.push(`${times.end.toFixed(2)} s in all`);
+  said.push(`${times.end.toFixed(2)} s total`);
   if (finish) said.push(`ended by: ${finish}`);
   return said.join(" · ");
 };

@@ -60,8 +60,8 @@ def _check_policy(model: ModelFolder) -> Iterator[Finding]:
         return
     streams = describe(assemble(completed(model, view), {}), "auto").streams == "pieces"
     what = (
-        f"decoupled stands in {_FILE} alone: with --disable-auto-complete-config, which launch_triton_server.py gives, "
-        "Triton does not know it, and a streamed answer is one event."
+        f"decoupled is set in {_FILE} only: with --disable-auto-complete-config, which launch_triton_server.py sets, "
+        "Triton ignores it, and a streamed answer arrives as one event."
     )
     severity = Severity.WARNING if streams else Severity.INFO  # others answer in one piece anyway
     yield Finding(severity, at(model, "decoupled"), what, "Write model_transaction_policy { decoupled: true } as well.")
@@ -97,20 +97,20 @@ def _check_version(model: ModelFolder, folder: Path) -> Iterator[Finding]:
 def _check_settings(model: ModelFolder, file: Path, settings: Any) -> Iterator[Finding]:
     said = settings.get("triton_config") if isinstance(settings, dict) else None
     if not isinstance(said, dict) or "decoupled" not in said:
-        what = "It has no triton_config with decoupled, which model.py reads as it is loaded."
+        what = "triton_config.decoupled is missing, which model.py reads when it is loaded."
         yield Finding(Severity.ERROR, f"{file}:1", what, "Write triton_config: {max_batch_size: 0, decoupled: True}.")
         return
     if not said["decoupled"] and model.config.model_transaction_policy.decoupled:
-        what = "decoupled is False, but true in config.pbtxt: model.py goes by this one, and refuses to stream."
+        what = "decoupled is False, but true in config.pbtxt: model.py uses this value, and rejects streaming."
         yield Finding(Severity.ERROR, _line(file, "decoupled"), what, "Write decoupled: True.")
     elif said["decoupled"] and said["decoupled"] is not True:
-        what = f"decoupled is {said['decoupled']!r}, which model.py takes for true because it is not empty."
+        what = f"decoupled is {said['decoupled']!r}, a non-empty text that model.py reads as true."
         yield Finding(Severity.WARNING, _line(file, "decoupled"), what, "Write decoupled: True.")
     if said.get("max_batch_size"):
-        what = f"max_batch_size is {said['max_batch_size']}, and this model takes no batches."
+        what = f"max_batch_size is {said['max_batch_size']}, but this model does not support batches."
         yield Finding(Severity.ERROR, _line(file, "max_batch_size"), what, "Write 0.")
     if model.config.max_batch_size and "max_batch_size" not in model.unfilled:
-        what = f"max_batch_size is {model.config.max_batch_size}, and this model takes no batches."
+        what = f"max_batch_size is {model.config.max_batch_size}, but this model does not support batches."
         yield error(model, "max_batch_size:", what, "Write 0, or remove it.")
 
 

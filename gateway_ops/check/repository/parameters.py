@@ -39,8 +39,8 @@ _NATIVE_WORDS = ("True", "true", "TRUE", "1", "False", "false", "FALSE", "0")  #
 _COUNT = (re.compile(r"[0-9]+"), "a whole number")
 _POSITIVE = (re.compile(r"0*[1-9][0-9]*"), "a whole number from 1")
 _SECONDS = (re.compile(r"[0-9]+(\.[0-9]*)?"), "a number of seconds")
-_LIST = (re.compile(r"[0-9]+(\s*,\s*[0-9]+)*"), "a whole number, or several with commas between")
-_GPUS = (re.compile(r"[0-9]+(\s*[,;]\s*[0-9]+)*"), "GPU numbers, as 0,1 or, for two instances, 0,1;2,3")
+_LIST = (re.compile(r"[0-9]+(\s*,\s*[0-9]+)*"), "a whole number, or several separated by commas")
+_GPUS = (re.compile(r"[0-9]+(\s*[,;]\s*[0-9]+)*"), "GPU numbers such as 0,1; for two instances 0,1;2,3")
 _CHOICES = (TREE, "a tree as {0}, {0, 0}, {1}")
 _FORMS = {
     **dict.fromkeys(
@@ -76,7 +76,7 @@ def check_values(models: Models) -> Iterator[Finding]:
         yield from _check_values_of(model)
         platform = model.config.platform
         if platform not in ("", "ensemble"):
-            what = f"The platform is {platform!r}; Triton has no such platform for these models."
+            what = f"The platform is {platform!r}; these models do not run on this platform."
             yield error(model, "platform", what, 'Write platform: "ensemble", or a backend instead.')
     for model in engines(models).values():
         path = "gpt_model_path"
@@ -84,7 +84,7 @@ def check_values(models: Models) -> Iterator[Finding]:
             yield error(model, path, f"{path} is empty.", "Write the folder of the engine.")
         kind = filled(model, "engine")
         if not is_native(model) and kind and kind not in get_args(EngineKind):
-            what = f"engine is {kind!r}, which this project does not have."
+            what = f"engine is {kind!r}, which does not exist."
             yield error(model, "engine", what, "Set llmapi, transformers or reference.")
 
 
@@ -161,7 +161,7 @@ def check_parameters(models: Models) -> Iterator[Finding]:
         for name in sorted(set(model.config.parameters) - known):
             close = difflib.get_close_matches(name.lower(), absent, n=1, cutoff=0.85)
             if close:
-                what = f"{stock} reads no parameter {name!r}, so what it says is not done."
+                what = f"{stock} reads no parameter {name!r}, so the value has no effect."
                 yield warning(model, name, what, f"Did you mean {absent[close[0]]!r}?")
 
 
@@ -183,7 +183,7 @@ def check_tokenizers(models: Models) -> Iterator[Finding]:
     """Check the tokenizers of the text steps, and that the steps of an ensemble have the same one."""
     for model in text_steps(models).values():
         if _TOKENIZER not in model.config.parameters:
-            yield error(model, "parameters", "There is no tokenizer_dir.", "Set it to the model's folder.")
+            yield error(model, "parameters", "tokenizer_dir is missing.", "Set it to the model's folder.")
         elif not model.config.parameters[_TOKENIZER].string_value.strip():
             yield error(model, _TOKENIZER, "tokenizer_dir is empty.", "Write the model's folder.")
     for model in models.values():
@@ -200,17 +200,17 @@ def _check_tokenizer(model: ModelFolder, folder: str) -> Iterator[Finding]:
     )
     path, wanted = Path(folder), (_TOKENIZER_FILE,) if own or is_native(model) else _TOKENIZER_FILES
     if not path.is_absolute() and (own or folder.startswith((".", "~")) or folder.count("/") > 1):
-        what = f"tokenizer_dir {folder!r} is relative to wherever Triton is started."
+        what = f"tokenizer_dir {folder!r} is relative to Triton's working directory."
         yield error(model, _TOKENIZER, what, "Write an absolute path.")
     elif not path.is_absolute():
-        what = f"tokenizer_dir {folder!r} is downloaded from Hugging Face, or relative to wherever Triton is started."
+        what = f"tokenizer_dir {folder!r} is downloaded from Hugging Face, or relative to Triton's working directory."
         yield Finding(
-            Severity.INFO, at(model, _TOKENIZER), what, "Write an absolute path: the gateway looks there as well."
+            Severity.INFO, at(model, _TOKENIZER), what, "Write an absolute path: the gateway reads the folder too."
         )
     elif path.exists() and not path.is_dir():
-        yield error(model, _TOKENIZER, f"tokenizer_dir {folder!r} is a file.", "Name the folder that it lies in.")
+        yield error(model, _TOKENIZER, f"tokenizer_dir {folder!r} is a file.", "Name the folder that contains it.")
     elif path.is_dir() and not any((path / file).is_file() for file in wanted) and not list(path.glob("*.tiktoken")):
-        what = f"{folder} holds no {_TOKENIZER_FILE}{'' if len(wanted) == 1 else ' nor another tokenizer'}."
+        what = f"{folder} holds no {_TOKENIZER_FILE}{'' if len(wanted) == 1 else ' or another tokenizer'}."
         yield error(model, _TOKENIZER, what, "Copy the model's tokenizer there, or name its folder.")
 
 

@@ -35,8 +35,8 @@ def check_repository(folder: Path) -> list[Finding]:
         where = str(error.filename or folder)
         return [Finding(Severity.ERROR, where, f"It cannot be read ({error.strerror}).")]
     if not any(model.file.is_file() for model in models.values()):
-        fix = "Name the folder that holds preprocessing/, tensorrt_llm/, ensemble/ and the others."
-        return [Finding(Severity.ERROR, str(folder), "No folder in it has a config.pbtxt.", fix)]
+        fix = "Name the folder that contains preprocessing/, tensorrt_llm/, ensemble/ and the other models."
+        return [Finding(Severity.ERROR, str(folder), "No folder in the repository has a config.pbtxt.", fix)]
     findings: list[Finding] = []
     for name, model in models.items():
         findings += _check_folder(name, model)
@@ -80,12 +80,12 @@ def _check_folder(name: str, model: ModelFolder) -> Iterator[Finding]:
         match = _PARSE_ERROR.match(model.error)
         where = f"{model.file}:{match[1]}" if match else str(model.file)
         what = f"It is not a model configuration: {match[3] if match else model.error}"
-        yield Finding(Severity.ERROR, where, what.rstrip(".") + ".", "Render it anew, or correct the line.")
+        yield Finding(Severity.ERROR, where, what.rstrip(".") + ".", "Render it again, or correct the line.")
         return
     config = model.config
     if config.name and config.name != name:
         where = f"{model.file}:{model.line_of('name:') or 1}"
-        what = f"The name is {config.name!r}, but the folder is {name!r}; Triton refuses to load it."
+        what = f"The name is {config.name!r}, but the folder is {name!r}; Triton rejects the model."
         yield Finding(Severity.ERROR, where, what, f"Name both {name!r}.")
     yield from check_versions(model)
     yield from check_configuration(model)
@@ -98,7 +98,7 @@ def _check_backend(model: ModelFolder) -> Iterator[Finding]:
     if config.platform or backend in (*_KNOWN_BACKENDS, VLLM_BACKEND) or _is_unfilled(backend):
         return
     if not backend:
-        what = "It names neither a backend nor a platform."
+        what = "It has no backend and no platform."
         yield Finding(Severity.ERROR, f"{model.file}:1", what, f"{fix}; the ensemble has a platform.")
         return
     where, library = f"{model.file}:{model.line_of('backend:') or 1}", f"libtriton_{backend}.so"
@@ -108,10 +108,10 @@ def _check_backend(model: ModelFolder) -> Iterator[Finding]:
     meant = difflib.get_close_matches(backend, _KNOWN_BACKENDS, n=1, cutoff=0.75)
     ours = bool(_OURS & {tensor.name for tensor in config.input})
     if not brought and backend not in OTHER_BACKENDS and (meant or ours):
-        what = f"There is no backend {backend!r} that these models run on."
+        what = f"These models cannot run on the backend {backend!r}."
         yield Finding(Severity.ERROR, where, what, f"Did you mean {meant[0]!r}?" if meant else f"{fix}.")
     else:
-        what = f"The backend {backend!r} is not one that these models run on."
+        what = f"These models cannot run on the backend {backend!r}."
         yield Finding(Severity.WARNING, where, what, f"{fix}.")
 
 
@@ -128,18 +128,18 @@ def _check_placeholders(model: ModelFolder) -> Iterator[Finding]:
             continue  # this project's Python models read these from the environment
         where = f"{model.file}:{found.line}"
         if ours:
-            what = f"${{{found.name}}} stays as it is: the C++ backend reads nothing from the environment."
+            what = f"${{{found.name}}} is not replaced: the C++ backend does not read environment variables."
             yield Finding(Severity.ERROR, where, what, "Write the value.")
         elif not found.quoted or _is_mandatory(found, model):
             consequence = "." if found.quoted else ", so the file does not parse."
-            what = f"${{{found.name}}} is not filled in{consequence}"
+            what = f"${{{found.name}}} is an unfilled template variable{consequence}"
             yield Finding(Severity.ERROR, where, what, _how_to_fill(found))
         else:
             optional.append(found)
     if optional:
         names = ", ".join(found.name for found in optional)
-        what = f"Optional values are not filled in, which leaves them at their defaults: {names}."
-        fix = "Fill in those that matter, and remove the other parameters."
+        what = f"Optional template variables are unfilled, so they have their defaults: {names}."
+        fix = "Fill in the values that you need, and remove the other parameters."
         yield Finding(Severity.INFO, f"{model.file}:{optional[0].line}", what, fix)
 
 

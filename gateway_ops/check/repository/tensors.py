@@ -92,7 +92,7 @@ def _check_kind(model: ModelFolder, stock: str, kind: str, mapped: Set[str]) -> 
             severity = Severity.ERROR if near in needed else Severity.WARNING
             yield Finding(severity, at_tensor(model, name), what, f"Did you mean {near!r}?")
     for name in sorted(needed & absent.keys() - meant - mapped):
-        what = f"It has no {kind} {name!r}, without which {stock} serves no request."
+        what = f"It has no {kind} {name!r}, which {stock} needs for every request."
         yield Finding(Severity.ERROR, at_tensor(model, kind), what, declaration(kind, known[name]))
 
 
@@ -102,19 +102,19 @@ def _check_tensor(model: ModelFolder, stock: str, kind: str, spec: TensorSpec, t
     declared, allowed = datatype_name(tensor), allowed_types(spec)
     where = at_tensor(model, tensor.name)
     if declared not in allowed and tensor.name not in model.unfilled:
-        what = f"The {kind} {tensor.name!r} is {declared}; {stock} has it as {_either(allowed)}."
+        what = f"The {kind} {tensor.name!r} is {declared}; {stock} declares it as {_either(allowed)}."
         yield Finding(Severity.ERROR, where, what, f"Write data_type: {_type_name(spec)}.")
     dims = list(tensor.dims)
     batches = model.config.max_batch_size > 0 or "max_batch_size" in model.unfilled  # else dims begin with the batch
     if batches and spec.name not in _OF_ANY_SHAPE and not fits(dims, list(spec.dims)):
-        what = f"The {kind} {tensor.name!r} has dims {dims}; {stock} has it with {list(spec.dims)}."
+        what = f"The {kind} {tensor.name!r} has dims {dims}; {stock} declares {list(spec.dims)}."
         yield Finding(Severity.ERROR, where, what, f"Write dims: {list(spec.dims)}.")
 
 
 def _check_streaming(model: ModelFolder, stock: str) -> Iterator[Finding]:
     name = _STREAMING.get(stock)
     if name is not None and name not in tensors(model, "input"):
-        what = f"It has no input {name!r}: no answer can be streamed."
+        what = f"It has no input {name!r}: answers cannot be streamed."
         spec = known_tensors(stock, "input")[name]
         yield Finding(Severity.WARNING, at_tensor(model, "input"), what, declaration("input", spec))
 

@@ -12,7 +12,7 @@ from gateway_ops.check.findings import Finding, Severity
 from gateway_ops.check.repository.models import at_tensor, error
 from gateway_ops.repository.model_folders import ModelFolder
 
-_REJECTS = "Triton refuses"
+_REJECTS = "Triton rejects"
 
 
 def check_configuration(model: ModelFolder) -> Iterator[Finding]:
@@ -20,7 +20,7 @@ def check_configuration(model: ModelFolder) -> Iterator[Finding]:
     yield from _check_tensors(model)
     config = model.config
     if config.max_batch_size < 0:
-        what = f"max_batch_size is {config.max_batch_size}; {_REJECTS} to load it."
+        what = f"max_batch_size is {config.max_batch_size}; {_REJECTS} the model."
         yield error(model, "max_batch_size:", what, "Write 1 or more.")
     if config.HasField("dynamic_batching"):
         yield from _check_batching(model)
@@ -29,7 +29,7 @@ def check_configuration(model: ModelFolder) -> Iterator[Finding]:
     else:
         yield from _check_instances(model)
     if config.response_cache.enable and config.model_transaction_policy.decoupled:
-        what = f"A decoupled model has no response cache; {_REJECTS} to load it."
+        what = f"A decoupled model has no response cache; {_REJECTS} the model."
         yield error(model, "response_cache", what, "Remove response_cache.")
 
 
@@ -63,12 +63,12 @@ def _check_batching(model: ModelFolder) -> Iterator[Finding]:
     batching, most = model.config.dynamic_batching, model.config.max_batch_size
     wrong = [size for size in batching.preferred_batch_size if not 0 < size <= most]
     if wrong and most >= 0 and not model.unfilled & {"dynamic_batching", "max_batch_size"}:
-        what = f"preferred_batch_size is {wrong[0]}, but max_batch_size {most}; {_REJECTS} to load it."
+        what = f"preferred_batch_size is {wrong[0]}, but max_batch_size {most}; {_REJECTS} the model."
         yield error(model, "preferred_batch_size", what, f"Write 1 to {most}." if most > 0 else "Remove it.")
     policies = [batching.default_queue_policy, *batching.priority_queue_policy.values()]
     delays = [one for one in policies if one.default_timeout_microseconds and one.timeout_action == one.DELAY]
     if batching.preserve_ordering and delays:
-        what = f"With preserve_ordering a queue's timeout_action cannot be DELAY; {_REJECTS} to load it."
+        what = f"With preserve_ordering a queue's timeout_action cannot be DELAY; {_REJECTS} the model."
         yield error(model, "timeout_action", what, "Write timeout_action: REJECT.")
 
 
@@ -78,15 +78,15 @@ def _check_ensemble(model: ModelFolder) -> Iterator[Finding]:
     named = [name for name, value in given.items() if value]
     named += ["optimization"] if config.HasField("optimization") else []
     for name in named:
-        what = f"An ensemble has no {name}: its steps have; {_REJECTS} to load it."
+        what = f"An ensemble has no {name}: its steps have; {_REJECTS} the model."
         yield error(model, name, what, f"Remove {name}.")
     if config.backend:
-        what = f"It has both an ensemble's steps and the backend {config.backend!r}; {_REJECTS} to load it."
+        what = f"It has both an ensemble's steps and the backend {config.backend!r}; {_REJECTS} the model."
         yield error(model, "backend:", what, 'Write platform: "ensemble", and no backend.')
 
 
 def _check_instances(model: ModelFolder) -> Iterator[Finding]:
     for group in model.config.instance_group:
         if group.kind == group.KIND_CPU and group.gpus:
-            what = f"An instance group has KIND_CPU and gpus: {list(group.gpus)}; {_REJECTS} to load it."
+            what = f"An instance group has KIND_CPU and gpus: {list(group.gpus)}; {_REJECTS} the model."
             yield error(model, "gpus:", what, "Remove gpus, or write KIND_GPU.")

@@ -30,10 +30,10 @@ def check_versions(model: ModelFolder) -> Iterator[Finding]:
     numbers = version_numbers(model)
     beyond = [version for version in model.versions if _CANONICAL.fullmatch(version) and int(version) > _MOST]
     if beyond:
-        what = f"The folder {beyond[0]}/ is a number beyond 64 bits: Triton ends at its start."
+        what = f"The folder {beyond[0]}/ is a number of more than 64 bits: Triton exits at startup."
         yield Finding(Severity.ERROR, str(model.path), what, "Name version folders 1, 2, 3.")
     elif not numbers:
-        yield Finding(Severity.ERROR, str(model.path), "There is no version folder such as 1/.", _how_to_make(model))
+        yield Finding(Severity.ERROR, str(model.path), "A version folder such as 1/ is missing.", _how_to_make(model))
         return
     for version in model.versions:
         if version not in _NO_VERSIONS and not _CANONICAL.fullmatch(version):
@@ -42,9 +42,9 @@ def check_versions(model: ModelFolder) -> Iterator[Finding]:
     if missing:
         severity = Severity.WARNING if loaded else Severity.ERROR
         there = ", ".join(f"{number}/" for number in numbers)
-        what = f"version_policy asks for version {missing[0]}, and there is only {there}."
+        what = f"version_policy asks for version {missing[0]}, but the repository has only {there}."
         where = at(model, "specific" if model.line_of("specific") else "version_policy")
-        yield Finding(severity, where, what, "Remove version_policy, or name a version that is there.")
+        yield Finding(severity, where, what, "Remove version_policy, or name an existing version.")
     yield from _check_files(model, loaded)
 
 
@@ -62,20 +62,20 @@ def loaded_versions(model: ModelFolder) -> list[int]:
 def _how_to_make(model: ModelFolder) -> str:
     meant = [(version, int(match[1])) for version in model.versions if (match := _READ_AS.match(version))]
     if meant and meant[0][1] > 0:
-        return f"Rename {meant[0][0]}/ to {meant[0][1]}/: Triton wants the mere number, without zeros in front."
-    return f"Make it: mkdir {model.path / '1'} (git does not keep empty folders: put a .gitkeep into it)."
+        return f"Rename {meant[0][0]}/ to {meant[0][1]}/: Triton requires a number without leading zeros."
+    return f"Create it: mkdir {model.path / '1'} (git does not keep empty folders: put a .gitkeep into it)."
 
 
 def _name_finding(model: ModelFolder, version: str, numbers: list[int]) -> Finding:
     """Report a folder that is not a version, or another version than it seems."""
-    fix = "Name version folders by a number, or remove it."
+    fix = "Name version folders by a number, or remove the folder."
     read = _READ_AS.match(version)
     if read is None or version.startswith("0"):
-        zeros = " but a number with zeros in front" if read is not None else ""
+        zeros = " but a number with leading zeros" if read is not None else ""
         what = f"The folder {version}/ is not a version{zeros}: Triton ignores it."
         return Finding(Severity.WARNING, str(model.path), what, fix)
     number = int(read[1])
-    what = f"The folder {version}/ is not a version, but Triton takes it for {number}, and looks for that folder."
+    what = f"The folder {version}/ is not a version, but Triton reads it as {number}, and looks for that folder."
     severity = Severity.WARNING if number in numbers else Severity.ERROR
     return Finding(severity, str(model.path), what, fix)
 
@@ -100,7 +100,7 @@ def _check_files(model: ModelFolder, loaded: list[int]) -> Iterator[Finding]:
         folder = model.path / str(version)
         if not (folder / wanted).is_file():
             what = f"{version}/ has no {wanted}, which the Python backend runs."
-            yield Finding(Severity.ERROR, str(model.path), what, "Copy the Python files, or render it anew.")
+            yield Finding(Severity.ERROR, str(model.path), what, "Copy the Python files, or render it again.")
             continue
         yield from check_python(folder, wanted)
         kind = filled(model, "engine")  # this project's engine model runs what its parameter says
@@ -108,7 +108,7 @@ def _check_files(model: ModelFolder, loaded: list[int]) -> Iterator[Finding]:
         own = there & {"base_adapter.py", "adapter.py"}  # the latter as `gateway repo build` once rendered it
         if kind in get_args(EngineKind) and own and file not in there:
             what = f"{version}/ has no {file}, which engine {kind} runs."
-            yield Finding(Severity.ERROR, str(model.path), what, "Copy the Python files, or render it anew.")
+            yield Finding(Severity.ERROR, str(model.path), what, "Copy the Python files, or render it again.")
 
 
 _CLASS = "TritonPythonModel"
@@ -117,7 +117,7 @@ OWN_MODULES = frozenset({"cpu_double", "text_to_tokens", "tokens_to_text", "spec
 # And these of the engine's, where one of its marks lies beside them.
 OWN_GENERIC_MODULES = frozenset({"wire", "engines"})
 _ENGINE_MARKS = ("cpu_double", "engines.llm_adapter")
-_FIX = "Copy the file anew, or render the model anew."
+_FIX = "Copy the file again, or render the model again."
 
 
 def check_python(folder: Path, entry: str) -> Iterator[Finding]:
@@ -138,11 +138,11 @@ def check_python(folder: Path, entry: str) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, f"{path}:{line}", what, _FIX)
             continue
         if path == folder / entry and not _has_class(tree):
-            what = f"It has no class {_CLASS}, which the Python backend makes."
+            what = f"It has no class {_CLASS}, which the Python backend needs."
             yield Finding(Severity.ERROR, f"{path}:1", what, _FIX)
         for module, line in _missing(tree, path, folder) if _is_importable(path, folder) else ():
-            what = f"It imports {module}, which is not there."
-            yield Finding(Severity.ERROR, f"{path}:{line}", what, "Copy the model's other Python files as well.")
+            what = f"It imports {module}, which is missing."
+            yield Finding(Severity.ERROR, f"{path}:{line}", what, "Copy the model's other Python files too.")
 
 
 def _has_class(tree: ast.Module) -> bool:

@@ -59,7 +59,7 @@ def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str
             yield _error(ensemble, name, what, _near(name, models.keys() - run, "Add it"))
         return
     if ensemble.path.name in {step.model_name for step in config.ensemble_scheduling.step}:
-        what = "A step runs the ensemble itself; Triton refuses to load it."
+        what = "A step runs the ensemble itself; Triton rejects the model."
         yield _error(ensemble, ensemble.path.name, what, "Name another model.")
         return
     made = {tensor.name: _of("the request", tensor, ensemble) for tensor in config.input}
@@ -87,15 +87,15 @@ def _check_map(ensemble: ModelFolder) -> Iterator[Finding]:
     given, answered = {tensor.name for tensor in config.input}, {tensor.name for tensor in config.output}
     for name, times in made.items():
         if times > 1:
-            what = f"{times} outputs of steps are mapped to {name!r}; Triton refuses to load it."
-            yield _error(ensemble, name, what, "Map each to a name of its own.")
+            what = f"{times} outputs of steps are mapped to {name!r}; Triton rejects the model."
+            yield _error(ensemble, name, what, "Map each to a different name.")
         elif name not in taken | answered:
-            what = f"A step's output is mapped to {name!r}, which nothing takes; Triton refuses to load it."
+            what = f"A step's output is mapped to {name!r}, which no step takes as input; Triton rejects the model."
             yield _error(
                 ensemble, name, what, _near(name, (taken | answered) - given - made.keys(), "Remove the mapping")
             )
     for name in sorted(given - taken):
-        what = f"The input {name!r} goes to no step; Triton refuses to load it."
+        what = f"The input {name!r} goes to no step; Triton rejects the model."
         yield _error(ensemble, name, what, "Map it to an input of a step, or remove it.")
 
 
@@ -103,15 +103,15 @@ def _check_step(ensemble: ModelFolder, step: Any, model: ModelFolder) -> Iterato
     name, there = step.model_name, loaded_versions(model)
     if step.model_version != -1 and there and step.model_version not in there:
         what = f"A step runs version {step.model_version} of {name}, of which Triton loads {_versions(there)}."
-        yield _error(ensemble, name, what, "Write model_version: -1, which is the newest.")
+        yield _error(ensemble, name, what, "Write model_version: -1, the newest version.")
     ours, theirs = ensemble.config.max_batch_size, model.config.max_batch_size
     if "max_batch_size" not in model.unfilled | ensemble.unfilled and (
         0 < theirs < ours or (theirs == 0) != (ours == 0)
     ):
         what = f"max_batch_size is {ours}, but {theirs} in {name}."
-        yield _error(ensemble, "max_batch_size", what, "Give every step at least the ensemble's.")
+        yield _error(ensemble, "max_batch_size", what, "Give every step at least the max_batch_size of the ensemble.")
     if ensemble.config.response_cache.enable and model.config.model_transaction_policy.decoupled:
-        what = f"Its step {name} is decoupled, so it has no response cache; Triton refuses to load it."
+        what = f"Its step {name} is decoupled, so it has no response cache; Triton rejects the model."
         yield _error(ensemble, "response_cache", what, "Remove response_cache.")
 
 
@@ -129,7 +129,7 @@ def _check_inputs(
             what = f"A step sends {name!r} to {step.model_name}, which has no such input."
             yield _error(ensemble, name, what, _near(name, inputs, "Remove the mapping"))
         elif source not in made:
-            what = f"{step.model_name} needs {source!r} for its input {name!r}, and nothing makes it."
+            what = f"{step.model_name} needs {source!r} for its input {name!r}, and no step produces it."
             severity = Severity.WARNING if spec.optional else Severity.ERROR
             found = _error(ensemble, source, what, _near(source, made, "Map an output of an earlier step to it"))
             yield Finding(severity, found.where, found.what, found.fix)
@@ -138,14 +138,14 @@ def _check_inputs(
             yield from _compare(ensemble, taker, source, made[source])
     for name, spec in inputs.items():
         if not spec.optional and name not in step.input_map:
-            what = f"{step.model_name} requires {name!r}, and the ensemble does not send it."
+            what = f"{step.model_name} requires {name!r}, and the ensemble does not map it."
             yield _error(ensemble, step.model_name, what, f'Add input_map {{ key: "{name}", value: ... }}.')
 
 
 def _check_outputs(ensemble: ModelFolder, made: Mapping[str, _Tensor]) -> Iterator[Finding]:
     for tensor in ensemble.config.output:
         if tensor.name not in made or made[tensor.name].maker == "the request":
-            what = f"The output {tensor.name!r} is declared, and no step makes it."
+            what = f"The output {tensor.name!r} is declared, and no step produces it."
             yield _error(ensemble, tensor.name, what, "Map a step's output to it, or remove it.")
         else:
             yield from _compare(ensemble, _of("the answer", tensor, ensemble), tensor.name, made[tensor.name])
@@ -257,15 +257,15 @@ def _check_drafting(model: ModelFolder, models: Models) -> Iterator[Finding]:
     drafting = f"{key} is set"
     draft, name = filled(model, key), filled(model, "tensorrt_llm_model_name") or "tensorrt_llm"
     if draft == name:
-        what = f"{key} is {draft!r}, which is its own target: every token is computed twice, and nothing is gained."
+        what = f"{key} is {draft!r}, which is the target itself: every token is computed twice without a benefit."
         yield warning(model, key, what, "Name a smaller model, or remove it.")
     inputs = tensors(model, "input")
     if "text_input" in inputs and "num_draft_tokens" not in inputs:
-        what = f"{drafting}, but there is no input num_draft_tokens: no request can ask for drafts."
+        what = f"{drafting}, but the input num_draft_tokens is missing: requests cannot use drafts."
         yield warning(model, key, what, _declare("num_draft_tokens"))
     target: Any = models.get(name)
     if target is not None and "draft_input_ids" not in tensors(target, "input"):
-        what = f"{drafting} in {model.path.name}, but {name} has no input draft_input_ids: it takes no drafts."
+        what = f"{drafting} in {model.path.name}, but {name} has no input draft_input_ids: it does not accept drafts."
         yield warning(target, "input", what, _declare("draft_input_ids"))
 
 
@@ -283,4 +283,4 @@ def drafts_for(models: Models) -> set[frozenset[str]]:
 
 
 def _declare(name: str) -> str:
-    return f"Declare the input {name} as TensorRT-LLM's own template does, or render the model anew."
+    return f"Declare the input {name} as TensorRT-LLM's own template does, or render the model again."

@@ -54,7 +54,7 @@ def test_a_chat_streams_and_goes_on(page: Page, scripted_triton: ScriptedServer)
     assert page.value("document.querySelectorAll('#turns img, #turns b').length") == 0
     assert page.text("#said") == f"{SPOKEN}: {hostile}"  # to screen readers once, as a whole
     figures = page.text(".figures")
-    for part in (" prompt tokens", " completion tokens", "first token after ", " s in all", "ended by: stop"):
+    for part in (" prompt tokens", " completion tokens", "first token after ", " s total", "ended by: stop"):
         assert part in figures
     page.fill("#draft", "Second")
     page.press("Enter")
@@ -198,7 +198,7 @@ def test_parameters_follow_the_capability_map(page: Page, page_gateway: GatewayP
     enabled = set(
         page.value("[...document.querySelectorAll('#settings [data-name]:enabled')].map((one) => one.dataset.name)")
     )
-    rejected = dict(zip(page.all("#refused dt"), page.all("#refused dd"), strict=True))
+    rejected = dict(zip(page.all("#rejected dt"), page.all("#rejected dd"), strict=True))
     own = {"model", "messages", "stream", "stream_options", "logprobs", "top_logprobs", "return_token_ids"}
     own |= {"skip_special_tokens", "tools", "tool_choice", "response_format", "prompt", "suffix"}  # places of their own
     assert enabled == {name for name, about in known.items() if about["how"] != "impossible"} - own
@@ -280,10 +280,10 @@ def test_keys(browser: Browser, serve: Serve, scripted_triton: ScriptedServer) -
     gateway = serve(server={"api_keys": [KEY], "reload_s": 0.05})
     gateway.wait("/health/ready", 200)
     page = browser.open(gateway.url)
-    page.says("This gateway asks for a key.")
+    page.says("This gateway requires an API key.")
     assert page.value("document.activeElement.id") == "key"
     for given, where, said in (
-        ("ключ", "#alert", "A key has ASCII letters, digits and signs only."),
+        ("ключ", "#alert", "A key may contain only printable ASCII characters."),
         ("wrong", "#alert", "The gateway does not accept this key."),
         (KEY, "#status", "is ready."),
     ):
@@ -304,7 +304,7 @@ def test_keys(browser: Browser, serve: Serve, scripted_triton: ScriptedServer) -
     page.call("reload")
     page.says("is ready.")
     page.click("#forget")
-    page.says("This gateway asks for a key.")
+    page.says("This gateway requires an API key.")
     assert page.value("sessionStorage.length") == 0
     assert all("401" in problem for problem in page.problems())
 
@@ -336,16 +336,16 @@ def test_replies_that_fail(browser: Browser, serve: Serve, scripted_triton: Scri
     page = browser.open(gateway.url)
     page.says("is ready.")
     page.send("give up")
-    page.says("The gateway ended the reply with an error: ", "#alert")
+    page.says("The gateway ended the response with an error: ", "#alert")
     assert page.all(".turn.model .text") == ["half an ans"]
-    assert page.all(".note") == ["This reply is not whole, and not part of the conversation."]
+    assert page.all(".note") == ["This answer is incomplete, and is not part of the conversation."]
     page.send("hang")
     page.says("It begins and", "#turns")
     gateway.signal(9)
-    page.says("The reply broke off before its end", "#alert")
+    page.says("The response ended early", "#alert")
     assert len(page.all(".note")) == 2
     page.click("#send")
-    page.says("The gateway cannot be reached.", "#alert")
+    page.says("The gateway is unreachable.", "#alert")
     assert page.value("document.querySelector('#draft').value") == "hang"
     assert all("net::ERR_" in problem for problem in page.problems())
 
@@ -355,7 +355,7 @@ def test_it_is_accessible(browser: Browser, page_gateway: GatewayProcess, scheme
     page = browser.open(page_gateway.url, colorScheme=scheme, viewport={"width": width, "height": height})
     page.says("is ready.")
     chat_with_tiny(page)
-    for title in ("System", "Tools", "JSON schema", "More", "Not served"):
+    for title in ("System", "Tools", "JSON schema", "More", "Not supported"):
         page.open_panel(title)
     page.call("focus", ".token")
     page.says("log-prob", "#tip")

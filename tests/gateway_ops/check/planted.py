@@ -8,7 +8,7 @@ from tests.gateway_ops.check.planting import BACK, BLS, BLS_FIRST, ENGINE, ENSEM
 PLANTED = {
     "unfilled mandatory value": (
         (ENGINE, *parameter("gpt_model_path", "${engine_dir}")),
-        ("error", "${engine_dir} is not filled in", "fill_template.py engine_dir:VALUE"),
+        ("error", "${engine_dir} is an unfilled template variable", "fill_template.py engine_dir:VALUE"),
     ),
     "unfilled number": (
         (ENGINE, r"max_batch_size: 16", "max_batch_size: ${triton_max_batch_size}"),
@@ -16,11 +16,11 @@ PLANTED = {
     ),
     "unfilled optional value": (
         (ENGINE, *parameter("batch_scheduler_policy", "${batch_scheduler_policy}")),
-        ("info", "Optional values are not filled in", "remove the other parameters"),
+        ("info", "Optional template variables are unfilled", "remove the other parameters"),
     ),
     "environment variable in the C++ backend": (
         (ENGINE, *parameter("gpt_model_path", "${MODEL_DIR}")),
-        ("error", "the C++ backend reads nothing from the environment", "Write the value"),
+        ("error", "the C++ backend does not read environment variables", "Write the value"),
     ),
     "not a configuration": (
         (TEXT, r"max_batch_size: 16", "max_batch_size 16"),
@@ -44,7 +44,7 @@ PLANTED = {
     ),
     "tensor that nobody makes": (
         (ENSEMBLE, r'(key: "TOKENS_BATCH" value: )"output_ids"', r'\1"answer"'),
-        ("error", "postprocessing needs 'answer' for its input 'TOKENS_BATCH', and nothing makes it", "Map an output"),
+        ("error", "postprocessing needs 'answer' for its input 'TOKENS_BATCH', and no step produces", "Map an output"),
     ),
     "required input that is not sent": (
         (ENSEMBLE, r'input_map \{ key: "SEQUENCE_LENGTH"[^\n]*\n', ""),
@@ -64,11 +64,11 @@ PLANTED = {
     ),
     "batch size of a step too small": (
         (BACK, r"max_batch_size: 16", "max_batch_size: 8"),
-        ("error", "max_batch_size is 16, but 8 in postprocessing", "at least the ensemble's"),
+        ("error", "max_batch_size is 16, but 8 in postprocessing", "at least the max_batch_size of the ensemble"),
     ),
     "no way to cancel": (
         (ENGINE, r'input \{ name: "stop"[^\n]*\n', ""),
-        ("warning", "It has no input stop: what a client of the ensemble breaks off", 'Declare input { name: "stop"'),
+        ("warning", "It has no input stop: when a client of the ensemble disconnects", 'Declare input { name: "stop"'),
     ),
     "not decoupled": (
         (ENGINE, r"model_transaction_policy \{ decoupled: true \}", "model_transaction_policy { }"),
@@ -96,7 +96,7 @@ PLANTED = {
     ),
     "mode that answers with nothing": (
         (ENGINE, FIRST, added("decoding_mode", "top_k")),
-        ("error", "decoding_mode is top_k: requests that carry the other parameter come back empty", "Remove it"),
+        ("error", "decoding_mode is top_k: requests with the other sampling parameter get empty", "Remove it"),
     ),
     "beams beside streaming": (
         (ENGINE, *parameter("max_beam_width", "4")),
@@ -104,11 +104,11 @@ PLANTED = {
     ),
     "several detokenizers": (
         (BACK, r"instance_group \{ count: 1", "instance_group { count: 4"),
-        ("error", "4 instances let streamed pieces overtake each other", "count: 1"),
+        ("error", "4 instances can deliver streamed pieces out of order", "count: 1"),
     ),
     "control tokens as text": (
         (BACK, *parameter("skip_special_tokens", "false")),
-        ("warning", "Control tokens such as <|eot_id|> come out as text", "skip_special_tokens to true"),
+        ("warning", "Control tokens such as <|eot_id|> appear in the text", "skip_special_tokens to true"),
     ),
     "two tokenizers": (
         (BACK, *parameter("tokenizer_dir", "/data/other")),
@@ -116,11 +116,11 @@ PLANTED = {
     ),
     "no batching strategy": (
         (ENGINE, r'parameters \{ key: "gpt_model_type"[^\n]*\n', ""),
-        ("error", "No gpt_model_type", "inflight_fused_batching"),
+        ("error", "gpt_model_type is missing", "inflight_fused_batching"),
     ),
     "unknown batching strategy": (
         (ENGINE, *parameter("gpt_model_type", "inflight")),
-        ("error", "gpt_model_type is 'inflight', which the backend does not know", "inflight_fused_batching"),
+        ("error", "gpt_model_type is 'inflight', which the backend does not support", "inflight_fused_batching"),
     ),
     "share of memory above 1": (
         (ENGINE, *parameter("kv_cache_free_gpu_mem_fraction", "90")),
@@ -128,11 +128,11 @@ PLANTED = {
     ),
     "relative engine folder": (
         (ENGINE, *parameter("gpt_model_path", "llama3-engine")),
-        ("error", "relative to wherever Triton is started", "an absolute path"),
+        ("error", "relative to Triton's working directory", "an absolute path"),
     ),
     "guided decoding without tokenizer info": (
         (ENGINE, r'(key: "guided_decoding_backend" value {)[^}]*}', r'\1 string_value: "xgrammar" }'),
-        ("error", "not xgrammar_tokenizer_info_path", "generate_xgrammar_tokenizer_info.py"),
+        ("error", "without xgrammar_tokenizer_info_path", "generate_xgrammar_tokenizer_info.py"),
     ),
     "caller of a missing engine": (
         (BLS, *parameter("tensorrt_llm_model_name", "tensorrt_lm")),
@@ -176,44 +176,44 @@ PLANTED = {
     ),
     "an engine for each GPU": (
         (ENGINE, r"kind: KIND_CPU", "kind: KIND_GPU"),
-        ("error", "every one loads the engine", "Write KIND_CPU"),
+        ("error", "every instance loads the engine", "Write KIND_CPU"),
     ),
     "no backend": (
         (TEXT, r'backend: "python"', ""),
-        ("error", "It names neither a backend nor a platform", '"python" for the other models'),
+        ("error", "It has no backend and no platform", '"python" for the other models'),
     ),
     "negative batch size": (
         (BLS, r"max_batch_size: 16", "max_batch_size: -1"),
-        ("error", "max_batch_size is -1; Triton refuses to load it", "Write 1 or more"),
+        ("error", "max_batch_size is -1; Triton rejects the model", "Write 1 or more"),
     ),
     "unknown backend": (
         (ENGINE, r'backend: "tensorrtllm"', 'backend: "tensorrt_llm"'),
-        ("error", "There is no backend 'tensorrt_llm' that these models run on", "Did you mean 'tensorrtllm'?"),
+        ("error", "These models cannot run on the backend 'tensorrt_llm'", "Did you mean 'tensorrtllm'?"),
     ),
     "misspelt backend": (
         (BACK, r'backend: "python"', 'backend: "pyton"'),
-        ("error", "There is no backend 'pyton' that these models run on", "Did you mean 'python'?"),
+        ("error", "These models cannot run on the backend 'pyton'", "Did you mean 'python'?"),
     ),
     "backend of other models": (
         (BACK, r'backend: "python"', 'backend: "onnxruntime"'),
-        ("warning", "The backend 'onnxruntime' is not one that these models run on", '"python" for the other models'),
+        ("warning", "These models cannot run on the backend 'onnxruntime'", '"python" for the other models'),
     ),
     "version that is not there": (
         (TEXT, r"^", "version_policy { specific { versions: 7 } }\n"),
-        ("error", "version_policy asks for version 7, and there is only 1/", "name a version that is there"),
+        ("error", "version_policy asks for version 7, but the repository has only 1/", "name an existing version"),
     ),
     "one version of two that is not there": (
         (TEXT, r"^", "version_policy { specific { versions: [1, 7] } }\n"),
-        ("warning", "version_policy asks for version 7, and there is only 1/", "name a version that is there"),
+        ("warning", "version_policy asks for version 7, but the repository has only 1/", "name an existing version"),
     ),
     # The contract's tables (1.1 to 1.6), where no ensemble's map says anything.
     "type of an engine's input": (
         (ENGINE, r'(name: "retention_decode_priority" data_type: )TYPE_INT32', r"\1TYPE_INT64"),
-        ("error", "The input 'retention_decode_priority' is INT64; tensorrt_llm has it as INT32", "TYPE_INT32"),
+        ("error", "The input 'retention_decode_priority' is INT64; tensorrt_llm declares it as INT32", "TYPE_INT32"),
     ),
     "dims of an engine's input": (
         (ENGINE, r'(name: "lookahead_window_size" data_type: TYPE_INT32) dims: 1', r"\1 dims: 1 dims: 1"),
-        ("error", "The input 'lookahead_window_size' has dims [1, 1]; tensorrt_llm has it with [1]", "dims: [1]"),
+        ("error", "The input 'lookahead_window_size' has dims [1, 1]; tensorrt_llm declares [1]", "dims: [1]"),
     ),
     "renamed input of the BLS model": (
         (BLS, r'name: "text_input"', 'name: "text_inputs"'),
@@ -225,19 +225,19 @@ PLANTED = {
     ),
     "type of an input of the BLS model": (
         (BLS, r'(name: "max_tokens" data_type: )TYPE_INT32', r"\1TYPE_INT64"),
-        ("error", "The input 'max_tokens' is INT64; tensorrt_llm_bls has it as INT32", "TYPE_INT32"),
+        ("error", "The input 'max_tokens' is INT64; tensorrt_llm_bls declares it as INT32", "TYPE_INT32"),
     ),
     "answer that the BLS model does not give": (
         (BLS, r'output \{ name: "text_output"[^\n]*\n', ""),
         (
             "error",
-            "It has no output 'text_output', without which tensorrt_llm_bls serves no request",
+            "It has no output 'text_output', which tensorrt_llm_bls needs for every request",
             "Declare output {",
         ),
     ),
     "BLS model that cannot be told to stream": (
         (BLS, r'input \{ name: "stream"[^\n]*\n', ""),
-        ("warning", "It has no input 'stream': no answer can be streamed", 'Declare input { name: "stream"'),
+        ("warning", "It has no input 'stream': answers cannot be streamed", 'Declare input { name: "stream"'),
     ),
     "input that the gateway does not send": (
         (BLS, r"^", 'input { name: "tenant" data_type: TYPE_STRING dims: 1 }\n'),
@@ -257,16 +257,16 @@ PLANTED = {
     ),
     "model that drafts for itself": (
         (BLS, BLS_FIRST, added("tensorrt_llm_draft_model_name", "tensorrt_llm")),
-        ("warning", "tensorrt_llm_draft_model_name is 'tensorrt_llm', which is its own target", "a smaller model"),
+        ("warning", "tensorrt_llm_draft_model_name is 'tensorrt_llm', which is the target itself", "a smaller model"),
     ),
-    # What Triton refuses to load; seen in tritonserver 2.51 (tests/integration/test_refusals.py).
+    # What Triton rejects to load; seen in tritonserver 2.51 (tests/integration/test_refusals.py).
     "batch beyond the greatest": (
         (BACK, "preserve_ordering: true", "preserve_ordering: true preferred_batch_size: 32"),
-        ("error", "preferred_batch_size is 32, but max_batch_size 16; Triton refuses", "Write 1 to 16"),
+        ("error", "preferred_batch_size is 32, but max_batch_size 16; Triton rejects", "Write 1 to 16"),
     ),
     "GPUs of a group without any": (
         (BACK, "kind: KIND_CPU", "kind: KIND_CPU gpus: 0"),
-        ("error", "An instance group has KIND_CPU and gpus: [0]; Triton refuses", "Remove gpus"),
+        ("error", "An instance group has KIND_CPU and gpus: [0]; Triton rejects", "Remove gpus"),
     ),
     "version of a step that is not there": (
         (ENSEMBLE, r'(model_name: "postprocessing"\s*model_version: )-1', r"\g<1>3"),
@@ -278,15 +278,16 @@ PLANTED = {
     ),
     "input that goes nowhere": (
         (ENSEMBLE, r' *input_map \{ key: "streaming"[^\n]*\n', ""),
-        ("error", "The input 'stream' goes to no step; Triton refuses", "Map it to an input of a step"),
+        ("error", "The input 'stream' goes to no step; Triton rejects", "Map it to an input of a step"),
     ),
     "output that nothing takes": (
         (ENSEMBLE, r' *input_map \{ key: "pad_id"[^\n]*\n', ""),
-        ("error", "A step's output is mapped to '_PAD_ID', which nothing takes; Triton refuses", "Remove the mapping"),
+        ("error", "A step's output is mapped to '_PAD_ID', which no step takes as input; Triton rejects",
+            "Remove the mapping"),
     ),
     "tensor that is made twice": (
         (ENSEMBLE, r'(key: "OUT_PAD_ID" value: )"[^"]*"', r'\1"_END_ID"'),
-        ("error", "2 outputs of steps are mapped to '_END_ID'; Triton refuses", "a name of its own"),
+        ("error", "2 outputs of steps are mapped to '_END_ID'; Triton rejects", "a different name"),
     ),
     "ensemble that runs itself": (
         (ENSEMBLE, r'model_name: "postprocessing"', 'model_name: "ensemble"'),
@@ -318,19 +319,19 @@ PLANTED = {
     ),
     "no type": (
         (TEXT, r'(name: "QUERY") data_type: TYPE_STRING', r"\1"),
-        ("error", "The input 'QUERY' has no data_type; Triton refuses", "Write one"),
+        ("error", "The input 'QUERY' has no data_type; Triton rejects", "Write one"),
     ),
     "no dims": (
         (TEXT, r'(name: "QUERY" data_type: TYPE_STRING) dims: 1', r"\1"),
-        ("error", "The input 'QUERY' has no dims; Triton refuses", "Write dims"),
+        ("error", "The input 'QUERY' has no dims; Triton rejects", "Write dims"),
     ),
     "size of nothing": (
         (TEXT, r'(name: "QUERY" data_type: TYPE_STRING dims:) 1', r"\1 0"),
-        ("error", "The input 'QUERY' has dims [0]; Triton refuses", "Write sizes from 1"),
+        ("error", "The input 'QUERY' has dims [0]; Triton rejects", "Write sizes from 1"),
     ),
     "no name": (
         (TEXT, r'name: "DECODER_QUERY"', ""),
-        ("error", "An input has no name; Triton refuses", "Name it"),
+        ("error", "An input has no name; Triton rejects", "Name it"),
     ),
     # What nothing refuses, and nothing does as it was meant.
     "misspelt parameter": (
@@ -375,22 +376,22 @@ PLANTED = {
     ),
     "parameter that the C++ backend looks for": (
         (ENGINE, r'parameters \{ key: "xgrammar_tokenizer_info_path"[^\n]*\n', ""),
-        ("error", "There is no parameter xgrammar_tokenizer_info_path: the C++ backend does not", "Add parameters"),
+        ("error", "The parameter xgrammar_tokenizer_info_path is missing: the C++ backend does not", "Add parameters"),
     ),
     "relative tokenizer folder": (
         (TEXT, *parameter("tokenizer_dir", "models/llama")),
-        ("error", "tokenizer_dir 'models/llama' is relative to wherever Triton is started", "an absolute path"),
+        ("error", "tokenizer_dir 'models/llama' is relative to Triton's working directory", "an absolute path"),
     ),
     "detokenizer for each GPU": (
         (BACK, "KIND_CPU", "KIND_GPU"),
-        ("warning", "With KIND_GPU Triton makes instances for each GPU, and this model computes nothing", "KIND_CPU"),
+        ("warning", "With KIND_GPU Triton creates instances for each GPU, but this model does not use", "KIND_CPU"),
     ),
     "engine wherever Triton puts it": (
         (ENGINE, r"instance_group [^\n]*\n", ""),
-        ("error", "Without KIND_CPU Triton makes instances for each GPU", "Write KIND_CPU"),
+        ("error", "Without KIND_CPU Triton creates instances for each GPU", "Write KIND_CPU"),
     ),
     "pieces out of order": (
         (BACK, r"dynamic_batching \{[^\n]*", "dynamic_batching { }"),
-        ("warning", "With dynamic_batching Triton 25.07 and newer lets streamed pieces overtake", "preserve_ordering"),
+        ("warning", "With dynamic_batching Triton 25.07 and newer can deliver streamed pieces", "preserve_ordering"),
     ),
 }  # fmt: skip

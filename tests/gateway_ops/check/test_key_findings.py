@@ -61,7 +61,7 @@ async def test_keys_of_a_file_are_looked_at(model: Path) -> None:
         (
             "keys.yaml",
             Severity.WARNING,
-            "Everyone on this machine may read the file of keys; their names, models and hashes stand in it.",
+            "Every user of this machine can read the keys file, which has names, models and hashes of keys.",
         ),
         ("keys.yaml:2", Severity.WARNING, "The key 'old' has expired (2020-01-02 00:00 UTC)."),
         ("keys.yaml:3", Severity.WARNING, "The key 'lost' names the model 'large', which is not served."),

@@ -74,7 +74,7 @@ async def test_another_tokenizer_and_another_context_are_said(folder: Path) -> N
 async def test_mirrors_of_each_other_and_a_report_that_nobody_reads_are_said(folder: Path) -> None:
     both = model("a", ", mirror: {to: b}"), model("b", ", mirror: {to: a}")
     first, second = await said(write(folder, *both))
-    assert "'a' and 'b' are mirrored to each other: only requests of clients are copied" in first
+    assert "'a' and 'b' are mirrored to each other: only requests of clients are mirrored" in first
     assert "'b' and 'a' are mirrored to each other" in second
     (found,) = await said(write(folder, model("a", ", mirror: {to: b}"), model("b"), server=""))
-    assert "read by the internal port, and there is none" in found
+    assert "served on the internal port, which is not configured" in found

@@ -49,7 +49,7 @@ def test_a_file_with_nothing_in_it_is_the_only_finding(repo: Path, text: str) ->
     (found,) = check_repository(repo)
     assert (found.severity, found.what) == (
         Severity.ERROR,
-        "It is not a model configuration: there is nothing in it.",
+        "It is not a model configuration: the file is empty.",
     )
 
 
@@ -87,8 +87,8 @@ def test_beams_of_the_llm_api_are_for_beam_search_alone(rendered: Callable[[str]
     repo = shutil.copytree(rendered("llmapi-tp4"), tmp_path / "repo")
     edit(repo / ENGINE, *parameter("max_beam_width", "4"))
     (found,) = check_repository(repo)
-    assert (found.severity, found.fix) == (Severity.INFO, "Chat from a model of its own.")
-    assert found.what == "It is for beam search alone: requests without use_beam_search are refused."
+    assert (found.severity, found.fix) == (Severity.INFO, "Use another model for chat.")
+    assert found.what == "It serves beam search only: requests without use_beam_search are rejected."
 
 
 @pytest.mark.parametrize("text", ["", "import json\n", "class Model:\n    pass\n"])
@@ -97,7 +97,7 @@ def test_a_model_without_its_class(repo: Path, text: str) -> None:
     file.write_text(text)
     (found,) = bad(repo)
     assert (found.severity, found.where) == (Severity.ERROR, f"{file}:1")
-    assert found.what == "It has no class TritonPythonModel, which the Python backend makes."
+    assert found.what == "It has no class TritonPythonModel, which the Python backend needs."
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_helper_that_is_gone(
 ) -> None:
     repo = shutil.copytree(rendered("embedded"), tmp_path / "repo")
     (repo / gone).unlink()
-    found = [finding for finding in bad(repo) if finding.what == f"It imports {module}, which is not there."]
+    found = [finding for finding in bad(repo) if finding.what == f"It imports {module}, which is missing."]
     assert str(repo / importer) in {finding.where.rpartition(":")[0] for finding in found}
     assert {finding.severity for finding in found} == {Severity.ERROR}
 
@@ -154,7 +154,7 @@ def test_imports_that_nobody_can_judge(repo: Path) -> None:
     with (version / "text_to_tokens.py").open("a") as file:
         file.write("from .own.more import x\nimport own.other\nfrom . import gone\n")
     assert [finding.what for finding in bad(repo)] == [
-        f"It imports {name}, which is not there." for name in (".own.more", "own.other", ".gone")
+        f"It imports {name}, which is missing." for name in (".own.more", "own.other", ".gone")
     ]
 
 
@@ -170,8 +170,8 @@ def test_the_projects_modules_are_known_by_name(repository: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "tensor", "what"),
     [
-        (BLS, "num_draft_tokens", "there is no input num_draft_tokens: no request can ask for drafts"),
-        (ENGINE, "draft_input_ids", "tensorrt_llm has no input draft_input_ids: it takes no drafts"),
+        (BLS, "num_draft_tokens", "the input num_draft_tokens is missing: requests cannot use drafts"),
+        (ENGINE, "draft_input_ids", "tensorrt_llm has no input draft_input_ids: it does not accept drafts"),
     ],
 )
 def test_a_draft_model_that_nothing_asks(
@@ -198,7 +198,7 @@ def test_what_is_not_filled_in_is_the_only_finding(
 ) -> None:
     edit(repo / file, pattern, replacement)
     (found,) = check_repository(repo)
-    assert found.what == f"${{{name}}} is not filled in, so the file does not parse."
+    assert found.what == f"${{{name}}} is an unfilled template variable, so the file does not parse."
 
 
 def test_a_draft_that_is_its_target_and_an_engine_that_is_none(rendered: Callable[[str], Path], tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_draft_that_is_its_target_and_an_engine_that_is_none(rendered: Callabl
     edit(repo / "tensorrt_llm" / "config.pbtxt", *parameter("engine", "tensort"))
     (found,) = bad(repo)
     assert (found.what, found.fix) == (
-        "engine is 'tensort', which this project does not have.",
+        "engine is 'tensort', which does not exist.",
         "Set llmapi, transformers or reference.",
     )
 
@@ -225,7 +225,7 @@ def test_missing_files(repo: Path) -> None:
     (repo / "postprocessing" / "config.pbtxt").unlink()
     (repo / "tensorrt_llm" / "latest").mkdir()
     found = {(finding.where, finding.what): finding for finding in bad(repo)}
-    missing = found[str(repo / "ensemble"), "There is no version folder such as 1/."]
+    missing = found[str(repo / "ensemble"), "A version folder such as 1/ is missing."]
     assert f"mkdir {repo / 'ensemble' / '1'}" in missing.fix
     assert (str(repo / "preprocessing"), "1/ has no model.py, which the Python backend runs.") in found
     assert (str(repo / "postprocessing"), "The folder has no config.pbtxt.") in found
@@ -235,12 +235,12 @@ def test_missing_files(repo: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "what", "fix"),
     [
-        ("01", "There is no version folder such as 1/.", "Rename 01/ to 1/"),
-        ("v1", "There is no version folder such as 1/.", "mkdir"),
-        ("\u00b2", "There is no version folder such as 1/.", "mkdir"),  # a superscript, which is a digit to Python
-        ("\u0661", "There is no version folder such as 1/.", "mkdir"),  # a digit of another script
-        ("1abc", "There is no version folder such as 1/.", "Rename 1abc/ to 1/"),
-        ("9" * 23, f"The folder {'9' * 23}/ is a number beyond 64 bits: Triton ends at its start.", "1, 2, 3"),
+        ("01", "A version folder such as 1/ is missing.", "Rename 01/ to 1/"),
+        ("v1", "A version folder such as 1/ is missing.", "mkdir"),
+        ("\u00b2", "A version folder such as 1/ is missing.", "mkdir"),  # a superscript, which is a digit to Python
+        ("\u0661", "A version folder such as 1/ is missing.", "mkdir"),  # a digit of another script
+        ("1abc", "A version folder such as 1/ is missing.", "Rename 1abc/ to 1/"),
+        ("9" * 23, f"The folder {'9' * 23}/ is a number of more than 64 bits: Triton exits at startup.", "1, 2, 3"),
     ],
 )
 def test_a_version_folder_that_triton_does_not_read(repo: Path, name: str, what: str, fix: str) -> None:
@@ -260,12 +260,12 @@ def test_folders_beside_a_version(repo: Path) -> None:
     for name in ("warmup", "configs", "01", "1abc", "2abc"):
         (repo / "preprocessing" / name).mkdir()
     assert {(found.severity, found.what) for found in bad(repo)} == {
-        (Severity.WARNING, "The folder 01/ is not a version but a number with zeros in front: Triton ignores it."),
+        (Severity.WARNING, "The folder 01/ is not a version but a number with leading zeros: Triton ignores it."),
         (
             Severity.WARNING,
-            "The folder 1abc/ is not a version, but Triton takes it for 1, and looks for that folder.",
+            "The folder 1abc/ is not a version, but Triton reads it as 1, and looks for that folder.",
         ),
-        (Severity.ERROR, "The folder 2abc/ is not a version, but Triton takes it for 2, and looks for that folder."),
+        (Severity.ERROR, "The folder 2abc/ is not a version, but Triton reads it as 2, and looks for that folder."),
     }
 
 
@@ -274,7 +274,7 @@ def test_engines_that_take_each_others_gpus(rendered: Callable[[str], Path], tmp
     edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", *parameter("gpu_device_ids", "1;3"))
     (found,) = bad(repo)
     assert "GPU 1 is given to qwen_tensorrt_llm and to llama_tensorrt_llm" in found.what
-    assert (found.severity, "shares of the free memory" in found.what) == (Severity.WARNING, True)
+    assert (found.severity, "kv_cache_free_gpu_mem_fraction values" in found.what) == (Severity.WARNING, True)
     bounded = added("max_tokens_in_paged_kv_cache", "40960")
     edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", FIRST, bounded)
     assert bad(repo) == []
@@ -282,14 +282,14 @@ def test_engines_that_take_each_others_gpus(rendered: Callable[[str], Path], tmp
     (found,) = bad(repo)
     assert found.what == "gpu_device_ids names 3 instances, and the instance group has 2."
     edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", r'parameters \{ key: "gpu_device_ids"[^\n]*\n', "")
-    assert "it takes all GPUs" in bad(repo)[0].what
+    assert "so it uses all GPUs" in bad(repo)[0].what
 
 
 def test_an_engine_folder_that_is_here_must_hold_an_engine(repo: Path, tmp_path: Path) -> None:
     (tmp_path / "engine").mkdir()
     edit(repo / "tensorrt_llm" / "config.pbtxt", *parameter("gpt_model_path", str(tmp_path / "engine")))
     (found,) = bad(repo)
-    assert "holds no rank0.engine" in found.what
+    assert "does not contain rank0.engine" in found.what
     (tmp_path / "engine" / "rank0.engine").touch()
     assert bad(repo) == []
 
@@ -325,9 +325,9 @@ def test_stock_templates_filled_by_hand(tmp_path: Path) -> None:
         version.mkdir(parents=True)
         (version / "model.py").write_text("class TritonPythonModel: ...\n")
         (tmp_path / name / "config.pbtxt").write_text(to_text(config))
-    found = [finding.what for finding in bad(tmp_path) if not finding.what.startswith("Optional values")]
+    found = [finding.what for finding in bad(tmp_path) if not finding.what.startswith("Optional template variables")]
     assert [what.partition(":")[0] for what in found] == [
-        "With dynamic_batching Triton 25.07 and newer lets streamed pieces overtake each other.",
+        "With dynamic_batching Triton 25.07 and newer can deliver streamed pieces out of order.",
         "log-probs are rejected with temperature 0, top_k, top_p or min_p",
         "Answers that are not streamed begin with the prompt.",
         "1 instances serve 1 requests at a time",
@@ -347,4 +347,4 @@ def test_special_tokens_of_the_text_step_are_the_gateways_business(repo: Path, v
 
 def test_a_folder_without_models(tmp_path: Path) -> None:
     (found,) = check_repository(tmp_path)
-    assert found.what == "No folder in it has a config.pbtxt."
+    assert found.what == "No folder in the repository has a config.pbtxt."

@@ -50,7 +50,7 @@ def llmapi(tmp_path: Path) -> Path:
 
 
 WHOLE = YAML.replace("True", "False")
-SAID_ONCE = "decoupled stands in model.yaml alone: with --disable-auto-complete-config"
+SAID_ONCE = "decoupled is set in model.yaml only: with --disable-auto-complete-config"
 ONE_EVENT = "the model returns one response, so that a stream has the whole text in one event"
 
 
@@ -96,11 +96,11 @@ def test_adapters_that_make_every_request_fail(tmp_path: Path, version: str, nam
     ("old", "new", "line", "what"),
     [
         ("decoupled: True", "decoupled: False", 5, "decoupled is False, but true in config.pbtxt"),
-        ("  decoupled: True\n", "", 1, "It has no triton_config with decoupled"),
-        ("triton_config", "tritonconfig", 1, "It has no triton_config with decoupled"),
-        ("max_batch_size: 0", "max_batch_size: 16", 4, "max_batch_size is 16, and this model takes no batches"),
+        ("  decoupled: True\n", "", 1, "triton_config.decoupled is missing"),
+        ("triton_config", "tritonconfig", 1, "triton_config.decoupled is missing"),
+        ("max_batch_size: 0", "max_batch_size: 16", 4, "max_batch_size is 16, but this model does not support batches"),
         ("backend: pytorch", "backend: [pytorch", 3, "It is not valid YAML"),
-        (YAML, "", 1, "It has no triton_config with decoupled"),
+        (YAML, "", 1, "triton_config.decoupled is missing"),
     ],
 )
 def test_its_yaml(llmapi: Path, old: str, new: str, line: int, what: str) -> None:
@@ -115,13 +115,13 @@ def test_its_yaml(llmapi: Path, old: str, new: str, line: int, what: str) -> Non
 def test_a_text_is_not_false(llmapi: Path) -> None:
     edit(llmapi / "tensorrt_llm" / "1" / "model.yaml", "decoupled: True", 'decoupled: "no"')
     (found,) = bad(llmapi)
-    assert (found.severity, "takes for true" in found.what) == (Severity.WARNING, True)
+    assert (found.severity, "reads as true" in found.what) == (Severity.WARNING, True)
 
 
 def test_a_configuration_that_takes_batches(llmapi: Path) -> None:
     edit(llmapi / "tensorrt_llm" / "config.pbtxt", "^", "max_batch_size: 8\n")
     assert [(found.severity, found.what) for found in bad(llmapi)] == [
-        (Severity.ERROR, "max_batch_size is 8, and this model takes no batches."),
+        (Severity.ERROR, "max_batch_size is 8, but this model does not support batches."),
         (
             Severity.ERROR,
             (

@@ -17,7 +17,7 @@ from tests.gateway_ops.repository.stock import UPSTREAM, filled_by_hand
 
 VERSIONS = (*OLDER, *UPSTREAM)
 pytestmark = pytest.mark.usefixtures("stock_facts")
-RECENT = "With dynamic_batching Triton 25.07 and newer lets streamed pieces overtake each other."
+RECENT = "With dynamic_batching Triton 25.07 and newer can deliver streamed pieces out of order."
 
 
 def fill(folder: Path, version: str, **more: str) -> Path:
@@ -47,7 +47,7 @@ def fill(folder: Path, version: str, **more: str) -> Path:
 
 def said(folder: Path) -> list[Finding]:
     """What is bad, but for parameters that stay at their defaults."""
-    return [found for found in bad(folder) if not found.what.startswith("Optional values")]
+    return [found for found in bad(folder) if not found.what.startswith("Optional template variables")]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -83,7 +83,7 @@ def test_the_python_variant_of_the_engine(tmp_path: Path) -> None:
     assert said(repo) == []
     repo = fill(tmp_path / "bad", "0.19.0", triton_backend="python", engine_dir="${engine_dir}")
     (found,) = said(repo)
-    assert (found.severity, found.what) == (Severity.ERROR, "${engine_dir} is not filled in.")
+    assert (found.severity, found.what) == (Severity.ERROR, "${engine_dir} is an unfilled template variable.")
 
 
 def second_engine(repo: Path, name: str, gpus: str) -> None:
@@ -145,7 +145,7 @@ def test_a_name_of_hugging_face_is_a_tokenizer_to_upstreams_models(tmp_path: Pat
     edit(repo / TEXT, '"meta-llama/Llama-3.1-8B"', '"../models/llama"')
     edit(repo / BACK, '"meta-llama/Llama-3.1-8B"', '"../models/llama"')
     assert {finding.what for finding in said(repo)} == {
-        "tokenizer_dir '../models/llama' is relative to wherever Triton is started."
+        "tokenizer_dir '../models/llama' is relative to Triton's working directory."
     }
 
 
@@ -155,7 +155,7 @@ def test_tokenizers_that_are_not_where_they_should_be(tmp_path: Path) -> None:
     folder.mkdir()
     for file in (TEXT, BACK):
         edit(repo / file, '"/data/m"', f'"{folder}"')
-    assert [finding.what for finding in said(repo)] == [f"{folder} holds no tokenizer.json nor another tokenizer."] * 2
+    assert [finding.what for finding in said(repo)] == [f"{folder} holds no tokenizer.json or another tokenizer."] * 2
     (folder / "tokenizer.model").touch()
     assert said(repo) == []
     for file in (TEXT, BACK):
@@ -166,7 +166,7 @@ def test_tokenizers_that_are_not_where_they_should_be(tmp_path: Path) -> None:
 def test_an_unknown_library_of_guides(tmp_path: Path) -> None:
     repo = fill(tmp_path, "1.2.1", guided_decoding_backend="llguidance", xgrammar_tokenizer_info_path="/data/info.json")
     assert [found.what for found in said(repo) if found.severity is Severity.ERROR] == [
-        "guided_decoding_backend is 'llguidance'; the C++ backend knows xgrammar only, and does not load."
+        "guided_decoding_backend is 'llguidance'; the C++ backend supports only xgrammar, and does not load."
     ]
 
 

@@ -17,19 +17,19 @@ SPOILED = {
     "type of the ids": (
         r'(name: "input_ids" data_type: )TYPE_INT32',
         r"\1TYPE_INT64",
-        "The input 'input_ids' is INT64; tensorrt_llm has it as INT32.",
+        "The input 'input_ids' is INT64; tensorrt_llm declares it as INT32.",
         "TYPE_INT32",
     ),
     "type of the seed": (
         r'(name: "seed" data_type: )TYPE_UINT64',
         r"\1TYPE_INT32",
-        "The input 'seed' is INT32; tensorrt_llm has it as UINT64.",
+        "The input 'seed' is INT32; tensorrt_llm declares it as UINT64.",
         "TYPE_UINT64",
     ),
     "dims of stop words": (
         r'(name: "stop_words_list" data_type: TYPE_INT32) dims: 2 dims: -1',
         r"\1 dims: -1",
-        "The input 'stop_words_list' has dims [-1]; tensorrt_llm has it with [2, -1].",
+        "The input 'stop_words_list' has dims [-1]; tensorrt_llm declares [2, -1].",
         "[2, -1]",
     ),
     "renamed answer": (
@@ -47,19 +47,19 @@ SPOILED = {
     "no length": (
         r'input \{ name: "input_lengths"[^\n]*\n',
         "",
-        "It has no input 'input_lengths', without which tensorrt_llm serves no request.",
+        "It has no input 'input_lengths', which tensorrt_llm needs for every request.",
         'Declare input { name: "input_lengths" data_type: TYPE_INT32 dims: [1] }.',
     ),
     "no lengths of answers": (
         r'output \{ name: "sequence_length"[^\n]*\n',
         "",
-        "It has no output 'sequence_length', without which tensorrt_llm serves no request.",
+        "It has no output 'sequence_length', which tensorrt_llm needs for every request.",
         "Declare output",
     ),
     "type that no logits have": (
         r'(name: "context_logits" data_type: )TYPE_FP32',
         r"\1TYPE_INT32",
-        "The output 'context_logits' is INT32; tensorrt_llm has it as FP16, FP32 or BF16.",
+        "The output 'context_logits' is INT32; tensorrt_llm declares it as FP16, FP32 or BF16.",
         "TYPE_FP32",
     ),
     "required option": (

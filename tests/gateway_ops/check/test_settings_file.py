@@ -61,7 +61,7 @@ async def test_a_tokenizer_that_reads_prompts_as_a_whole_is_named(model: Path) -
     file.write_text(json.dumps(spec))
     ((_, found),) = await findings(model, RIGHT)
     assert found.severity is Severity.INFO
-    assert "cost their tokenization at each turn" in found.what
+    assert "tokenizes its whole prompt again" in found.what
 
 
 async def test_a_missing_package_of_telemetry_is_found(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ async def test_a_doubtful_family_is_told_of_where_it_is_set(model: Path) -> None
     )
     text = "{{ tools }}{% for message in messages %}{{ message.role }}{{ message.content }}" + call + "{% endfor %}"
     (model / "calls.jinja").write_text(text)
-    says = "It is taken for a model of the family {}, but its chat template writes calls as <call>get_weather "
+    says = "The model is treated as family {}, but its chat template writes calls as <call>get_weather "
     for family, line, fix in (("", "2", "Set `family` if its models"), ("family: kimi", "7", "Set `template` to one")):
         found = await findings(model, f"{dedent(RIGHT)}    template: calls.jinja\n    {family}\n")
         assert [(where, each.severity) for where, each in found] == [(line, Severity.WARNING)]
@@ -284,7 +284,7 @@ async def test_a_model_wants_no_more_drafts_than_its_deployment_takes(model: Pat
         ("{num_draft_tokens: 10, max_draft_tokens: 10}", ["num_draft_tokens", "max_draft_tokens"]),
     ):
         found = [each for _, each in await findings(model, text.replace(wanted, asked)) if "speculative" in each.what]
-        reason = "it is more than the max_draft_tokens of deployment 'target', 8."
+        reason = "the value is more than max_draft_tokens of deployment 'target', 8."
         assert [each.what for each in found] == [f"models[0].speculative.{key}: {reason}" for key in keys]
         assert all(each.fix.startswith("Take at most 8") and each.severity is Severity.ERROR for each in found)
     elsewhere = text.replace(wanted, "{num_draft_tokens: 9}").replace("model: tensorrt_llm_bls", "model: another_bls")

@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_right_file(folder: Path) -> None:
     done = check(folder, "--offline")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "Nothing is wrong.\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "No problems found.\n", "")
 
 
 def test_without_a_target_and_a_file_the_targets_are_told(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_triton_and_a_gateway_say_how_each_parameter_is_served(
     ways = [line.split(":")[0].strip() for line in shown if line.startswith("  ")]
     assert [way for way, _ in itertools.groupby(ways)] == ["impossible", "emulated", "native"]
     assert ", logprobs, " in shown[-1]
-    assert count == "Nothing is wrong." or count.endswith(("warning", "warnings"))
+    assert count == "No problems found." or count.endswith(("warning", "warnings"))
 
     wrong = check(folder, triton.grpc_url, "--model", "nothing")
     assert wrong.returncode == 1
@@ -140,7 +140,7 @@ def test_a_triton_and_a_gateway_say_how_each_parameter_is_served(
 
     web = check(folder, triton.http_url)
     assert web.returncode == 1
-    assert "of a Triton give host:port of its gRPC endpoint" in web.stdout
+    assert "for Triton give host:port of its gRPC endpoint" in web.stdout
 
     with GatewayProcess(
         folder / "log",

@@ -53,9 +53,9 @@ def test_what_is_untrue_comes_first_with_lines_that_can_be_copied() -> None:
     assert done.returncode == 1
     assert lines[:4] == [
         "untrue: 1",
-        "  Form of answers",
-        "    form-id: Each answer has an `id` of its own.",
-        "      but two answers have the `id` chatcmpl-1",
+        "  Form of responses",
+        "    form-id: Each response has a different `id`.",
+        "      but two responses have the `id` chatcmpl-1",
     ]
     for line in lines[4:6]:
         assert line.startswith(f"      curl -sS -i -N {server.url}/v1/chat/completions -H ")
@@ -87,7 +87,7 @@ def test_how_far_it_is_goes_to_standard_error() -> None:
     with HonestServer() as server:
         met, first, *lines = check(server.url, "--api-key", KEY).stderr.splitlines()
     sizes = [len(group.checks) for group in suite.GROUPS]
-    assert (met, first) == ("Meeting the server", f"{suite.GROUPS[0].title} ({sum(sizes)} checks)")
+    assert (met, first) == ("Connecting to the server", f"{suite.GROUPS[0].title} ({sum(sizes)} checks)")
     for number, (group, line) in enumerate(zip(suite.GROUPS[1:], lines, strict=True), 1):
         told = f"{sum(sizes[:number])} of {sum(sizes)} checks, about "
         assert re.fullmatch(rf"{re.escape(f'{group.title} ({told}')}\d+ s to go\)", line)
@@ -104,22 +104,24 @@ def test_what_is_no_server() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     done = check(url)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.splitlines()[-1].startswith(f"error: {url} cannot be reached (")
+    assert done.stderr.splitlines()[-1].startswith(f"error: {url} is unreachable (")
     assert done.stderr.endswith("): give the URL of a running server\n")
     done = check("gateway.yaml")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: --conformance takes the URL of a server: http://... or https://...\n"
-    assert "is no URL of a server" in unfit("http://")
-    assert "is no URL" in unfit("http://host:port")
+    assert done.stderr == "error: --conformance needs the URL of a server: http://... or https://...\n"
+    assert "is not the URL of a server" in unfit("http://")
+    assert "is not a URL" in unfit("http://host:port")
     with raw_server(lambda peer: peer.sendall(b"220 mail.example.com ready\r\n")) as mail:
         assert unfit(mail).startswith(
-            f"{mail} is no server of the API: there is no HTTP answer (BadStatusLine: 220 mail"
+            f"{mail} is not a server of the API: the server sent no HTTP response (BadStatusLine: 220 mail"
         )
 
 
 def test_a_server_that_hangs_is_left() -> None:
     with raw_server(lambda peer: [None for _ in iter(lambda: peer.recv(4096), b"")]) as silent:
-        assert unfit(silent, timeout_s=1) == f"{silent} is no server of the API: the answer had not ended after 1 s"
+        assert (
+            unfit(silent, timeout_s=1) == f"{silent} is not a server of the API: the response had not ended after 1 s"
+        )
 
 
 def test_a_server_that_stops_answering_has_not_passed() -> None:
@@ -141,7 +143,7 @@ def test_a_wrong_key_and_a_model_that_is_not_served() -> None:
     with HonestServer() as server:
         assert "give a key of the server with --api-key" in unfit(server.url, key="sk-wrong")
         assert "give a key of the server with --api-key" in unfit(server.url, key=None)
-        assert "no header holds" in unfit(server.url, key="sk-\u00fc")
+        assert "a header cannot contain" in unfit(server.url, key="sk-\u00fc")
         done = check(server.url, "--model", "gpt-9")
     assert done.returncode == 1
     assert done.stderr.endswith(f"error: the model gpt-9 is not served; the server lists {MODEL}\n")
@@ -166,7 +168,7 @@ def _huge(peer: socket.socket) -> None:
 def test_a_huge_answer_is_bounded() -> None:
     began = time.monotonic()
     with raw_server(_huge) as server:
-        assert "the answer has more than 4 MiB or 5000 events" in unfit(server, "any")
+        assert "the response has more than 4 MiB or 5000 events" in unfit(server, "any")
     assert time.monotonic() - began < 60
 
 
@@ -179,7 +181,7 @@ def test_a_stream_without_end_is_untrue_and_bounded() -> None:
         values = json.loads(check(server.url, "--json").stdout)
     found = {each["name"]: each for each in values["checks"]}
     assert found["stream-done"]["verdict"] == "untrue"
-    assert found["stream-done"]["evidence"] == "the answer has more than 4 MiB or 5000 events"
+    assert found["stream-done"]["evidence"] == "the response has more than 4 MiB or 5000 events"
     assert found["usage-total"]["verdict"] == "true"
 
 
@@ -193,8 +195,8 @@ def test_a_stream_that_trickles_ends_by_the_clock() -> None:
     with HonestServer(Lie(after=_trickle)) as server:
         values = json.loads(check(server.url, "--json", "--timeout", "1").stdout)
     found = {each["name"]: each for each in values["checks"]}
-    assert found["stream-done"]["evidence"] == "the same answer as a stream: the answer had not ended after 1 s"
-    assert found["logprobs-stream-same"]["evidence"] == "not asked: 4 answers had not ended in time"
+    assert found["stream-done"]["evidence"] == "the streamed response: the response had not ended after 1 s"
+    assert found["logprobs-stream-same"]["evidence"] == "not run: 4 answers had not ended in time"
     assert found["usage-total"]["verdict"] == "true"
 
 
@@ -221,4 +223,4 @@ def test_a_list_of_models_of_any_form_ends_in_a_sentence(body: bytes) -> None:
         peer.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body)
 
     with raw_server(serve) as server:
-        assert unfit(server, "any").startswith("the answer to a plain chat request is none of the API: ")
+        assert unfit(server, "any").startswith("the response to a plain chat request does not conform to the API: ")

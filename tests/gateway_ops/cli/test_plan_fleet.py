@@ -49,15 +49,15 @@ def test_what_cannot_be_planned_is_said_in_a_line(tmp_path: Path) -> None:
     for arguments, said in (
         ((), "give either --rate or --trace"),
         (("--rate", "1", "--trace", "trace.jsonl"), "give either --rate or --trace"),
-        (("--rate", "1"), "the time of a prompt is not known"),
-        (("--rate", "1", "--bench", f"{tmp_path}/bench.json"), "bench.json is no result of gateway bench"),
+        (("--rate", "1"), "the time of a prompt is unknown"),
+        (("--rate", "1", "--bench", f"{tmp_path}/bench.json"), "bench.json is not a result of gateway bench"),
         (("--rate", "1", "--bench", f"{tmp_path}/none.json"), "none.json cannot be read"),
         (("--trace", f"{tmp_path}/trace.jsonl", *ENGINE), "line 1: at must be a number"),
         (("--rate", "1", "--prompt-tokens", "x", *ENGINE), "'x' is not a length"),
         (("--rate", "1", "--balance", "round_robin", *ENGINE), "Invalid value for '--balance'"),
         (("--rate", "1", "--transport", "http", *ENGINE), "Invalid value for '--transport'"),
         (("--rate", "1", "--arrivals", "never", *ENGINE), "Invalid value for '--arrivals'"),
-        (("--rate", "1", "--ttft", "0.005", *ENGINE), "no number of Tritons keeps the target"),
+        (("--rate", "1", "--ttft", "0.005", *ENGINE), "no number of Tritons meets the target"),
     ):
         done = runner.invoke(app, ["plan-fleet", *arguments])
         assert isinstance(done.exception, SystemExit), (arguments, done.exception)

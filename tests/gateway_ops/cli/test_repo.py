@@ -42,7 +42,7 @@ def test_build_check_and_compare(folder: Path) -> None:
     assert built.stdout == "out: tensorrt_llm, preprocessing, postprocessing, ensemble, tensorrt_llm_bls\n"
     checked = run("check", "out")
     *said, summary = checked.stdout.splitlines()
-    assert (checked.returncode, summary) == (0, "Nothing is wrong.")
+    assert (checked.returncode, summary) == (0, "No problems found.")
     assert all(" info: " in line and "does not exist on this machine" in line for line in said)  # engines elsewhere
     compared = run("repo", "build", "--diff", "out")
     assert compared.returncode == 1
@@ -84,7 +84,7 @@ def test_one_of_several(folder: Path) -> None:
     assert built.stdout.startswith("out: qwen_tensorrt_llm, ")
     assert "llama" not in built.stdout
     unknown = run("repo", "build", "-f", file, "-o", "other", "--only", "qwen")
-    assert "there is no deployment 'qwen'" in unknown.stderr
+    assert "deployment 'qwen' does not exist" in unknown.stderr
 
 
 def test_a_target_alone_keeps_its_draft(folder: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_target_alone_keeps_its_draft(folder: Path) -> None:
     assert 'key: "tensorrt_llm_draft_model_name"' in (folder / "out" / "tensorrt_llm_bls" / "config.pbtxt").read_text()
     both = run(*build, "target", "--only", "draft", "--force")
     assert (both.returncode, both.stderr) == (0, "")
-    assert run("check", "out").stdout.splitlines()[-1] == "Nothing is wrong."
+    assert run("check", "out").stdout.splitlines()[-1] == "No problems found."
     assert run(*build, "target", "--force").stderr == ""  # the draft is there by now
 
 
@@ -130,8 +130,8 @@ def test_a_file_of_deployments_alone_is_checked(folder: Path) -> None:
     checked = run("check", "--offline")
     assert checked.returncode == 0
     said, summary = checked.stdout.splitlines()
-    assert said.startswith("gateway.yaml: info: It has deployments and no models")
-    assert summary == "Nothing is wrong."
+    assert said.startswith("gateway.yaml: info: It has deployments but no models")
+    assert summary == "No problems found."
     (folder / "gateway.yaml").write_text((folder / "gateway.yaml").read_text().replace("tensorrt\n", "tensort\n", 1))
     checked = run("check", "--offline")
     assert checked.returncode == 1

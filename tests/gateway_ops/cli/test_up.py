@@ -126,7 +126,7 @@ def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, 
         assert json.loads(said.split("\n")[0].removeprefix("data: "))["model"] == "tiny"
 
         assert f"\nGATEWAY_PORT={port + 1} GATEWAY_MODEL=tiny " in up.stdout
-        snippet = up.stdout[up.stdout.index("from openai") : up.stdout.index("\n\nA gateway of your own ")]
+        snippet = up.stdout[up.stdout.index("from openai") : up.stdout.index("\n\nTo run your own gateway ")]
         subprocess.run([sys.executable, "-c", snippet], capture_output=True, timeout=60, check=True)
 
         url = f"http://127.0.0.1:{port}/v1"
@@ -154,7 +154,7 @@ def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--template", "nowhere.jinja"), f"--template: there is no file {Path.cwd() / 'nowhere.jinja'}."),
+        (("--template", "nowhere.jinja"), f"--template: file not found: {Path.cwd() / 'nowhere.jinja'}."),
         (("--family", "nobody"), "--family: There is no model family 'nobody'; there are: apertus, "),
     ],
 )
@@ -171,7 +171,7 @@ def test_a_wrong_template_or_family_is_said_before_anything_starts(
     ("source", "said"),
     [
         ("{% for message in messages %}{{ message.content }", "The chat template does not compile: "),
-        ("{{ messages[0].rol.x }}", "It cannot render a message of a user: UndefinedError: "),
+        ("{{ messages[0].rol.x }}", "it cannot render a user message: UndefinedError: "),
     ],
 )
 def test_a_broken_template_is_said_before_anything_starts(
@@ -293,7 +293,9 @@ def test_the_first_step_of_a_triton(environ: dict[str, str], model: Path, tmp_pa
     up = run(environ, *command, "--model", str(model), "--detach")
     try:
         assert up.returncode == 0, up.stderr
-        told = re.search(r"^A gateway of your own before this Triton:\n(.+) \S*gateway serve$", up.stdout, re.MULTILINE)
+        told = re.search(
+            r"^To run your own gateway in front of this Triton:\n(.+) \S*gateway serve$", up.stdout, re.MULTILINE
+        )
         assert told is not None
         variables = dict(word.split("=", 1) for word in shlex.split(told[1]))
         assert variables.pop("GATEWAY_PORT") == port

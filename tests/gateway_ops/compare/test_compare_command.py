@@ -155,8 +155,8 @@ def test_a_key_goes_to_its_own_server(start: Start, tmp_path: Path) -> None:
         (Said(b"data: {\n\n", kind="text/event-stream"), "an event that is not JSON"),
         (stream({"error": {"code": "engine_failed"}}), "error event engine_failed"),
         (Said(b"data: ", kind="text/event-stream", hangs=True), "timeout"),
-        (Said(b"data: " + b"x" * (2 * 2**20), kind="text/event-stream"), "an event of more than a mebibyte"),
-        (Said(b'"' + b"x" * (17 * 2**20)), "an answer of more than 16 MiB"),
+        (Said(b"data: " + b"x" * (2 * 2**20), kind="text/event-stream"), "an event of more than 1 MiB"),
+        (Said(b'"' + b"x" * (17 * 2**20)), "a response of more than 16 MiB"),
         (Said({"error": {"code": "server_overloaded"}}, 503), "503 server_overloaded"),
     ],
     ids=str,
@@ -231,7 +231,7 @@ def test_requests_by_chance_are_said_first_or_sent_greedily(start: Start, tmp_pa
     a, b = start(echo), start(echo)
     file = write(tmp_path, {"messages": [{"role": "user", "content": "x"}], "temperature": 0.7}, *asks("y"))
     found, _ = reported(a, b, file)
-    assert [each for each in found["warnings"] if each.startswith("1 of 2 requests do not ask for temperature 0")]
+    assert [each for each in found["warnings"] if each.startswith("1 of 2 requests do not set temperature 0")]
     assert {body["temperature"] for body in a.asked} == {0.7, 0}
     found, _ = reported(a, b, file, "--greedy")
     assert found["warnings"] == []
@@ -259,11 +259,11 @@ def test_requests_leave_no_response_behind(start: Start, tmp_path: Path) -> None
         ('{"model": "m"}', "not a request"),
         ('{"logger": "gateway.access", "path": "/v1/completions"}', "access log"),
         ('{"id": "b", "custom_id": "c", "response": {"status_code": 200}}', "a result of a batch"),
-        ('{"version": 2, "body": {"prompt": "x"}}', "a form that is not known here, with 'version'"),
+        ('{"version": 2, "body": {"prompt": "x"}}', "an unknown form, with 'version'"),
         ('{"body": "x"}', "'body' is not an object"),
         ('{"method": "GET", "body": {"prompt": "x"}}', "'method' is not POST"),
-        ('{"url": "/v1/embeddings", "body": {"input": "x"}}', "'url' is none of"),
-        ('{"url": ["/v1/completions"], "body": {"input": "x"}}', "'url' is none of"),
+        ('{"url": "/v1/embeddings", "body": {"input": "x"}}', "'url' is not one of"),
+        ('{"url": ["/v1/completions"], "body": {"input": "x"}}', "'url' is not one of"),
         ("[" * 5000, "not JSON"),
         ('{"prompt": "x", "metadata": ' + "[" * 300 + "]" * 300 + "}", "nested too deeply to be sent"),
     ],
@@ -274,7 +274,7 @@ def test_a_line_that_is_no_request_is_named_before_anything_is_sent(
     a = start(echo)
     done = compare(a.url, a.url, "--requests", write(tmp_path, "", *asks("fine"), line, "{}", *["x"] * 9))
     assert done.exit_code == 2
-    assert f"requests.jsonl, line 3: {why}" in done.stderr.replace("a line of a log: those of the ", "")
+    assert f"requests.jsonl, line 3: {why}" in done.stderr.replace("a line of an access log", "")
     assert "and 6 more" in done.stderr
     assert a.asked == []
 
@@ -301,15 +301,15 @@ def test_what_cannot_be_compared_is_said(start: Start, tmp_path: Path) -> None:
     gone = f"http://127.0.0.1:{free_port()}"
     file = write(tmp_path, *asks("x"))
     for target, why in {
-        two.url: "lists 'm', 'n': name one as",
-        none.url: "lists no models: name one as",
+        two.url: "lists 'm', 'n': name a model as",
+        none.url: "lists no models: name a model as",
         f"{two.url}#o": "has no model 'o'; it lists 'm', 'n'",
-        gone: "does not answer: cannot connect",
-        wants_key.url: "answers 401: give its key by --api-key-b",
+        gone: "does not respond: cannot connect",
+        wants_key.url: "responds with status 401: give its key with --api-key-b",
         "ftp://x": "is neither",
         "http://": "is neither",
         f"{two.url}/?key={SECRET}#m": "is neither",
-        "localhost:9#m": "is no URL",
+        "localhost:9#m": "is not a URL",
         "": "is neither",
     }.items():
         done = compare(f"{two.url}#m", target, "--requests", file)

@@ -241,7 +241,7 @@ def _greedy(prompt: str) -> Iterator[bytes]:
         return itertools.cycle([smile[:2], smile[2:], b"!"])
     if prompt.endswith("Say hi."):
         return iter([b"Hi", b" there", b"!"])
-    if "Welcome everybody" in prompt:
+    if "Welcome all guests" in prompt:
         return iter([b"Be", b" welcome", b",", b" all", b" of", b" you", b"."])
     if "Repeat the word yes" in prompt:
         return itertools.repeat(b" yes")

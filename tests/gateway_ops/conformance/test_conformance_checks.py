@@ -120,7 +120,7 @@ def test_a_server_that_never_answers_alike_is_not_called_untrue_for_it() -> None
         "logit-bias",
     ]
     assert {found[name].verdict for name in texts} == {Verdict.UNCLEAR}
-    assert found["text-stream-same"].evidence == "the same greedy request is answered in more than one way"
+    assert found["text-stream-same"].evidence == "the same greedy request gets different answers"
     assert {found[name].verdict for name in ("usage-total", "finish-known", "fault-no-model")} == {Verdict.TRUE}
 
 
@@ -180,4 +180,4 @@ def test_an_answer_that_fails_is_untrue() -> None:
 
     with HonestServer(Lie(after=after)) as server:
         found = run(meet(server), "logprobs-present")
-    assert (found.verdict, found.evidence) == (Verdict.UNTRUE, 'it answered 500: "KeyError"')
+    assert (found.verdict, found.evidence) == (Verdict.UNTRUE, 'the status is 500: "KeyError"')

@@ -103,7 +103,7 @@ def test_the_tokenizers_file_may_have_any_name(image: Image, name: str) -> None:
     image.built()
     assert "done before" in image.built().output
     file.write_text("changed")
-    assert f"{name} has changed since it was made" in image.gateway("build").output
+    assert f"{name} has changed since it was built" in image.gateway("build").output
     image.built("--rebuild")
     assert file.with_name(f"{name}.before-1").read_text() == "changed"
     assert json.loads(file.read_text()) == {"encoded_vocab": []}
@@ -116,13 +116,13 @@ def test_half_of_a_model_is_not_converted(image: Image) -> None:
     (model / "model-1.safetensors").write_bytes(safetensors())
     result = image.gateway("build")
     assert result.exit_code == 1
-    assert f"{model} lacks model-2.safetensors: it was not downloaded whole. Put the whole model there" in result.output
+    assert f"{model} lacks model-2.safetensors: the download is incomplete. Download the whole model" in result.output
     (model / index).unlink()
     (model / "model-1.safetensors").write_bytes(b"half")
-    assert "model-1.safetensors is no safetensors file." in image.gateway("build").output
+    assert "model-1.safetensors is not a safetensors file." in image.gateway("build").output
     (model / "config.json").unlink()
     image.write({"model": {"source": str(model), "family": "llama"}})
-    assert f"There is no model at {model}: it has no config.json." in image.gateway("build").output
+    assert f"{model} is not a model folder: it has no config.json." in image.gateway("build").output
     assert image.calls() == []
 
 
@@ -134,7 +134,10 @@ def test_half_of_a_model_that_can_be_fetched_is_set_aside_for_a_whole_one(image:
     image.write({"model": {"source": "a/model", "folder": str(fetched), "family": "llama"}})
     result = image.gateway("build")
     assert result.exit_code == 1
-    assert f"{fetched} is not whole: {fetched}/model.safetensors is no safetensors file. Say --rebuild" in result.output
+    assert (
+        f"{fetched} is incomplete: {fetched}/model.safetensors is not a safetensors file. Say --rebuild"
+        in result.output
+    )
     image.built("--rebuild")
     assert image.calls() == ["hf", CONVERT, BUILD]
     assert (image.disk / "fetched.before-1" / "model.safetensors").read_bytes() == b"half"
@@ -144,10 +147,10 @@ def test_a_model_for_the_llm_api_must_be_there(image: Image) -> None:
     image.write({"engine": "llmapi", "engine_dir": None, "model": {"source": "/nowhere/model"}, "limits": {}})
     result = image.gateway("build")
     assert result.exit_code == 1
-    assert "There is no model at /nowhere/model: it has no config.json." in result.output
+    assert "/nowhere/model is not a model folder: it has no config.json." in result.output
     checked = image.gateway("check")
     assert checked.exit_code == 1
-    assert "/nowhere/model: error: There is no model at /nowhere/model" in checked.output
+    assert "/nowhere/model: error: /nowhere/model is not a model folder" in checked.output
     image.write({"engine": "llmapi", "engine_dir": None, "model": {"source": str(image.disk / "model")}, "limits": {}})
     image.built()
     assert image.gateway("check").exit_code == 0
@@ -167,7 +170,7 @@ def test_another_image_is_named_before_anything_runs(image: Image) -> None:
     image.set("TRTLLM", "1.1.0")
     result = image.gateway("build")
     assert result.exit_code == 1
-    assert "this image has TensorRT-LLM 1.1.0, and deployment 'small' says trtllm: 1.2.1" in result.output
+    assert "this image has TensorRT-LLM 1.1.0, but deployment 'small' has trtllm: 1.2.1" in result.output
     image.set("TRTLLM", "")
     assert "TensorRT-LLM is not installed" in image.gateway("build").output
     image.set("TRTLLM", "1.2.1")
@@ -238,7 +241,10 @@ def test_a_full_disk_is_named_and_the_build_goes_on_where_it_was(image: Image) -
     image.set("FAULT", "")
     again = image.built()
     assert image.calls() == [CONVERT, BUILD, BUILD]
-    assert f"{image.engine}.partial is half of an earlier run: kept as {image.engine}.partial.before-1" in again.output
+    assert (
+        f"{image.engine}.partial is an unfinished result of an earlier run: renamed to {image.engine}.partial.before-1"
+        in again.output
+    )
     assert (image.disk / "engines" / "small.partial.before-1" / "rank0.engine").read_bytes() == b"half"
 
 
@@ -263,7 +269,7 @@ def test_a_write_of_its_own_that_fails_leaves_no_engine_without_a_manifest(image
 def test_a_tool_that_ends_well_without_its_files_is_not_believed(image: Image) -> None:
     image.set("FAULT", "trtllm-build:short")
     result = image.gateway("build")
-    assert "trtllm-build ended well, but" in result.output
+    assert "trtllm-build succeeded, but" in result.output
     assert "lacks config.json" in result.output
     assert not image.engine.exists()
 
@@ -280,7 +286,7 @@ def test_two_engines_of_one_model_do_not_fetch_it_at_once(image: Image) -> None:
     image.set("FAULT", "")
     busy = image.gateway("build", "--only", "other")
     assert busy.exit_code == 1
-    assert f"{image.disk}/fetched.work is in use: another build" in busy.output
+    assert f"{image.disk}/fetched.work is in use by another build" in busy.output
     os.kill(tool, signal.SIGTERM)
     builder.communicate()
     image.built("--only", "other")
@@ -297,12 +303,12 @@ def test_a_killed_build_is_resumed_once_its_tool_has_ended(image: Image) -> None
     image.set("FAULT", "")
     busy = image.gateway("build")
     assert busy.exit_code == 1
-    assert "is in use: another build, or a tool that outlived one" in busy.output
+    assert "is in use by another build, or by a tool" in busy.output
     os.kill(tool, signal.SIGKILL)
     finished = subprocess.run([*words], capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
     assert "convert the model to a TensorRT-LLM checkpoint: done before" in finished.stderr
-    assert "half of an earlier run" in finished.stderr
+    assert "an unfinished result of an earlier run" in finished.stderr
     assert image.calls() == [CONVERT, BUILD, BUILD]
     assert image.gateway("check").exit_code == 0
 
@@ -315,7 +321,7 @@ def test_a_build_that_is_told_to_end_ends_its_tool(image: Image) -> None:
         builder.terminate()
         _, said = builder.communicate()
     assert builder.returncode == 130
-    assert "interrupted; run the same command again to go on" in said
+    assert "interrupted; run the same command again to continue" in said
     with pytest.raises(ProcessLookupError):
         os.kill(tool, 0)
 
@@ -359,22 +365,22 @@ def spoil(image: Image, what: str, manifest: Path, config: Path) -> str:
         return "has a manifest that cannot be read (gateway_manifest.json)"
     if what == "changed":
         config.write_text(config.read_text().replace("1.2.1", "1.2.0"))
-        return "has changed since it was made: config.json has another content"
+        return "has changed since it was built: config.json has different content"
     if what == "foreign":
         manifest.unlink()
-        return "is there, and has no manifest of this program"
+        return "exists, and has no manifest of this gateway"
     if what == "other_gpu":
         image.set("GPU", "NVIDIA H100 80GB HBM3, 81559, 9.0")
     else:
         image.write({"limits": image.small()["limits"] | {"max_batch_size": 4}})
-    return "was made otherwise: from other inputs, options, version or GPU (made by TensorRT-LLM 1.2.1 on NVIDIA L4)"
+    return "was built from other inputs, options, version or GPU (built by TensorRT-LLM 1.2.1 on NVIDIA L4)"
 
 
 def test_new_weights_are_converted_again(image: Image) -> None:
     image.built()
     config = image.disk / "model" / "config.json"
     config.write_text(config.read_text().replace("100", "120"))
-    assert "checkpoint was made otherwise" in image.gateway("build").output
+    assert "checkpoint was built from other inputs" in image.gateway("build").output
     image.built("--rebuild")
     assert image.calls() == [CONVERT, BUILD] * 2
 
@@ -384,7 +390,8 @@ def test_a_checkpoint_by_hand_is_asked_for_by_its_place(image: Image) -> None:
     asked = image.gateway("build")
     place = image.disk / "engines" / "small.work" / "checkpoint"
     assert (
-        f"convert the model with examples/medusa, and name the folder that it wrote. Put it at {place}" in asked.output
+        f"convert the model with examples/medusa, and name the folder with the result. Put it at {place}"
+        in asked.output
     )
     place.mkdir(parents=True)
     mapping = {"world_size": 1, "tp_size": 1, "pp_size": 1}

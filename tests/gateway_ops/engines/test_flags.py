@@ -102,7 +102,9 @@ def test_what_a_version_does_not_take_is_named() -> None:
     assert rejected_words("trtllm-build", "1.2.0", ("--max_seq_len",)) == [
         "--max_seq_len of trtllm-build takes 1 words, not 0"
     ]
-    assert rejected_words("trtllm-build", "1.3.0", ()) == ["TensorRT-LLM 1.3.0 has no trtllm-build that is known here"]
+    assert rejected_words("trtllm-build", "1.3.0", ()) == [
+        "TensorRT-LLM 1.3.0 has no trtllm-build that this gateway knows"
+    ]
 
 
 def test_each_table_names_its_source_and_what_was_read() -> None:

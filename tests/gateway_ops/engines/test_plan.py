@@ -52,7 +52,7 @@ def test_the_tutorials_llama_in_awq_on_an_l4(models: Path) -> None:
         "  per GPU: weights: 5.31 GiB (int4_awq)",
         "  per GPU: KV cache, a token: 128.0 KiB (auto)",
         "  per GPU: KV cache, as made: 2.50 GiB (on NVIDIA L4, 22.49 GiB)",
-        "It fits on NVIDIA L4: 8 sequences of full length at once in its cache.",
+        "It fits on NVIDIA L4: 8 concurrent sequences of full length fit into its cache.",
     ):
         assert f"{line}\n" in result.output
 
@@ -198,7 +198,7 @@ def test_what_is_not_known_is_said_to_be(models: Path) -> None:
     assert "memory: unknown (/data/Meta-Llama-3-8B-Instruct/config.json cannot be read here" in result.output
     assert "(hf download meta-llama/Meta-Llama-3-8B-Instruct config.json --local-dir DIR)" in result.output
     assert "time unknown" in result.output
-    assert "Whether it fits is not known: no GPU here, and none named" in result.output
+    assert "Whether it fits is unknown: this machine has no GPU" in result.output
 
 
 def test_an_architecture_that_no_converter_is_known_for(models: Path) -> None:
@@ -206,9 +206,9 @@ def test_an_architecture_that_no_converter_is_known_for(models: Path) -> None:
     (models / "new" / "config.json").write_text('{"model_type": "brandnew"}')
     result = plan(written(models, model={"source": str(models / "new")}))
     assert result.exit_code == 1
-    assert "which convert_checkpoint.py takes a model of type 'brandnew' is not known here" in result.output
+    assert "which convert_checkpoint.py takes a model of type 'brandnew' is unknown" in result.output
     named = written(models, model={"source": str(models / "new"), "quantization": "fp8"})
-    assert plans(named)[0]["unknown"] == "config.json of brandnew does not tell its sizes as others do"
+    assert plans(named)[0]["unknown"] == "config.json of brandnew has its sizes in an unknown form"
 
 
 def test_deepseek_v3_for_the_llm_api_fits_on_eight_h200(models: Path) -> None:
@@ -232,11 +232,11 @@ def test_deepseek_v3_for_the_llm_api_fits_on_eight_h200(models: Path) -> None:
     [
         ("config.json has hidden_size 1000000", {"hidden_size": 10**400}),
         ("config.json has max_position_embeddings 1000000", {"max_position_embeddings": 10**400}),
-        ("config.json has num_hidden_layers -3, which is no size of a model", {"num_hidden_layers": -3}),
+        ("config.json has num_hidden_layers -3, which is not a model size", {"num_hidden_layers": -3}),
         ("config.json has num_key_value_heads True, which is no size", {"num_key_value_heads": True}),
         ("config.json has vocab_size '32000', which is no size", {"vocab_size": "32000"}),
         ("config.json has 64 attention heads and a hidden size of 16", {"hidden_size": 16, "num_attention_heads": 64}),
-        ("how the model is quantised is not known here: 'voodoo'", {"quantization_config": {"quant_method": "voodoo"}}),
+        ("how the model is quantised is unknown: 'voodoo'", {"quantization_config": {"quant_method": "voodoo"}}),
     ],
 )
 def test_sizes_that_no_model_has_are_named(models: Path, said: str, change: dict[str, Any]) -> None:
@@ -261,17 +261,17 @@ def test_a_config_that_is_garbage_ends_in_words(models: Path, text: str) -> None
 def test_half_of_a_download_is_named_by_the_plan(models: Path) -> None:
     (models / "Llama 3.1 70B" / "model.safetensors").write_bytes(b"half")
     (found,) = plans(written(models))
-    assert found["unknown"] == f"{models / 'Llama 3.1 70B' / 'model.safetensors'} is no safetensors file."
+    assert found["unknown"] == f"{models / 'Llama 3.1 70B' / 'model.safetensors'} is not a safetensors file."
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--gpu", "voodoo2"], "--gpu 'voodoo2' is not known: take one of t4,"),
+        (["--gpu", "voodoo2"], "--gpu 'voodoo2' is unknown: choose one of t4,"),
         (["--gpu-memory", "0"], "--gpu-memory: write the GiB of one GPU"),
-        (["--model-dir", "x=/tmp"], "there is no deployment 'x'"),
+        (["--model-dir", "x=/tmp"], "unknown deployment 'x'"),
         (["--model-dir", "/nowhere"], "/nowhere has no config.json"),
-        (["--only", "other"], "there is no deployment 'other'"),
+        (["--only", "other"], "unknown deployment 'other'"),
     ],
 )
 def test_mistakes_of_the_command_line(models: Path, words: list[str], said: str) -> None:
@@ -283,7 +283,7 @@ def test_mistakes_of_the_command_line(models: Path, words: list[str], said: str)
 def test_a_file_without_engines_has_nothing_to_plan() -> None:
     result = plan(EXAMPLES / "embedded.yaml")
     assert result.exit_code == 1
-    assert "no deployment has an engine of TensorRT-LLM" in result.output
+    assert "no deployment has a TensorRT-LLM engine" in result.output
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)

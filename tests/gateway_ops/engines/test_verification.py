@@ -24,17 +24,20 @@ def found(image: Image) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"parallelism": {"tp": 2}}, "It was built for tp_size 1, and 2 is asked for."),
-        ({"limits": {"max_seq_len": 4000}}, "It was built for max_seq_len 2000, and 4000 is asked for."),
-        ({"limits": {"max_input_len": 1500}}, "It was built for max_input_len 1000, and 1500 is asked for."),
-        ({"limits": {"max_batch_size": 9}}, "It was built for max_batch_size 8, and 9 is asked for."),
-        ({"limits": {"max_num_tokens": 5000}}, "It was built for max_num_tokens 4096, and 5000 is asked for."),
-        ({"trtllm": "1.1.0"}, "TensorRT-LLM 1.2.1 built it, and the deployment says 1.1.0."),
+        ({"parallelism": {"tp": 2}}, "It was built for tp_size 1, but the deployment asks for 2."),
+        ({"limits": {"max_seq_len": 4000}}, "It was built for max_seq_len 2000, but the deployment asks for 4000."),
+        ({"limits": {"max_input_len": 1500}}, "It was built for max_input_len 1000, but the deployment asks for 1500."),
+        ({"limits": {"max_batch_size": 9}}, "It was built for max_batch_size 8, but the deployment asks for 9."),
+        (
+            {"limits": {"max_num_tokens": 5000}},
+            "It was built for max_num_tokens 4096, but the deployment asks for 5000.",
+        ),
+        ({"trtllm": "1.1.0"}, "TensorRT-LLM 1.2.1 built it, but the deployment has 1.1.0."),
         ({"kv_cache": {"tokens_per_block": 64}}, "It was built for blocks of 32 tokens"),
         ({"lora": {}}, "It was built without the LoRA plugin, which adapters need."),
         (
             {"speculative": {"method": "lookahead", "window_size": 4, "ngram_size": 3, "verification_set_size": 4}},
-            "It was built for max_draft_len 0, and 15 is asked for.",
+            "It was built for max_draft_len 0, but the deployment asks for 15.",
         ),
     ],
 )
@@ -76,16 +79,16 @@ def test_another_gpu_is_an_error_and_a_sibling_of_it_a_warning(image: Image) -> 
 def test_another_image_than_the_one_that_built_it(image: Image) -> None:
     image.built()
     image.set("TRTLLM", "1.1.0")
-    assert [one["what"] for one in found(image)] == ["TensorRT-LLM 1.2.1 made it, and here is 1.1.0."]
+    assert [one["what"] for one in found(image)] == ["TensorRT-LLM 1.2.1 built it, but this machine has 1.1.0."]
 
 
 def test_files_that_changed_or_are_missing(image: Image) -> None:
     image.built()
     (image.engine / "rank0.engine").write_bytes(b"e" * 600)
-    assert [one["what"] for one in found(image)] == ["rank0.engine has another content, as the manifest has it."]
+    assert [one["what"] for one in found(image)] == ["rank0.engine has different content, by the manifest."]
     (image.engine / "rank0.engine").unlink()
     whats = [one["what"] for one in found(image)]
-    assert whats == ["rank0.engine is missing, as the manifest has it.", "It lacks rank0.engine."]
+    assert whats == ["rank0.engine is missing, by the manifest.", "It lacks rank0.engine."]
 
 
 def test_a_manifest_that_a_hand_changed(image: Image) -> None:
@@ -94,7 +97,7 @@ def test_a_manifest_that_a_hand_changed(image: Image) -> None:
     manifest.write_text(manifest.read_text().replace("NVIDIA L4", "NVIDIA H100"))
     (one,) = found(image)
     assert one["error"]
-    assert "It was edited by hand: its seal does not fit" in one["what"]
+    assert "It was edited by hand: its checksum is wrong" in one["what"]
 
 
 def test_an_engine_from_elsewhere_is_judged_by_what_it_says_of_itself(image: Image) -> None:
@@ -125,16 +128,16 @@ def test_a_number_of_ranks_that_no_engine_has(image: Image, ranks: Any) -> None:
     config["pretrained_config"]["mapping"]["world_size"] = ranks
     (image.engine / "config.json").write_text(json.dumps(config))
     said = [one.what for one in engine_mismatches(image.engine, EngineRequirements(), None)]
-    assert said == [f"It says world_size {ranks!r}, which no engine has."]
+    assert said == [f"It says world_size {ranks!r}, which is not possible."]
 
 
 def test_nothing_and_half_of_a_build(image: Image) -> None:
     (nothing,) = found(image)
-    assert (nothing["what"], nothing["fix"]) == ("There is nothing.", "Build it with `gateway engine build`.")
+    assert (nothing["what"], nothing["fix"]) == ("It does not exist.", "Build it with `gateway engine build`.")
     image.set("FAULT", "trtllm-build:full")
     assert image.gateway("build").exit_code == 1
     (half,) = found(image)
-    assert f"There is only {image.engine}.partial, half of a build that did not end." in half["what"]
+    assert f"Only {image.engine}.partial exists, an unfinished build." in half["what"]
 
 
 def test_adapters_and_guides_that_were_not_made(image: Image) -> None:
@@ -149,7 +152,7 @@ def test_more_gpus_than_the_machine_has(image: Image) -> None:
     image.write({"parallelism": {"tp": 2}})
     image.built()
     assert [one["what"] for one in found(image)] == [
-        "An instance takes 2 GPUs of each machine, and nvidia-smi finds 1."
+        "An instance takes 2 GPUs of each machine, but nvidia-smi finds 1."
     ]
 
 
@@ -160,7 +163,7 @@ def test_gateway_check_says_it_of_a_file_and_of_a_repository(image: Image) -> No
     runner = CliRunner()
     rendered = runner.invoke(app, ["repo", "build", "-f", str(image.file), "-o", str(repository)])
     assert rendered.exit_code == 0, rendered.output
-    said = f"{image.engine / 'config.json'}: It was built for max_seq_len 2000, and 4000 is asked for."
+    said = f"{image.engine / 'config.json'}: It was built for max_seq_len 2000, but the deployment asks for 4000."
     for target in (image.file, repository):
         findings = json.loads(runner.invoke(app, ["check", str(target), "--json"]).stdout)["findings"]
         (one,) = [one for one in findings if one["what"] == said]

@@ -72,14 +72,16 @@ def test_a_file_that_the_index_names_and_that_is_missing_is_named(tmp_path: Path
     write(tmp_path / "model-1.safetensors", {"model.norm.weight": ("BF16", [8], 16)})
     named = {"a": "model-1.safetensors", "b": "model-2.safetensors", "c": "model-3.safetensors"}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": named}))
-    with pytest.raises(UnreadableWeightsError, match=r"lacks model-2.safetensors and 1 more: it was not downloaded"):
+    with pytest.raises(
+        UnreadableWeightsError, match=r"lacks model-2.safetensors and 1 more: the download is incomplete"
+    ):
         stored_weights(tmp_path)
 
 
 @pytest.mark.parametrize("index", ["", "[]", "{}", '{"weight_map": []}', "[" * 100_000])
 def test_an_index_that_is_none_is_named(tmp_path: Path, index: str) -> None:
     (tmp_path / "model.safetensors.index.json").write_text(index)
-    with pytest.raises(UnreadableWeightsError, match="is no index of safetensors files"):
+    with pytest.raises(UnreadableWeightsError, match="is not an index of safetensors files"):
         stored_weights(tmp_path)
 
 
@@ -109,7 +111,7 @@ def test_the_form_of_a_source_is_read(said: dict[str, Any], bits: float | None) 
     ],
 )
 def test_a_form_that_is_not_known_is_not_guessed(said: dict[str, Any]) -> None:
-    with pytest.raises(UnknownFormatError, match="how the model is quantised is not known here"):
+    with pytest.raises(UnknownFormatError, match="how the model is quantised is unknown"):
         source_bits(said)
 
 
@@ -117,7 +119,7 @@ def test_half_of_a_download_is_named(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     write(file, {"model.norm.weight": ("BF16", [8], 16)})
     file.write_bytes(file.read_bytes()[:-6])
-    with pytest.raises(UnreadableWeightsError, match="ends after 10 of 16 bytes: it was not downloaded whole"):
+    with pytest.raises(UnreadableWeightsError, match="ends after 10 of 16 bytes: the download is incomplete"):
         stored_weights(tmp_path)
 
 

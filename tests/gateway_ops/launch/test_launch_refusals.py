@@ -81,11 +81,11 @@ def test_ranks_of_the_llm_api_need_it_and_its_launcher(
     small: Path, tmp_path: Path, tiny_model_dir: Path, mpirun: Path, gpus: Callable[[int], Path]
 ) -> None:
     said = rejected("-f", small, "--repository", small.with_name("repository"), "--llmapi-ranks")
-    assert "--llmapi-ranks is for the LLM API over several GPUs, and none of these deployments is that." in said
+    assert "--llmapi-ranks is for the LLM API over several GPUs, and these deployments do not use it." in said
     gpus(2)
     file = render(tmp_path, deployment(tiny_model_dir, engine="llmapi", parallelism={"tp": 2}))
     said = rejected("-f", file, "--repository", tmp_path / "repository", "--llmapi-ranks")
-    assert "There is no trtllm-llmapi-launch on PATH. Run this in TensorRT-LLM's image, which has it." in said
+    assert "trtllm-llmapi-launch is not on PATH. Run this in TensorRT-LLM's image, which has it." in said
 
 
 def test_options_reach_the_command() -> None:
@@ -146,7 +146,7 @@ def test_a_port_that_is_taken(small: Path) -> None:
         port = other.getsockname()[1]
         said = rejected("-f", small, "--repository", small.with_name("repository"), "--grpc-port", str(port))
     assert f"Triton cannot listen on 127.0.0.1 port {port} (Address already in use)." in said
-    assert "choose another one with --grpc-port." in said
+    assert "choose another port with --grpc-port." in said
 
 
 def test_ports_that_are_the_same(small: Path) -> None:
@@ -156,7 +156,8 @@ def test_ports_that_are_the_same(small: Path) -> None:
 
 def test_a_repository_that_is_not_there_or_lacks_models(small: Path, tmp_path: Path, tiny_model_dir: Path) -> None:
     said = rejected("-f", small, "--repository", tmp_path / "nowhere")
-    assert f"There is no model repository at {tmp_path / 'nowhere'}. Render it: gateway repo build -f FILE -o" in said
+    missing = f"The model repository {tmp_path / 'nowhere'} does not exist."
+    assert f"{missing} Render it: gateway repo build -f FILE -o" in said
     file = render(tmp_path, deployment(tiny_model_dir, prefix="a_"))
     assert "lacks a_tensorrt_llm." in rejected("-f", file, "--repository", small.with_name("repository"))
 
@@ -173,14 +174,14 @@ def test_a_path_that_no_stub_of_triton_starts_from(name: str, tmp_path: Path, ti
     folder.mkdir()
     file = render(folder, deployment(tiny_model_dir))
     said = rejected("-f", file, "--repository", folder / "repository")
-    assert f"hands paths to a shell as they are, and {folder}/repository has" in said
+    assert f"passes paths to a shell unquoted, and {folder}/repository has" in said
     assert "Move the repository into a folder without it." in said
 
 
 def test_a_deployment_that_does_not_exist(small: Path) -> None:
     done = launch("-f", small, "--deployment", "nobody")
     assert done.exit_code == 1
-    assert "there is no deployment 'nobody'" in done.stderr
+    assert "unknown deployment 'nobody'" in done.stderr
 
 
 def test_a_target_without_its_draft(tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_a_policy_that_is_none(small: Path) -> None:
 
 def test_a_program_that_is_not_there(small: Path) -> None:
     where = ("-f", small, "--repository", small.with_name("repository"))
-    assert "There is no tritonserver at /nowhere." in rejected(*where, "--tritonserver", "/nowhere")
+    assert "/nowhere does not exist." in rejected(*where, "--tritonserver", "/nowhere")
 
 
 def tensorrt(tmp_path: Path, model: Path, **more: Any) -> Path:
@@ -214,8 +215,8 @@ def test_fewer_gpus_than_ranks_no_mpirun_and_no_engine(
     said = rejected(*where)
     assert "The deployments need 2 GPUs, and 1 is visible." in said
     assert "Leader mode needs mpirun, which is not on PATH." in said
-    assert "There is no tritonserver at /opt/tritonserver/bin/tritonserver." in said
-    assert f"one: {tmp_path / 'engine'}: There is nothing. Build it with `gateway engine build`." in said
+    assert "/opt/tritonserver/bin/tritonserver does not exist." in said
+    assert f"one: {tmp_path / 'engine'}: It does not exist. Build it with `gateway engine build`." in said
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
     assert "GPUs, and" not in rejected(*where)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

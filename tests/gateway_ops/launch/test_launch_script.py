@@ -55,4 +55,4 @@ def test_an_mpirun_that_tells_no_rank_is_named(notes: Path, tmp_path: Path, repo
         ["sh", tmp_path / "out" / "launch.sh"], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 1
-    assert "mpirun has set no OMPI_COMM_WORLD_RANK: this needs that of Open MPI" in done.stderr
+    assert "mpirun has set no OMPI_COMM_WORLD_RANK: use the mpirun of Open MPI" in done.stderr

@@ -51,7 +51,7 @@ def test_a_rank_that_dies_takes_all_with_it_and_sigterm_goes_to_the_one_that_ans
         launch.wait_for("ready: tensorrt_llm at 127.0.0.1")
         printed = "".join(launch.said)
         assert "# one: leader mode, 2 ranks, 2 GPUs\nmpirun --allow-run-as-root -n 1 " in printed
-        assert "is not as the file describes it" in printed
+        assert "differs from the file" in printed
         ranks = {rank_of(pid): pid for pid in launch.servers() if "mpirun" not in command_of(pid)}
         assert set(ranks) == {"0", "1"}
         assert "--load-model=tensorrt_llm --allow-http=false" in command_of(ranks["1"])

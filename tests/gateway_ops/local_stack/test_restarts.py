@@ -68,7 +68,7 @@ def up(tiny_model_dir: Path, tmp_path: Path) -> Iterator[Up]:
         ("bin/tritonserver", signal.SIGKILL, "was killed by signal 9"),
         ("bin/tritonserver", signal.SIGSTOP, "hangs"),
         *(
-            (f"/{model}/1/model.py", signal.SIGKILL, "goes on although the process")
+            (f"/{model}/1/model.py", signal.SIGKILL, "is running, but the process")
             for model in ("preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls")
         ),
     ],

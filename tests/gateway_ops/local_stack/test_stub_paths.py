@@ -19,7 +19,7 @@ def test_a_repository_with_a_space_in_its_path(tmp_path: Path) -> None:
 
 def test_a_cache_with_a_quote_in_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_CACHE_DIR", str(tmp_path / "o'clock"))
-    with pytest.raises(TritonStartError, match="Let GATEWAY_CACHE_DIR name a folder without it"):
+    with pytest.raises(TritonStartError, match="Set GATEWAY_CACHE_DIR to a folder without it"):
         prepare_backend_directory(find_tritonserver())
     assert list(tmp_path.iterdir()) == []
 

@@ -31,7 +31,7 @@ def test_the_plan_keeps_the_targets_and_one_triton_less_does_not(plan: FleetPlan
     assert plan.seen.first.percentile(95) is not None
     assert (plan.seen.first.percentile(95) or 9) <= 0.5
     used = {each.name: each for each in plan.resources}
-    engines = used["what the engines can do"]
+    engines = used["capacity of the engines"]
     assert engines.used == pytest.approx(12 * (0.025 + 99 * 0.020 / 16), rel=0.05)
     assert engines.used / 2 > FLEET.targets.most_loaded  # of two Tritons
     assert plan.in_flight == pytest.approx(12 * plan.seen.whole.mean)
@@ -71,7 +71,7 @@ def test_known_prefixes_save_tritons_where_the_balance_meets_them() -> None:
 
 
 def test_what_no_number_of_tritons_can_do_is_refused() -> None:
-    with pytest.raises(SizingError, match=r"idle one the first token takes 0\.0\d+ s.*--ttft"):
+    with pytest.raises(SizingError, match=r"idle Triton the first token takes 0\.0\d+ s.*--ttft"):
         replace(FLEET, targets=Targets(first_s=0.01)).plan(LOAD)
     with pytest.raises(SizingError, match=r"idle one a token takes 10\.\d ms.*--between"):
         replace(FLEET, targets=Targets(between_s=0.005)).plan(LOAD)

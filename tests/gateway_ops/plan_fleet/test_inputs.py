@@ -58,7 +58,7 @@ def test_a_curve_is_read_as_it_is_written_and_stays_between_its_points(points: l
 
 @pytest.mark.parametrize("text", ["", "x", "1:2,", "1:2,1:3", "0:5", "5:-1", "nan", "1:nan", "1:2:3", "inf"])
 def test_what_is_no_curve_is_refused(text: str) -> None:
-    with pytest.raises(SizingError, match="is no list of values"):
+    with pytest.raises(SizingError, match="is not a list of values"):
         Curve.parse(text)
 
 
@@ -84,11 +84,11 @@ def test_a_result_by_rate_counts_its_streams_by_littles_law(write: Any) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("[]", "is no result of gateway bench"),
-        ("{", "is no result of gateway bench"),
-        (result(requests={"completed": 0, "failed": {}, "not_sent": 0}), "no request was answered"),
+        ("[]", "is not a result of gateway bench"),
+        ("{", "is not a result of gateway bench"),
+        (result(requests={"completed": 0, "failed": {}, "not_sent": 0}), "no request completed"),
         (result(requests={"completed": 9, "failed": {"timeout": 1}, "not_sent": 0}), "requests failed"),
-        (result(tokens={"prompt": None, "completion": 1010}), "told no usage"),
+        (result(tokens={"prompt": None, "completion": 1010}), "reported no usage"),
         (result(tokens={"prompt": 2000, "completion": 10}), "--max-tokens"),
     ],
 )
@@ -99,17 +99,17 @@ def test_a_result_that_tells_too_little_is_refused(write: Any, content: Any, sai
 
 def test_nothing_is_assumed_that_was_not_given(write: Any) -> None:
     many = read_bench(write(result(plan={"streams": 8})))
-    with pytest.raises(SizingError, match="the time of a prompt is not known"):
+    with pytest.raises(SizingError, match="the time of a prompt is unknown"):
         engine_costs([many], None, None, None)
-    with pytest.raises(SizingError, match="the time of a token is not known"):
+    with pytest.raises(SizingError, match="the time of a token is unknown"):
         engine_costs([], 8, None, 5000.0)
     said = engine_costs([], 64, Curve.parse("1:10,8:20"), 5000.0).sources
-    assert any("which nothing shows" in each for each in said)
+    assert any("which was not measured" in each for each in said)
     alone = read_bench(write(result()))
-    assert any("beyond 1 at once" in each for each in engine_costs([alone], 64, None, None).sources)
+    assert any("beyond 1 concurrent requests" in each for each in engine_costs([alone], 64, None, None).sources)
     given = engine_costs([], 64, Curve.parse("10"), 5000.0).sources
     assert any("10, however many run" in each for each in given)
-    assert not any("which nothing shows" in each for each in given)
+    assert not any("which was not measured" in each for each in given)
 
 
 def test_a_simulation_of_the_load_that_was_measured_gives_what_was_measured(write: Any) -> None:
@@ -191,7 +191,7 @@ def test_a_log_of_several_models_is_sized_for_one(write: Any) -> None:
         for second, model in enumerate("ababab", 1)
     ]
     path = write("\n".join(map(json.dumps, lines)))
-    with pytest.raises(SizingError, match="several models: name one by --model: a, b"):
+    with pytest.raises(SizingError, match="several models: choose one with --model: a, b"):
         read_trace(path)
     assert [each.answer for each in read_trace(path, model="b").recorded] == [2, 4, 6]
     with pytest.raises(SizingError, match="has 0 requests"):
@@ -208,7 +208,7 @@ def test_a_log_of_several_models_is_sized_for_one(write: Any) -> None:
         ('{"at": NaN, "prompt_tokens": 1, "completion_tokens": 1}', "at must be a number"),
         ('{"at": 1, "prompt_tokens": true, "completion_tokens": 1}', "prompt_tokens must be"),
         ('{"at": 1, "prompt_tokens": 1, "completion_tokens": 1, "prefix": "a"}', "shared_tokens must be"),
-        ('{"at": 1, "prompt_tokens": 1, "completion_tokens": 1}\n' * 2, "arrive at once"),
+        ('{"at": 1, "prompt_tokens": 1, "completion_tokens": 1}\n' * 2, "arrive at the same time"),
         ("[1]", "line 1 is not an object"),
         ('{"logger": "gateway.access", "completion_tokens": 3}', "has no time"),
     ],

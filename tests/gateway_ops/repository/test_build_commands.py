@@ -63,7 +63,7 @@ def test_a_type_without_a_known_converter_is_refused_until_somebody_names_one(
     model = {"source": str(tmp_path), "family": None}
     (found,) = contradictions(deployments_of({"model": model}))
     assert found.keys == ("deployments", 0, "model", "family")
-    assert "takes a model of type 'deepseek_v3' is not known" in found.reason
+    assert "takes a model of type 'deepseek_v3' is unknown" in found.reason
     assert "llama, qwen, phi, gemma" in found.fix
     script = rendered(deployments_of({"model": model | {"family": "deepseek"}}), repository).files[BUILD].decode()
     assert "convert the model with examples/models/core/deepseek" in script

@@ -37,10 +37,10 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
     ("change", "key", "reason"),
     [
         ({"limits": {"max_input_len": 9, "max_seq_len": 8}}, "limits.max_input_len", "it is 9, but max_seq_len"),
-        ({"limits": {"max_input_len": 8, "max_seq_len": 8}}, "limits.max_input_len", "no room for an answer"),
+        ({"limits": {"max_input_len": 8, "max_seq_len": 8}}, "limits.max_input_len", "no tokens for an answer"),
         ({"limits": {"max_input_len": 9000}, "model": {"max_positions": 8192}}, "limits.max_input_len", "8192"),
-        ({"limits": {"max_input_len": 4096, "max_num_tokens": 512}}, "limits.max_num_tokens", "computed at once"),
-        ({"limits": {"max_input_len": 15000}}, "limits.max_num_tokens", "a step has 8192 where trtllm-build is told"),
+        ({"limits": {"max_input_len": 4096, "max_num_tokens": 512}}, "limits.max_num_tokens", "computed in one step"),
+        ({"limits": {"max_input_len": 15000}}, "limits.max_num_tokens", "a step has 8192, the default of trtllm-build"),
         ({"limits": {"max_batch_size": 600, "max_num_tokens": 512}}, "limits.max_num_tokens", "a token each"),
         ({"parallelism": {"tp": 3}}, "parallelism.tp", "32 attention heads cannot be shared by 3 GPUs"),
         ({"parallelism": {"tp": 8}, "model": {"kv_heads": 5}}, "parallelism.tp", "5 heads of keys and values"),
@@ -49,9 +49,9 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         ({"limits": {"max_seq_len": 99}, "model": {"max_positions": 64}}, "limits.max_seq_len", "64 positions"),
         (BEAMS, "limits.max_beam_width", "cannot be streamed"),
         ({**LLMAPI, **BEAMS}, "limits.max_beam_width", "cannot be streamed"),
-        ({**REFERENCE, **BEAMS}, "limits.max_beam_width", "the engine reference searches no beams"),
-        ({"triton": {"instances": {"postprocessing": 2}}}, "triton.instances.postprocessing", "overtake"),
-        ({"decoding": {"mode": "top_k"}}, "decoding.mode", "requests that send top_p come back empty"),
+        ({**REFERENCE, **BEAMS}, "limits.max_beam_width", "the engine reference does not support beam search"),
+        ({"triton": {"instances": {"postprocessing": 2}}}, "triton.instances.postprocessing", "out of order"),
+        ({"decoding": {"mode": "top_k"}}, "decoding.mode", "requests that send top_p get empty responses"),
         ({"decoding": {"mode": "beam_search"}}, "decoding.mode", "max_beam_width is 1"),
         ({"decoding": {"mode": "medusa"}}, "decoding.mode", "no settings under `speculative`"),
         ({"build": {"paged_context_fmha": False}}, "kv_cache.reuse", "paged context attention"),
@@ -65,7 +65,7 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         (
             {"kv_cache": {"sink_tokens": 200, "max_attention_window": [4096, 100]}},
             "kv_cache.sink_tokens",
-            "leave no room in a window of 100",
+            "leave no room in an attention window of 100",
         ),
         ({"kv_cache": {"tokens_per_block": 33}}, "kv_cache.tokens_per_block", "33 is not a power of two"),
         ({**LLMAPI, "kv_cache": {"tokens_per_block": 48}}, "kv_cache.tokens_per_block", "48 is not a power of two"),
@@ -75,7 +75,7 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         (
             {"kv_cache": {"dtype": "int8"}, "model": {"quantization": "int8_sq"}},
             "kv_cache.reuse",
-            "a cache in int8 turns it off",
+            "an int8 cache disables it",
         ),
         (
             {"kv_cache": {"dtype": "fp8", "reuse": False}, "model": {"quantization": "int4_awq"}, **CHUNKED},
@@ -88,7 +88,7 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         (
             {"guided_decoding": {"backend": "llguidance", "tokenizer_info": "/x.json"}},
             "guided_decoding.backend",
-            "xgrammar only",
+            "only xgrammar",
         ),
         ({"speculative": {"method": "lookahead"}}, "speculative", "its three sizes"),
         (
@@ -99,7 +99,7 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         (
             {"speculative": LOOKAHEAD, "logits": {"context": True}, "kv_cache": {"reuse": False}},
             "logits.context",
-            "gathers no logits of prompts in an engine that takes guessed tokens",
+            "does not gather prompt logits in an engine with draft tokens",
         ),
         (
             {"speculative": LOOKAHEAD, "decoding": {"mode": "top_k_top_p"}},
@@ -109,21 +109,25 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         (
             {"speculative": {"method": "draft_target", "draft": "x"}},
             "speculative.max_draft_tokens",
-            "nothing says how many",
+            "the number is not set",
         ),
         (
             {"speculative": {"method": "eagle", "max_draft_tokens": 300}},
             "speculative.max_draft_tokens",
-            "EAGLE guesses 256 tokens at most",
+            "EAGLE drafts at most 256 tokens",
         ),
         (
             {"speculative": {"method": "eagle"}, "limits": {"max_batch_size": 600}},
             "limits.max_batch_size",
-            "EAGLE has 512",
+            "EAGLE supports at most 512",
         ),
         ({"speculative": {"method": "medusa", "draft": "x"}}, "speculative.draft", "belongs to method draft_target"),
-        ({"speculative": {"method": "draft_target", "draft": "x"}}, "speculative.draft", "there is no deployment 'x'"),
-        ({"runtime": {"gpu_weights_percent": 0.5}}, "runtime.gpu_weights_percent", "an engine that streams them"),
+        (
+            {"speculative": {"method": "draft_target", "draft": "x"}},
+            "speculative.draft",
+            "deployment 'x' does not exist",
+        ),
+        ({"runtime": {"gpu_weights_percent": 0.5}}, "runtime.gpu_weights_percent", "an engine with weight streaming"),
         ({"triton": {"gpu_ids": [[0, 1]]}}, "triton.gpu_ids", "an instance has 2 GPUs, but tp times pp is 1"),
         ({"triton": {"gpu_ids": [[0], [1]]}}, "triton.executor", "several instances need the orchestrator mode"),
         (
@@ -142,7 +146,7 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         ({"triton": {"participant_ids": [[1]]}}, "triton.participant_ids", "ranks are given to workers"),
         ({"engine_dir": None}, "engine_dir", "loaded from a folder"),
         ({"trtllm": "1.3.0"}, "trtllm", "no TensorRT engines"),
-        ({"trtllm": "0.12"}, "trtllm", "not known here"),
+        ({"trtllm": "0.12"}, "trtllm", "unknown to this gateway"),
         ({**LLMAPI, "trtllm": "0.19.0"}, "trtllm", "for TensorRT-LLM 1.0 and newer, and this is 0.19.0"),
         (
             {**LLMAPI, "trtllm": "1.3", "kv_cache": {"onboard_blocks": False}},
@@ -155,19 +159,23 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
             "TensorRT-LLM 1.0 has no tokens_per_block",
         ),
         ({"model": {"source": "${MODEL_DIR}"}}, "model.source", "does not read ${MODEL_DIR}"),
-        ({**LLMAPI, "engine_dir": "/engines/x"}, "engine_dir", "the engine llmapi has no use for it"),
-        ({**LLMAPI, "decoding": {"mode": "top_k_top_p"}}, "decoding.mode", "has no use for it"),
-        ({**REFERENCE, "parallelism": {"tp": 2}}, "parallelism.tp", "the engine reference has no use for it"),
+        ({**LLMAPI, "engine_dir": "/engines/x"}, "engine_dir", "the engine llmapi does not use it"),
+        ({**LLMAPI, "decoding": {"mode": "top_k_top_p"}}, "decoding.mode", "does not use it"),
+        ({**REFERENCE, "parallelism": {"tp": 2}}, "parallelism.tp", "the engine reference does not use it"),
         ({**REFERENCE, "logits": {"context": True}}, "logits.generation", "both kinds of logits or none"),
         ({"model": {"family": None, "dtype": "float16"}}, "model.dtype", "its config.json cannot be read here"),
         ({"model": {"family": None}, "kv_cache": {"dtype": "int8"}}, "kv_cache.dtype", "cannot be read here"),
-        ({"model": {"family": "gemma"}, "parallelism": {"pp": 2}}, "parallelism.pp", "gemma makes no pipeline stages"),
+        (
+            {"model": {"family": "gemma"}, "parallelism": {"pp": 2}},
+            "parallelism.pp",
+            "gemma does not support pipeline stages",
+        ),
         (
             {"model": {"family": "gpt"}, "parallelism": {"tp": 2, "moe_ep": 2}},
             "parallelism.moe_ep",
-            "nothing of experts",
+            "no option for experts",
         ),
-        ({"model": {"family": "internlm2"}}, "model.dtype", "does not look for the type itself"),
+        ({"model": {"family": "internlm2"}}, "model.dtype", "does not detect the data type"),
         (
             {"model": {"family": "nemotron_nas", "quantization": "int8_wo"}},
             "model.quantization",
@@ -176,11 +184,11 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
         (
             {**LLMAPI, "guided_decoding": {"backend": "llguidance", "guide_types": ["structural_tag"]}},
             "guided_decoding.guide_types",
-            "llguidance knows no structural_tag",
+            "llguidance does not support structural_tag",
         ),
         ({"model": {"kv_heads": 7}}, "model.kv_heads", "cannot be grouped over 7 heads"),
         ({"lora": {"modules": ["attn_x"]}}, "lora.modules", "no LoRA module 'attn_x'"),
-        ({"speculative": {"method": "medusa", "medusa_choices": "{0"}}, "speculative.medusa_choices", "not a tree"),
+        ({"speculative": {"method": "medusa", "medusa_choices": "{0"}}, "speculative.medusa_choices", "a choice tree"),
         ({"engine_dir": "/x\n}"}, "engine_dir", "a line break"),
         ({"model": {"folder": ""}}, "model.folder", "it is empty"),
         ({"parallelism": {"tp": 4, "moe_ep": 3}}, "parallelism.moe_ep", "3 times a whole number is not 4"),
@@ -201,19 +209,19 @@ def said(deployments: Any) -> dict[str, tuple[str, str]]:
             "model.quantization",
             "converted by hand",
         ),
-        ({"speculative": {"method": "draft_target", "draft": "small"}}, "speculative.draft", "guess for itself"),
+        ({"speculative": {"method": "draft_target", "draft": "small"}}, "speculative.draft", "be its own draft model"),
         (
             {**LLMAPI, "speculative": {"method": "draft_target", "draft": "x"}},
             "speculative",
-            "takes no guessed tokens",
+            "does not support draft tokens",
         ),
-        ({**LLMAPI, "model": {"source": "./small"}}, "model.source", "relative to wherever the server is started"),
-        ({"model": {"folder": "~/small"}}, "model.folder", "relative to wherever the server is started"),
-        ({"engine_dir": "engines/small"}, "engine_dir", "relative to wherever the server is started"),
-        ({**LLMAPI, "lora": {}}, "lora.prefetch_dir", "no adapters from requests"),
-        ({**LLMAPI, "lora": {"prefetch_dir": "/l", "max_rank": 4}}, "lora.max_rank", "has no use for it"),
-        ({**LLMAPI, "triton": {"executor": "orchestrator"}}, "triton.executor", "has no use for it"),
-        ({"engine_model": "preprocessing"}, "engine_model", "another of its five models"),
+        ({**LLMAPI, "model": {"source": "./small"}}, "model.source", "relative to the working directory of the server"),
+        ({"model": {"folder": "~/small"}}, "model.folder", "relative to the working directory of the server"),
+        ({"engine_dir": "engines/small"}, "engine_dir", "relative to the working directory of the server"),
+        ({**LLMAPI, "lora": {}}, "lora.prefetch_dir", "not accept adapters from requests"),
+        ({**LLMAPI, "lora": {"prefetch_dir": "/l", "max_rank": 4}}, "lora.max_rank", "does not use it"),
+        ({**LLMAPI, "triton": {"executor": "orchestrator"}}, "triton.executor", "does not use it"),
+        ({"engine_model": "preprocessing"}, "engine_model", "another model of this deployment"),
     ],
 )
 def test_a_contradiction_is_named_with_its_fix(change: dict[str, Any], key: str, reason: str, deployments_of) -> None:
@@ -293,21 +301,21 @@ def test_a_deployment_for_beam_search_is_one_that_the_gateway_serves(
     assert read_abilities(engine, engine, EngineOptions()).beams == 4
     write(rendering, tmp_path / "repo", replace=False)
     assert {(found.severity, found.what.partition(":")[0]) for found in check_repository(tmp_path / "repo")} == {
-        (Severity.INFO, "It is for beam search"),
+        (Severity.INFO, "It serves beam search"),
         (Severity.INFO, f"{engine.parameters['gpt_model_path']} does not exist on this machine."),
     }
 
 
 def test_deployments_of_one_repository_must_not_get_in_each_others_way(deployments_of) -> None:
     same = said(deployments_of({}, {"name": "b"}))
-    assert "the Triton model 'tensorrt_llm' would be made by deployment 'small' too" in same["prefix"][0]
-    assert "must not take all GPUs" in same["triton.gpu_ids"][0]
+    assert "the Triton model 'tensorrt_llm' is also rendered by deployment 'small'" in same["prefix"][0]
+    assert "must not each use all GPUs" in same["triton.gpu_ids"][0]
     orchestrated = {"executor": "orchestrator", "gpu_ids": [[0]]}
     pair = said(deployments_of({"triton": orchestrated}, {"name": "b", "prefix": "b_", "triton": orchestrated}))
     assert pair == {
         "triton.gpu_ids": (
             "GPU 0 belongs to deployment 'small' already",
-            "Take other GPUs: engines do not share their memory.",
+            "Choose other GPUs: engines do not share GPU memory.",
         )
     }
 
@@ -316,7 +324,10 @@ def test_workers_that_start_with_the_orchestrator_all_have_ranks_of_their_own(de
     ranked = {"triton": {**RANKS, "participant_ids": [[1]]}}
     again = {"name": "b", "prefix": "b_", "engine_dir": "/engines/b", "triton": {**RANKS, "gpu_ids": [[1]]}}
     without = said(deployments_of(ranked, again))["triton.participant_ids"]
-    assert without[0] == "the workers of deployment 'small' are started beforehand, so these must be too"
+    assert (
+        without[0]
+        == "the workers of deployment 'small' are started beforehand, so these workers must be started beforehand too"
+    )
     again["triton"]["participant_ids"] = [[1]]
     assert said(deployments_of(ranked, again))["triton.participant_ids"][0] == "rank 1 belongs to deployment 'small'"
     again["triton"]["participant_ids"] = [[2]]
@@ -328,7 +339,7 @@ def test_one_folder_holds_one_engine(deployments_of) -> None:
     second = {"name": "b", "prefix": "b_", "triton": {**RANKS, "gpu_ids": [[1]]}}
     assert said(deployments_of(first, second)) == {}
     found = said(deployments_of(first, second | {"limits": {"max_seq_len": 1000}, "engine_dir": "/engines/small/"}))
-    assert found["engine_dir"][0].startswith("deployment 'small' builds another engine there")
+    assert found["engine_dir"][0].startswith("deployment 'small' builds another engine in this folder")
     other_model = said(deployments_of(first, second | {"model": {"source": "/models/other"}}))
     assert other_model.keys() == {"engine_dir"}
 
@@ -347,7 +358,7 @@ def test_logits_are_handed_over_directly_between_workers_with_ranks(deployments_
 def test_a_draft_must_not_have_the_name_of_another_model(deployments_of) -> None:
     target = {"speculative": {"method": "draft_target", "draft": "guess"}}
     found = said(deployments_of(target, {"name": "guess", "role": "draft", "engine_model": "tensorrt_llm_bls"}))
-    assert "'tensorrt_llm_bls' would be made by deployment 'small' too" in found["prefix"][0]
+    assert "'tensorrt_llm_bls' is also rendered by deployment 'small'" in found["prefix"][0]
 
 
 def test_a_draft_must_fit_its_target(deployments_of) -> None:

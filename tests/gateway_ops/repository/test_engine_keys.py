@@ -160,7 +160,7 @@ def test_what_the_reference_engine_does_not_have_is_refused_in_its_own_words() -
     found = {dotted(one.keys).partition(".")[2]: one for one in contradictions([DeploymentSettings(**said)])}
     assert found["kv_cache.tokens_per_block"].reason == "with the engine reference it is always 32"
     assert found["kv_cache.tokens_per_block"].fix == "Write 32, or leave it out."
-    assert found["lora.max_rank"].reason == "the engine reference has no use for it"
+    assert found["lora.max_rank"].reason == "the engine reference does not use it"
     assert len(found) == 2
 
 

@@ -118,9 +118,9 @@ def test_an_empty_value_unsets() -> None:
         ("enable_kv_cache_reus:true", "Did you mean 'enable_kv_cache_reuse'?"),
         ("what_is_this:1", "docs/deployment-options.md"),
         ("multimodal_model_path:/x", "preprocessing here is for text"),
-        ("tokenizer_type:auto", "gone since 0.9"),
+        ("tokenizer_type:auto", "removed in 0.9"),
         ("triton_backend:python", "set engine to llmapi or reference"),
-        ("c/engine_dir:/x", "there is no deployment 'c'"),
+        ("c/engine_dir:/x", "deployment 'c' does not exist"),
     ],
 )
 def test_what_cannot_be_set_says_why(override: str, message: str) -> None:

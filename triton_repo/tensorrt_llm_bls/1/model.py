@@ -76,7 +76,7 @@ class _Job:
         self._answer(pb_utils.InferenceResponse(error=pb_utils.TritonError(message)), last=True)
 
     def is_cancelled(self) -> bool:
-        # Under the lock: asked beside or after the final flag, the question crashes tritonserver.
+        # Under the lock: asked during or after the final flag, the question crashes tritonserver.
         with self._lock:
             return not self.ended and bool(self.sender.is_cancelled())
 
@@ -170,7 +170,7 @@ class TritonPythonModel:
             job.send(tensors, last=last)
         if not job.ended and not several and not job.stopped and "finish_reason" in self._engine_outputs:
             # Triton loses an engine's error that comes after data, so this is how it shows.
-            raise _RequestError("the engine failed: its answer ended without a finish reason")
+            raise _RequestError("the engine failed: its response ended without a finish reason")
         job.end()
 
     def _preprocess(self, job: _Job) -> Tensors:
@@ -196,7 +196,7 @@ class TritonPythonModel:
         try:
             return self._ask(job, self._draft, inputs)
         except _RequestError as error:
-            pb_utils.Logger.log_warn(f"tensorrt_llm_bls: going on without {self._draft}: {error}")
+            pb_utils.Logger.log_warn(f"tensorrt_llm_bls: continuing without {self._draft}: {error}")
             return None
 
     def _ask(self, job: _Job, model: str, inputs: Tensors) -> Tensors:
@@ -214,7 +214,7 @@ class TritonPythonModel:
             if tensors := _tensors(response):
                 answers.append(tensors)
         if len(answers) != 1:
-            raise _RequestError(f"{model} gave {len(answers)} answers instead of one")
+            raise _RequestError(f"{model} returned {len(answers)} responses instead of one")
         return answers[0]
 
     def _call_engine(self, job: _Job, inputs: Tensors) -> Iterator[Tensors]:
@@ -256,7 +256,7 @@ class TritonPythonModel:
                     job.stopped = True
                     self._stop(job.request_id)
                 if silent:
-                    job.fail(f"the engine has been silent for {self._silence_s:g} s")
+                    job.fail(f"the engine sent no response for {self._silence_s:g} s")
 
     def _stop(self, request_id: str) -> None:
         # A cancelled caller does not end the call to the engine: its ``stop`` request does (the slot is freed).

@@ -1,7 +1,7 @@
 """Speculative decoding with a draft model: it guesses some tokens, the target checks them in one step.
 
 The target takes a guess where it draws the same token, so that an answer is its own. With ``use_draft_logits`` it
-compares what both models think of the guess: a greedy answer is still its own, a sampled one as probable as ever.
+compares what both models think of the guess: a greedy answer is still its own, a sampled one keeps its probability.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Tensors = dict[str, NDArray[Any]]
 
 # Inputs that drafts cannot serve truly.
 _REJECTED = {
-    "num_return_sequences": "several sequences cannot be drafted for in one request",
-    "beam_width": "beams cannot be drafted for",
+    "num_return_sequences": "speculative decoding supports one sequence per request",
+    "beam_width": "beams are not supported with speculative decoding",
     "return_context_logits": "context logits are not supported with speculative decoding",
     "return_generation_logits": "generation logits are not supported with speculative decoding",
-    "guided_decoding_guide_type": "a guide would begin anew at each draft",
+    "guided_decoding_guide_type": "a guide would start again at each draft",
     "prompt_embedding_table": "the draft model has no prompt table",
     "num_prompt_log_probs": "prompt log-probs are not supported with speculative decoding",
 }
@@ -202,7 +202,7 @@ def _merge(before: Tensors, answer: Tensors) -> Tensors:
 
 
 def _respond(so_far: Tensors, ids: list[int], new: int) -> Tensors:
-    """The outputs with ``ids``, of which the last ``new`` are told of for the first time."""
+    """The outputs with ``ids``, of which the last ``new`` are sent for the first time."""
     answer = {**so_far, "output_ids": np.array(ids, np.int32).reshape(1, 1, -1), "sequence_length": _scalar(len(ids))}
     if "num_output_tokens" in answer:
         answer["num_output_tokens"] = _scalar(len(ids))

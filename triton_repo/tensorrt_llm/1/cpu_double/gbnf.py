@@ -32,7 +32,7 @@ def gbnf_to_lark(grammar: str, prefix: str = "r") -> tuple[str, list[str]]:
         The name of the Lark rule that stands for ``root``, and all Lark rules.
 
     Raises:
-        GuideError: a mistake, with its line; or a construct of XGrammar that is not known here, such as a macro.
+        GuideError: a mistake, with its line; or a construct of XGrammar that is not supported, such as a macro.
     """
     return _Converter(grammar, prefix).convert()
 
@@ -73,7 +73,7 @@ class _Converter:
                 self._place = self._used[name]
                 raise self._error(f"rule {name!r} is not defined")
         if "root" not in self._names:
-            raise self._error("there is no rule 'root'")
+            raise self._error("rule 'root' is missing")
         return self._names["root"], [f"{name}: {body}" for name, body in rules.items()]
 
     def _name(self, name: str) -> str:
@@ -169,7 +169,7 @@ class _Converter:
                 self._place += 1
                 last = self._letter(_CLASS_ESCAPES)
             if last < first:
-                raise self._error("a range of characters is the wrong way round")
+                raise self._error("a character range ends before it begins")
             ranges.append(f"{character(first)}-{character(last)}")
         self._place += 1
         if not ranges and not negated:
@@ -198,7 +198,7 @@ class _Converter:
     def _code(self, code: re.Match[str]) -> int:
         value = int(code[1], 16)
         if value > 0x10FFFF or 0xD800 <= value <= 0xDFFF:
-            raise self._error(f"{code[0]} is no character")
+            raise self._error(f"{code[0]} is not a character")
         self._place = code.end()
         return value
 

@@ -1,4 +1,4 @@
-"""Guided decoding where llguidance is installed; the engine works without it, and refuses guides then."""
+"""Guided decoding where llguidance is installed; the engine works without it, and then rejects guides."""
 
 from __future__ import annotations
 

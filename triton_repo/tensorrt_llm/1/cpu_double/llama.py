@@ -1,4 +1,4 @@
-"""Llama in float32 NumPy: weights from a Hugging Face folder, and one forward pass for many sequences at once."""
+"""Llama in float32 NumPy: weights from a Hugging Face folder, and one forward pass for many sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LoRA adapters: their tensors (wire contract 2.8), the sums that they add to a layer, and a cache of them by task."""
+"""LoRA adapters: tensors (wire contract 2.8), their sums for a layer, and a cache by task."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def load_adapter(
         rows: as they arrived.
 
     Raises:
-        RefusedError: what does not fit the model, in TensorRT-LLM's words.
+        RejectedError: what does not fit the model, in TensorRT-LLM's words.
     """
     if weights.ndim != 2:
         raise RejectedError("Invalid shape for lora_weights tensor")
@@ -208,7 +208,7 @@ class AdapterCache:
         """The adapter of a task; its weights are loaded where they come with it and are not held yet.
 
         Raises:
-            RefusedError: weights that do not fit the model or the cache, or none where none are held.
+            RejectedError: weights that do not fit the model or the cache, or none where none are held.
         """
         held = self._held.get(task.id)
         if held is None:

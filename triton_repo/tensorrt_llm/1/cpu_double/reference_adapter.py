@@ -39,7 +39,9 @@ _FAMILIES = {  # name, label and description
     "kv": ("nv_trt_llm_kv_cache_block_metrics", "kv_cache_block_type", "TRT LLM KV cache block metrics"),
     "general": ("nv_trt_llm_general_metrics", "general_type", "General TRT LLM metrics"),
 }
-_METRICS_S = 0.1  # a gauge's new value costs as much as an answer: those that change with each step are told that often
+_METRICS_S = (
+    0.1  # a gauge's new value costs as much as an answer: gauges that change with each step are set at this interval
+)
 
 
 class Adapter(BaseAdapter):
@@ -128,7 +130,7 @@ class Adapter(BaseAdapter):
         ended = [response.request for response in self._outbox if response.final]  # the engine has forgotten these
         self._outbox.clear()
         for request in self._engine.abort() + ended:
-            # A client that cannot be told must not hold up the others.
+            # A client that cannot be reached must not delay the others.
             with contextlib.suppress(pb_utils.TritonModelException):
                 self._fail(request, reason)
 
@@ -148,7 +150,7 @@ class _Metrics:
         self._due = 0.0
 
     def publish(self, stats: Stats) -> None:
-        """Set every gauge that changed: at once when requests come, go or move on, or none runs, else every 0.1 s."""
+        """Set every changed gauge: immediately when requests start, end or move on, or none runs, else every 0.1 s."""
         now = time.monotonic()
         requests = (stats.active, stats.scheduled, stats.context, stats.waiting)
         if stats.active and requests == self._requests and now < self._due:

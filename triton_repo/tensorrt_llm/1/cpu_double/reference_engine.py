@@ -89,7 +89,7 @@ class ReferenceEngine:
             model: the weights.
             limits: bounds; ``max_seq_len`` at most the model's positions.
             normalize_log_probs: wire contract 2.5.
-            guided: holds answers to guides; without one, requests that have a guide are refused.
+            guided: holds answers to guides; without one, requests that have a guide are rejected.
         """
         self._guided = guided
         self._model, self.limits = model, limits
@@ -120,7 +120,7 @@ class ReferenceEngine:
         """Queue a request.
 
         Raises:
-            RefusedError: invalid, over-long, a duplicate id, the queue is full, its adapter is not held and came
+            RejectedError: invalid, over-long, a duplicate id, the queue is full, its adapter is not held and came
                 without weights, or it has a guide and nothing holds answers to guides. A mistake in a guide is the
                 request's answer.
         """

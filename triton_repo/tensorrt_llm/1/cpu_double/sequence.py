@@ -192,7 +192,7 @@ class RunningSequence:
         if shown:
             rows[:shown] = self._logits[len(self._logits) - shown :]
         if self.request.streaming:
-            self._logits.clear()  # told; a long answer's would be large
+            self._logits.clear()  # sent; the log-probs of a long answer would be large
         return rows
 
     def _perf(self) -> Perf:

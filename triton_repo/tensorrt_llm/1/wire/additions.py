@@ -17,7 +17,7 @@ LORA, PROMPT_TABLE, DRAFT = "lora", "prompt_table", "draft"
 TOP_P_DECAY, BEAMS, RETENTION = "top_p_decay", "beams", "retention"
 _PER_RANGE = ("starts", "ends", "priorities", "durations_ms")
 
-# By what an engine must have to be sent them; the others refuse them in these words. Beams are refused by their width.
+# By what an engine must have to be sent them; the others reject them in these words. Beams are rejected by their width.
 REFUSALS: dict[str, tuple[tuple[str, ...], str]] = {
     LORA: (("lora_task_id", "lora_weights", "lora_config"), "lora: the engine was not built with the LoRA plugin"),
     PROMPT_TABLE: (
@@ -44,7 +44,7 @@ REFUSALS: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 def refusals(takes: frozenset[str]) -> dict[str, str]:
-    """Inputs that an engine refuses, with the words in which it does.
+    """Inputs that an engine rejects, with the words of the error.
 
     Args:
         takes: the additions that it has.
@@ -60,7 +60,7 @@ def parse_lora(read: TensorReader) -> LoraTask | None:
     [1, rows, 3].
 
     Raises:
-        RefusedError: weights without a task id, or one of the two without the other, in TensorRT-LLM's words.
+        RejectedError: weights without a task id, or one of the two without the other, in TensorRT-LLM's words.
     """
     task, weights, rows = read.scalar("lora_task_id"), read.row("lora_weights"), read.row("lora_config")
     if task is None and weights is None and rows is None:
@@ -79,7 +79,7 @@ def parse_prompt_table(read: TensorReader) -> PromptTable | None:
     ``prompt_table_extra_ids`` UINT64 [1, prompt].
 
     Raises:
-        RefusedError: a part without the others, or a size that the table does not have.
+        RejectedError: a part without the others, or a size that the table does not have.
     """
     table, size, extra = (
         read.row("prompt_embedding_table"),
@@ -105,7 +105,7 @@ def parse_draft(read: TensorReader) -> Draft:
     ``draft_acceptance_threshold`` FP32 [1, 1].
 
     Raises:
-        RefusedError: a part without those that it belongs to, or a value that no draft can have.
+        RejectedError: a part without those that it belongs to, or a value that no draft can have.
     """
     ids, logits, threshold = (
         read.row("draft_input_ids"),
@@ -137,8 +137,8 @@ def parse_top_p_decay(read: TensorReader) -> Decay:
     Its tensors are ``runtime_top_p_decay``, ``runtime_top_p_min`` FP32 and ``runtime_top_p_reset_ids`` INT32, [1, 1].
 
     Raises:
-        RefusedError: a value that TensorRT-LLM does not take; or no top-p sampling, on which engines do not agree: some
-            would drop the decay in silence.
+        RejectedError: a value that TensorRT-LLM does not take; or no top-p sampling, where engines differ: some would
+            drop the decay silently.
     """
     names = ("runtime_top_p_decay", "runtime_top_p_min", "runtime_top_p_reset_ids")
     if all(read.scalar(name) is None for name in names):
@@ -163,7 +163,7 @@ def parse_beams(read: TensorReader) -> Beams:
     BOOL, all [1, 1]; the last three mean nothing without beams, as in TensorRT-LLM.
 
     Raises:
-        RefusedError: a width below 1.
+        RejectedError: a width below 1.
     """
     width = read.scalar("beam_width")
     if width is None or width == 1:
@@ -183,7 +183,7 @@ def parse_retention(read: TensorReader) -> Retention | None:
     is for ever), INT32 [1, ranges], and ``retention_decode_priority`` and ``_duration_ms``, INT32 [1, 1].
 
     Raises:
-        RefusedError: tensors of other lengths, or a value that none can have.
+        RejectedError: tensors of other lengths, or a value that none can have.
     """
     rows = [read.row(f"retention_token_range_{part}") for part in _PER_RANGE]
     priority, duration = read.scalar("retention_decode_priority"), read.scalar("retention_decode_duration_ms")

@@ -18,8 +18,8 @@ from wire.request import RejectedError, Request
 from wire.response import Response
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-# With tritonserver 2.51, an answer sent at once after learning of a cancel was at times never acknowledged, and the
-# model hung for ever. Why is not known. With this pause, three runs of 12,500 cancels each had no failure.
+# With tritonserver 2.51, a response sent immediately after learning of a cancel was at times never acknowledged, and
+# the model hung for ever. Why is not known. With this pause, three runs of 12,500 cancels each had no failure.
 _AFTER_CANCEL_S = 0.002
 # How often Triton is asked: the question costs as much as an answer, and an engine may have it for every token. A slot
 # is to be free within two steps of an engine that takes 20 ms for one; the default of TensorRT-LLM is 100.
@@ -67,7 +67,7 @@ class Handle:
     def is_cancelled(self) -> bool:
         """Whether the client is gone, by the latest question to Triton; False once the last answer is out."""
         now = time.monotonic()
-        # Under the lock: asked beside or after the final flag, the question crashes tritonserver.
+        # Under the lock: asked during or after the final flag, the question crashes tritonserver.
         with self._lock:
             if self._ended or now < self._next_check:
                 return False
@@ -79,7 +79,7 @@ class Handle:
 
     def send(self, tensors: Tensors, *, final: bool) -> None:
         """Answer with tensors by name; nothing follows the final answer."""
-        # A name for the list: what nobody asked for dies within send, without the GIL, unless this keeps it.
+        # A name for the list: an output that was not requested dies within send, without the GIL, unless this keeps it.
         outputs = [_tensors.make(name, array) for name, array in tensors.items()]
         with self._lock:
             if self._ended:
@@ -140,7 +140,7 @@ class BaseAdapter:
         self._always_emit = [name for name in emitted if name]
 
     def execute(self, requests: Iterable[pb_utils.InferenceRequest]) -> None:
-        """Submit requests; what is refused is answered at once."""
+        """Submit requests; a rejected request gets its error immediately."""
         for request in requests:
             self._take(request)
 

@@ -68,7 +68,7 @@ def parse(
         is_cancelled: whether the client is gone.
 
     Raises:
-        RefusedError: something missing, invalid or not supported, by name.
+        RejectedError: something missing, invalid or not supported, by name.
     """
     read = TensorReader(inputs)
     _reject_unsupported(read, takes)

@@ -27,14 +27,14 @@ class RejectedError(ValueError):
 
 
 def reject_asked(asked: Mapping[str, bool], by: str) -> None:
-    """Refuse a request that asks for features which it cannot have.
+    """Reject a request that asks for unsupported features.
 
     Args:
         asked: by the name of each such feature, whether the request asks for it.
         by: the part that lacks them, as the client reads it.
 
     Raises:
-        RefusedError: one is asked for; the message names the first.
+        RejectedError: one is asked for; the message names the first.
     """
     for name, given in asked.items():
         if given:
@@ -92,7 +92,7 @@ class LoraTask(NamedTuple):
     Attributes:
         id: by which the engine keeps it.
         weights: [rows, width] float16, as ``lora_weights``; None where the engine is thought to hold them.
-        rows: [rows, 3] int32, as ``lora_config``; likewise.
+        rows: [rows, 3] int32, as ``lora_config``; None as for ``weights``.
     """
 
     id: int
@@ -105,7 +105,7 @@ class PromptTable(NamedTuple):
 
     Attributes:
         rows: [rows, hidden] float32.
-        extra_ids: ``prompt_table_extra_ids``, one for each token of the prompt, or none; they keep prompts apart in
+        extra_ids: ``prompt_table_extra_ids``, one for each token of the prompt, or none; they separate prompts in
             the KV cache.
     """
 
@@ -188,7 +188,7 @@ class Request:
     Attributes:
         id: Triton's request id; may be empty, then ``cancel`` cannot reach it.
         prompt: token ids.
-        max_tokens: tokens to generate at most; clamped in silence to what max_seq_len leaves.
+        max_tokens: tokens to generate at most; clamped silently to what max_seq_len leaves.
         end_id: ends the answer and is not part of it; negative disables it.
         stop_words: token sequences that end the answer and stay in it.
         streaming: one response per token instead of one in all.
@@ -247,7 +247,7 @@ class Request:
         """Check the values against the size of a model.
 
         Raises:
-            RefusedError: over-long, out of the vocabulary, or nothing to do; by name.
+            RejectedError: over-long, out of the vocabulary, or nothing to do; by name.
         """
         length, longest = len(self.prompt), max_seq_len - 1
         if length > longest:

@@ -31,8 +31,8 @@ class Perf:
     """The cost of a request (wire contract 1.2). Times are monotonic nanoseconds, 0 where the event never happened.
 
     Attributes:
-        blocks: KV-cache blocks in all and those of them that were reused; None where the engine does not tell.
-        cached_tokens: prompt tokens that were not computed because of reuse; None likewise.
+        blocks: KV-cache blocks in all and those of them that were reused; None where the engine does not report them.
+        cached_tokens: prompt tokens that were not computed because of reuse; None where not reported.
         drafts: tokens of the draft in all and those of them that were accepted; None where there was no draft.
     """
 

@@ -32,7 +32,7 @@ class TensorReader:
         """First string of a tensor, None when absent.
 
         Raises:
-            RefusedError: it is not UTF-8.
+            RejectedError: it is not UTF-8.
         """
         if name not in self._inputs:
             return None
@@ -46,7 +46,7 @@ class TensorReader:
         """First value of a tensor as a whole number.
 
         Raises:
-            RefusedError: the tensor is absent.
+            RejectedError: the tensor is absent.
         """
         value = self.scalar(name)
         if value is None:
@@ -61,7 +61,7 @@ class TensorReader:
         """First value of a tensor, the default when absent.
 
         Raises:
-            RefusedError: it is not finite.
+            RejectedError: it is not finite.
         """
         value = self.scalar(name)
         if value is None:
@@ -74,7 +74,7 @@ class TensorReader:
         """First value of a tensor as a whole number from 0 to the highest, None when absent.
 
         Raises:
-            RefusedError: it is another number.
+            RejectedError: it is another number.
         """
         value: int | None = self.scalar(name)
         if value is not None and not 0 <= value <= highest:
@@ -85,7 +85,7 @@ class TensorReader:
         """A tensor without its batch dimension, None when absent.
 
         Raises:
-            RefusedError: the batch has more than one row.
+            RejectedError: the batch has more than one row.
         """
         if name not in self._inputs:
             return None

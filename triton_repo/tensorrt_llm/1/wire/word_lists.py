@@ -21,7 +21,7 @@ def unpack_words(name: str, packed: NDArray[np.int32]) -> Words:
     Row 0 holds all ids one after another, row 1 the end offset of each word, then -1.
 
     Raises:
-        RefusedError: another shape, or offsets that do not ascend within W.
+        RejectedError: another shape, or offsets that do not ascend within W.
     """
     if packed.ndim != 2 or packed.shape[0] != 2:
         raise RejectedError(f"{name} must have shape [1, 2, W], not {[1, *packed.shape]}")

@@ -68,7 +68,7 @@ def parse(request_id: str, tensors: Tensors, limits: Limits) -> Asked:
     """Read a request.
 
     Raises:
-        RefusedError: in the engine's words (wire contract 2.10).
+        RejectedError: in the engine's words (wire contract 2.10).
     """
     for name in ("input_ids", "request_output_len"):
         if name not in tensors:

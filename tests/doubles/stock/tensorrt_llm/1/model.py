@@ -33,7 +33,7 @@ Tensors = dict[str, NDArray[Any]]
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 _STEP_S = 0.005
 _CANCEL_CHECK_S = 0.05
-_AFTER_CANCEL_S = 0.002  # an answer sent at once after learning of a cancel is lost at times (tritonserver 2.51)
+_AFTER_CANCEL_S = 0.002  # a response sent immediately after learning of a cancel is lost at times (tritonserver 2.51)
 
 
 class TritonPythonModel:

@@ -24,14 +24,14 @@ def check_beams(request: Request, width: int, *, log_probs: bool) -> None:
         log_probs: whether the sampler gives those of beams.
 
     Raises:
-        RefusedError: another width, or something that does not go with beams.
+        RejectedError: another width, or something that does not go with beams.
     """
     wanted = request.beams.width
     if wanted > width:
         raise RejectedError(f"Requested beam width {wanted} is larger than the maximum beam width {width}")
     if wanted < width:
         raise RejectedError(
-            f"Requested beam width {wanted} is not {width}: the engine searches that many, of any request"
+            f"Requested beam width {wanted} is not {width}: the engine searches that many beams for every request"
         )
     if width == 1:
         return

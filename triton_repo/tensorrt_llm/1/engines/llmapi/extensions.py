@@ -24,14 +24,14 @@ _GUIDES = {"json_schema": "json", "regex": "regex", "ebnf_grammar": "grammar", "
 
 @dataclass(frozen=True)
 class Extensions:
-    """The features of one version, with the classes that its requests are made of; None or False: refused by name.
+    """The features of one version, with the classes that its requests are made of; None or False: rejected by name.
 
     Attributes:
         guided: `GuidedDecodingParams`.
         guided_backend: ``xgrammar`` or ``llguidance``.
         lora: from an adapter's task to a `LoRARequest`.
-        metrics: whether the engine tells what a request has cost.
-        to_array: makes a NumPy array of a `torch.Tensor`; with it logits are given, and prompts are scored by theirs.
+        metrics: whether the engine reports the cost of a request.
+        to_array: makes a NumPy array of a `torch.Tensor`; with it logits are given, and prompts are scored by logits.
             (What the LLM API makes of its own ``prompt_logprobs`` leaves out tokens that are not among the best, up to
             1.2.)
         min_p: whether its sampler applies ``min_p``.
@@ -39,7 +39,7 @@ class Extensions:
         beams: the one width that its requests have; 1 is no beam search.
         beam_log_probs: whether its sampler gives log-probs of beams.
         retention: from what a request says of its blocks to a `KvCacheRetentionConfig`.
-        cache_salt: whether its requests can be kept from each other's KV blocks.
+        cache_salt: whether requests can be isolated from each other's KV blocks.
         long_bad_words: whether `set_bad_words` reaches its sampler.
     """
 
@@ -60,7 +60,7 @@ class Extensions:
         """Keyword arguments of `SamplingParams`.
 
         Raises:
-            RefusedError: something that the engine does not have.
+            RejectedError: something that the engine does not have.
         """
         self._check(request)
         sampling = request.sampling
@@ -85,7 +85,7 @@ class Extensions:
         """Keyword arguments of `LLM.generate_async`.
 
         Raises:
-            RefusedError: the adapter is not there, or the engine takes no salt.
+            RejectedError: the adapter is not there, or the engine takes no salt.
         """
         arguments: dict[str, Any] = {}
         if request.cache_salt:

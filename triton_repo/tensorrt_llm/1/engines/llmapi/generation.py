@@ -234,7 +234,7 @@ class GatheredLogits:
             tokens: tokens of the step, an end id included.
 
         Returns:
-            How many rows the engine gave; others than ``tokens`` cannot be told apart, and are not taken.
+            How many rows the engine gave; another number than ``tokens`` cannot be assigned, and is not taken.
         """
         rows = [] if logits is None else list(self._to_array(logits))
         if len(rows) == tokens:

@@ -12,7 +12,7 @@ from engines.llmapi.options import Options
 
 TRTLLM_SAMPLER = "TRTLLMSampler"
 _TORCH_SAMPLER_COMPLETE = (1, 3, 24)  # first version whose TorchSampler applies penalties and bad words
-# And min_p, top-p decay and all that a beam search is told: pull requests 16590, 16184 and 16620.
+# And min_p, top-p decay and all options of a beam search: pull requests 16590, 16184 and 16620.
 _TORCH_SAMPLER_WIDE = (1, 3, 26)
 
 
@@ -22,7 +22,7 @@ class SamplerChoice:
 
     Attributes:
         arguments: for `tensorrt_llm.LLM`.
-        applies_penalties: False where penalties and bad words would be dropped in silence.
+        applies_penalties: False where penalties and bad words would be dropped silently.
         is_wide: False where min_p, top-p decay and lengths and diversity of beams would be.
         beam_log_probs: whether log-probs of beams are given: TRTLLMSampler fails where it computes two such requests
             together.
@@ -43,7 +43,7 @@ def choose_sampler(version: str, fields: Mapping[str, Any], wanted: str | None) 
     Args:
         version: of tensorrt_llm.
         fields: arguments that this version's PyTorch backend knows.
-        wanted: the operator's choice, None for ours.
+        wanted: the operator's choice; None chooses by version.
 
     Raises:
         RuntimeError: TRTLLMSampler is wanted of a version that has it no longer.
@@ -93,7 +93,7 @@ def llm_arguments(options: Options, folder: Path, sampler: SamplerChoice, kv_cac
         "dtype": options.dtype,
         "max_batch_size": options.max_batch_size,
         "max_seq_len": options.max_seq_len,
-        "enable_chunked_prefill": True,  # else a prompt longer than max_num_tokens is refused
+        "enable_chunked_prefill": True,  # else a prompt longer than max_num_tokens is rejected
         "kv_cache_config": kv_cache_config(**cache),
         **({"guided_decoding_backend": backend} if (backend := options.guided_decoding_backend) else {}),
         **(_beam_arguments(options.max_beam_width, sampler) if options.max_beam_width > 1 else {}),
@@ -119,7 +119,7 @@ def _beam_arguments(width: int, sampler: SamplerChoice) -> dict[str, Any]:
     """Arguments for beams: before 1.3 neither graphs nor overlap, by TensorRT-LLM's documentation."""
     if not sampler.is_wide:
         raise RuntimeError(
-            f"max_beam_width is {width}, and the sampler of this TensorRT-LLM would ignore what it is told"
+            f"max_beam_width is {width}, but the sampler of this TensorRT-LLM would ignore the options of beam search"
         )
     alone = {} if sampler.beam_log_probs else {"disable_overlap_scheduler": True, "cuda_graph_config": None}
     return {"max_beam_width": width, **alone}

@@ -83,7 +83,7 @@ class LlmEngine:
         """Start a request.
 
         Raises:
-            RefusedError: invalid, over-long, a duplicate id, the queue is full, or the LLM API cannot do it.
+            RejectedError: invalid, over-long, a duplicate id, the queue is full, or the LLM API cannot do it.
         """
         request.check(max_seq_len=self._options.max_seq_len, vocab=self._options.vocab_size)
         request.arrival_ns = time.monotonic_ns()

@@ -2,7 +2,7 @@
 
 Not yet run on TensorRT-LLM itself: only against a stand-in with the signatures of 1.0.0, 1.2.1 and main, recorded from
 its sources and documentation (tests/llmapi). Alternatives to the chosen token need ``LLM_SAMPLER_TYPE=TorchSampler``
-before TensorRT-LLM 1.3; that sampler then refuses penalties and bad words, and does not know seeds of single requests.
+before TensorRT-LLM 1.3; that sampler then rejects penalties and bad words, and does not know seeds of single requests.
 
 Environment, beside TRITON_ENGINE and MODEL_DIR: `engines.llmapi.options.read_options`.
 """

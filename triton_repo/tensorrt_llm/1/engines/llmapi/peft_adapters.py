@@ -53,13 +53,13 @@ class Adapters:
         """Keyword arguments of TensorRT-LLM's ``LoRARequest``.
 
         Raises:
-            RefusedError: there is no such adapter; in the C++ backend's words where no weights came with the task.
+            RejectedError: there is no such adapter; in the C++ backend's words where no weights came with the task.
         """
         if task.id in self.paths:
             return {"lora_name": str(task.id), "lora_int_id": task.id, "lora_path": str(self.paths[task.id])}
         if task.weights is None:
             raise RejectedError(f"LoRA task {task.id} not found in cache. Please send LoRA weights with request")
-        raise RejectedError("lora_weights is not supported by the engine: it has the adapters of its own folder alone")
+        raise RejectedError("lora_weights is not supported by the engine: it serves only the adapters of its folder")
 
 
 def read_adapters(folder: Path) -> Adapters:
@@ -82,4 +82,4 @@ def _read_config(path: Path) -> tuple[int, list[str]]:
         config = json.loads((path / "adapter_config.json").read_text(encoding="utf-8"))
         return int(config["r"]), [_MODULES[name] for name in config["target_modules"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RuntimeError(f"{path} is no adapter that can be served: {error!r}") from error
+        raise RuntimeError(f"{path} is not an adapter that can be served: {error!r}") from error

@@ -35,7 +35,7 @@ def sampling_arguments(
         extensions: what the engine has beyond the rest.
 
     Raises:
-        RefusedError: something that the LLM API cannot do, by name.
+        RejectedError: something that the LLM API cannot do, by name.
     """
     sampling, beams = request.sampling, request.beams
     check_beams(request, extensions.beams, log_probs=extensions.beam_log_probs)
@@ -88,12 +88,12 @@ def set_bad_words(params: Any, sampling: Sampling) -> None:
     ids, which may not be those of any text. So they are put where it would, and asked back as the worker asks.
 
     Raises:
-        RefusedError: they do not come back, and would be dropped in silence.
+        RejectedError: they do not come back, and would be dropped in silence.
     """
     words = [list(word) for word in sampling.bad_words]
     params.bad, params._bad_word_ids = [], words  # noqa: SLF001 - see above
     if params._get_bad_words() != words:  # noqa: SLF001
-        raise RejectedError("bad_words_list: this TensorRT-LLM takes no bad word of more than one token id")
+        raise RejectedError("bad_words_list: this TensorRT-LLM does not support bad words of more than one token id")
 
 
 def sampling_strategy(sampling: Sampling) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def sampling_strategy(sampling: Sampling) -> dict[str, Any]:
 
 def _reject(sampling: Sampling, *, applies_penalties: bool, long_bad_words: bool) -> None:
     if has_long_words(sampling) and not long_bad_words:
-        raise RejectedError("bad_words_list: the LLM API takes no bad word of more than one token id")
+        raise RejectedError("bad_words_list: the LLM API does not support bad words of more than one token id")
     if applies_penalties:
         return
     asked = {**dict.fromkeys(_penalties(sampling), True), "bad_words_list": bool(sampling.bad_words)}

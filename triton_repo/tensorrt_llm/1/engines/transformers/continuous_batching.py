@@ -24,7 +24,7 @@ _LONGEST_STEP = 512  # prompt tokens in one step, so that a long prompt does not
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """The part of TensorRT-LLM's class of this name that the engine honours; `TransformersEngine` refuses the rest.
+    """The part of TensorRT-LLM's class of this name that the engine honours; `TransformersEngine` rejects the rest.
 
     Attributes:
         max_tokens: tokens at most.
@@ -51,7 +51,7 @@ class SamplingParams:
 
 
 class TransformersEngine(LlmEngine):
-    """An `LlmEngine` that refuses what transformers' continuous batching cannot do."""
+    """An `LlmEngine` that rejects what transformers' continuous batching cannot do."""
 
     def submit(self, request: Request) -> None:
         """Start a request; see `LlmEngine.submit`."""

@@ -2,7 +2,8 @@
 
 It needs torch and transformers 5.17 in the Python of Triton's stub. Prompts go as ids; streaming, greedy decoding,
 temperature, top-k, top-p, seeds, stop words, log-probs of the chosen tokens (of the model's own distribution, before
-temperature, top-k and top-p) and cancel are served; penalties, biases, alternatives, guides and min_tokens are refused.
+temperature, top-k and top-p) and cancel are served. Penalties, biases, alternatives, guides and min_tokens are
+rejected.
 
 Environment, beside TRITON_ENGINE and MODEL_DIR: `engines.llmapi.options.read_options`; ``HF_ATTENTION`` (``sdpa``).
 """
@@ -55,4 +56,4 @@ def _import_batching() -> Any:
 
 
 def _unused(_: Any) -> Any:
-    raise AssertionError("biases are refused")
+    raise AssertionError("biases are rejected")
