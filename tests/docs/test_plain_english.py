@@ -1,4 +1,4 @@
-"""Words that a reader must decode stand in no docstring and no comment."""
+"""No word that a reader must decode is in docstrings, comments and texts."""
 
 from __future__ import annotations
 
@@ -35,6 +35,27 @@ def prose(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno + number, CODE.sub("", line)
 
 
+def texts(source: str) -> Iterator[tuple[int, str]]:
+    """Strings of code with a blank and their line numbers; docstrings and names of code are left out."""
+    tree = ast.parse(source)
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            text = re.sub(r"`[^`]+`", "", node.value)
+            if " " in text:
+                yield node.lineno, text
+
+
+def test_no_listed_word_is_in_texts_for_users_and_operators() -> None:
+    found = [
+        f"{file.relative_to(ROOT)}:{number}: {text}"
+        for file in sorted((ROOT / "gateway").rglob("*.py"))
+        for number, text in texts(file.read_text())
+        if WORDS.search(text) or ONE_WORD.search(text)
+    ]
+    assert found == []
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_listed_word_is_in_docstrings_and_comments(package: str) -> None:
     found = [
@@ -44,6 +65,11 @@ def test_no_listed_word_is_in_docstrings_and_comments(package: str) -> None:
         if WORDS.search(line) or ONE_WORD.search(line)
     ]
     assert found == []
+
+
+def test_listed_words_are_found_in_texts_but_not_in_docstrings() -> None:
+    source = '"""Apart."""\n\nTEXT = f"it is refused: {1}"\nNAME = "refused"\n'
+    assert [number for number, text in texts(source) if ONE_WORD.search(text)] == [3]
 
 
 def test_the_words_are_found() -> None:
