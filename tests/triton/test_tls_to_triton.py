@@ -125,7 +125,7 @@ async def test_operators_are_told_what_is_wrong(authority: Authority, server_pai
     async with ScriptedTriton(credentials=serving(server_pair, authority)) as server:
         url = server.url
         assert await reason_of(server, TritonAccess()) == (
-            f"Triton at {url} speaks TLS and the gateway does not: set triton.tls (with ca, or {{}})"
+            f"Triton at {url} requires TLS, but the gateway does not use TLS: set triton.tls (with ca, or {{}})"
         )
         assert "is not trusted" in await reason_of(server, access(ca=stranger.path))
         assert await reason_of(server, access(ca=authority.path)) == (

@@ -336,5 +336,5 @@ async def test_a_triton_that_speaks_tls_is_told_from_one_that_is_away(model: Pat
     async with server:
         url = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         found = await lines(model, RIGHT.replace("localhost:8001", url), offline=False)
-    sentence = f"Triton at {url} speaks TLS and the gateway does not: set triton.tls (with ca, or {{}})."
+    sentence = f"Triton at {url} requires TLS, but the gateway does not use TLS: set triton.tls (with ca, or {{}})."
     assert found[0][1].startswith(sentence)
