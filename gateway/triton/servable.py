@@ -274,8 +274,9 @@ _CURES = "set path: tokens, or accumulate_tokens in a BLS model, or text_streami
 def _relative(called: ModelView, models: Models, options: EngineOptions) -> Iterator[str]:
     if read_abilities(called, models.engine, options).normalizes:
         yield (
-            "log-probs are rejected with temperature 0, top_k, top_p or min_p because normalize_log_probs of "
-            f"{(models.engine or called).name!r} is not false and they would be relative to the remaining candidates"
+            "log-probs are rejected with temperature 0, top_k, top_p or min_p: normalize_log_probs of "
+            f"{(models.engine or called).name!r} is not false, so that they would be relative to the remaining "
+            "candidates"
         )
 
 
@@ -308,7 +309,7 @@ def _losses(models: Models, path: TextPath, options: EngineOptions) -> Iterator[
 def _plain_losses(model: ModelView) -> Iterator[str]:
     name = model.name
     if not model.decoupled:
-        yield f"a streamed answer is one event at the end because {name!r} is not decoupled"
+        yield f"a streamed answer is one event at the end: {name!r} is not decoupled"
     if "max_tokens" not in model.inputs:
         yield (
             f"{name!r} does not support max_tokens: requests with a limit are rejected, and the model decides "
@@ -348,7 +349,7 @@ def _one_response(models: Models) -> str:
     entry = models.entry if models.bls else models.engine
     deciding = {model.name for model in (entry, models.engine) if model is not None and not model.decoupled}
     who = " and ".join(map(repr, sorted(deciding))) + (" is" if len(deciding) == 1 else " are")
-    return f"a streamed answer is one event at the end because {who} not decoupled"
+    return f"a streamed answer is one event at the end: {who} not decoupled"
 
 
 def check_required(model: ModelView, spec: ModelSpec, filled: frozenset[str]) -> None:

@@ -215,7 +215,7 @@ async def test_keys_stay_while_the_provider_is_away(provider: Provider, caplog: 
         provider.answer = answer
         await tokens.source.look()
         assert set(tokens.source.keys) == {"own", "rsa"}
-    assert caplog.text.count("cannot be read, the known ones stay") == 1  # said once
+    assert caplog.text.count("cannot be read, the previous keys stay in use") == 1  # said once
     assert (await tokens.check(OWN.token(sub="bob").encode())).caller.name == "bob"
     provider.answer = None
     await tokens.source.look()

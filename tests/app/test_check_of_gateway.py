@@ -13,7 +13,7 @@ from gateway_ops.check.findings import Finding, Severity
 from tests.app.harness import gateway
 from tests.app.scripted import MODEL, TOKENS, write_tokenizer
 
-LOSS = "a streamed answer is one event at the end because 'tensorrt_llm' is not decoupled"
+LOSS = "a streamed answer is one event at the end: 'tensorrt_llm' is not decoupled"
 
 
 async def test_losses_of_a_model_are_findings(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -52,7 +52,7 @@ async def test_a_doubtful_family_is_a_finding(tmp_path: Path) -> None:
     assert [(found.severity, found.where) for found in findings] == [(Severity.WARNING, f"{url.rstrip('/')} {MODEL}")]
     said_of_it = "but its chat template supports tools and its model family is unknown."
     assert findings[0].what == f"The model is treated as family plain, {said_of_it}"
-    assert findings[0].fix.startswith("Set `family` if its models write one of the known forms")
+    assert findings[0].fix.startswith("Set `family` if the model writes calls in a known format")
     assert (said["family"], said["family_reason"]) == ("plain", "no other family claims it")
     assert list(said["family_doubts"].values()) == [findings[0].fix]
 

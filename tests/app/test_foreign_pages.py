@@ -145,7 +145,7 @@ async def test_where_names_are_looked_at_is_the_operators_choice(
 )
 def test_what_is_no_name_is_refused_in_the_settings(name: str) -> None:
     models = [{"name": "m", "triton": {"url": "127.0.0.1:1"}}]
-    with pytest.raises(ValueError, match="is not a host name"):
+    with pytest.raises(ValueError, match="must be a host name"):
         Settings.model_validate({"server": {"allowed_hosts": [name]}, "models": models})
 
 

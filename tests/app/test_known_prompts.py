@@ -105,7 +105,7 @@ async def test_a_tokenizer_that_must_read_the_whole_says_so_and_is_served(
             await ask(running, talk(1))
             assert (await counts(running))[0] == 0
             assert list(running.engine.requests[-1].prompt.ids) == ByteIds(folder).of(rendered(talk(1)))
-    assert "tokenizes each prompt anew, as a whole, because its tokenizer has no added tokens" in caplog.text
+    assert "tokenizes each prompt completely, without reuse, because its tokenizer has no added tokens" in caplog.text
 
 
 async def test_a_template_that_fails_at_each_message_says_so_and_why(

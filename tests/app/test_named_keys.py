@@ -141,7 +141,7 @@ async def test_requests_a_minute(folder: Path) -> None:
         assert rejected.status_code == 429
         error = rejected.json()["error"]
         assert (error["type"], error["code"]) == ("requests", "rate_limit_exceeded")
-        assert "3 requests a minute of 'alice'" in error["message"]
+        assert "3 requests per minute of 'alice'" in error["message"]
         wait = int(rejected.headers["retry-after-ms"])
         assert 19_000 < wait <= 20_000
         assert rejected.headers["retry-after"] == "20"
@@ -388,7 +388,7 @@ async def test_a_file_of_keys_that_cannot_be_used_ends_the_start(folder: Path, t
         (json.dumps({"keys": [named("a", ALICE), named("a", BOB)]}), "two keys have the name of 'a'"),
         (json.dumps({"keys": [named("a", ALICE), named("b", ALICE)]}), "two keys have the hash of 'b'"),
         (json.dumps({"keys": [named("a", ALICE, limit=3)]}), "Did you mean 'limits'?"),
-        ("[]", "must hold a mapping"),
+        ("[]", "must contain a mapping"),
     ):
         file.write_text(text)
         with pytest.raises(ConfigError) as caught:

@@ -55,7 +55,7 @@ async def test_one_slash_more_keeps_the_body(folder: Path) -> None:
         assert 'endpoint="/v1/chat/completions/"' not in metrics
 
 
-ONCE = "The base URL of an OpenAI client ends with '/v1', once."
+ONCE = "The base URL of an OpenAI client must end with a single '/v1'."
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ async def test_a_broken_file_leaves_everything_in_force(
     async with running(tmp_path, model("a", folder)) as gateway:
         gateway.file.write_text(text)
         await gateway.reloaded(rejected=1)
-        assert "reload refused, the former settings stay in force" in caplog.text
+        assert "reload rejected, the previous settings stay in use" in caplog.text
         assert (await gateway.chat("a")).status_code == 200
         assert await gateway.metric("gateway_settings_last_reload_successful") == 0
         gateway.write(model("a", folder), model("b", folder))

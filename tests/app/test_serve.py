@@ -118,7 +118,9 @@ def test_a_process_that_may_open_few_files_takes_fewer_connections(process: Gate
         process.wait("/health/live", 200)
     finally:
         process.stop()
-    assert any("this process may open 600 files: it takes 300 connections" in line for line in process.log_lines())
+    assert any(
+        "this process may open 600 files and accepts at most 300 connections" in line for line in process.log_lines()
+    )
 
 
 def test_sighup_reloads_and_does_not_end_it(folder: Path, tmp_path: Path) -> None:

@@ -225,14 +225,14 @@ GOOD = "models: [{name: m, triton: {url: 'x:1'}}]\n"
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "models: none is configured"),
-        ("models: []", "models: none is configured"),
-        ("- a", "must hold a mapping"),
+        ("", "models: no model is configured"),
+        ("models: []", "models: no model is configured"),
+        ("- a", "must contain a mapping"),
         ("a: [", "not valid YAML"),
         (GOOD + "sever: {}", "sever: unknown key."),
         (GOOD + "server: {prot: 1}", "server.prot: unknown key."),
         (GOOD + "server: {port: 70000}", "server.port: "),
-        (GOOD + "server: {port: 1, port: 2}", "gateway.yaml:2: server.port: this key is written twice"),
+        (GOOD + "server: {port: 1, port: 2}", "gateway.yaml:2: server.port: duplicate key"),
         (GOOD + "timeouts: {total_s: 0}", "timeouts.total_s: "),
         (GOOD + "server: {api_keys: ['']}", "server.api_keys: "),
         ("models: [{name: m}]", "models[0].triton: is required."),
@@ -256,7 +256,7 @@ def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, text: str, says: str) 
 @pytest.mark.parametrize(
     ("environment", "says"),
     [
-        ({}, "models: none is configured"),
+        ({}, "models: no model is configured"),
         ({"GATEWAY_MODEL": "m"}, "models[0].triton.url (GATEWAY_TRITON_URL): is required."),
         ({"GATEWAY_TRITON_URL": "x:1"}, "GATEWAY_MODEL: must name the served model"),
         ({**ONE, "GATEWAY_MAX_SEQ_LEN": "many"}, "models[0].max_seq_len (GATEWAY_MAX_SEQ_LEN): "),
@@ -308,7 +308,7 @@ def test_files_of_certificates_are_found_beside_the_settings(tmp_path: Path) -> 
             "models[0].triton.tls: certificate and key must be set together.",
         ),
         ({"GATEWAY_TRITON_METADATA": "secret"}, "must be name=value pairs, separated by commas."),
-        ({"GATEWAY_TRITON_METADATA": "Secret=x"}, "'Secret' is no name of metadata"),
+        ({"GATEWAY_TRITON_METADATA": "Secret=x"}, "'Secret' must be a gRPC metadata name"),
         (
             {"GATEWAY_TRITON_METADATA": "grpc-timeout=1"},
             "'grpc-timeout' is reserved for the protocol and cannot be set.",

@@ -188,6 +188,6 @@ async def test_a_model_that_is_taken_away_ends_its_streams(
         assert rest[-1] == "data: [DONE]"
         assert json.loads(rest[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
         end = time.monotonic() + 30
-        while not any("the former one is closed" in line for line in gateway.log_lines()):
+        while not any("the previous version is closed" in line for line in gateway.log_lines()):
             assert time.monotonic() < end
             await asyncio.sleep(0.05)

@@ -77,7 +77,7 @@ def test_a_dead_engine_takes_no_requests_until_it_goes_on(
         scripted_triton.play(DEAD)
         told = gateway.wait("/health/ready", 503).json()["models"][MODEL]
         assert told["state"] == "stalled"
-        assert "one token in vain" in told["reason"]
+        assert "one-token test" in told["reason"]
         assert gateway.wait("/health/live?engine=1", 503).json() == {"status": "engine dead"}
         assert gateway.wait("/health/live", 200)
         rejected = ask(gateway)

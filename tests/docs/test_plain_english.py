@@ -1,4 +1,4 @@
-"""Words that a reader must decode stand in no docstring, comment or page, and name no class and no package."""
+"""Words that a reader must decode are in no docstring, comment, text or page, and name no class or package."""
 
 from __future__ import annotations
 
@@ -93,6 +93,32 @@ def test_listed_words_are_found_in_texts_only() -> None:
     source = f'{word} = "{word}"\n\nX = f"{{{word}}} says {word}."\n'
     assert [number for number, text in texts(source) if TEXT_WORDS.search(text)] == [3]
     assert {place.partition("/")[0] for place, _ in texts_of_the_commands()} == {*COMMANDS, "gateway"}
+
+
+def texts_of_code(source: str) -> Iterator[tuple[int, str]]:
+    """Strings of code with a blank and their line numbers; docstrings and names of code are left out."""
+    tree = ast.parse(source)
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            text = re.sub(r"`[^`]+`", "", node.value)
+            if " " in text:
+                yield node.lineno, text
+
+
+def test_no_listed_word_is_in_texts_for_users_and_operators() -> None:
+    found = [
+        f"{file.relative_to(ROOT)}:{number}: {text}"
+        for file in sorted((ROOT / "gateway").rglob("*.py"))
+        for number, text in texts_of_code(file.read_text())
+        if WORDS.search(text) or ONE_WORD.search(text)
+    ]
+    assert found == []
+
+
+def test_listed_words_are_found_in_texts_but_not_in_docstrings() -> None:
+    source = '"""Apart."""\n\nTEXT = f"it is refused: {1}"\nNAME = "refused"\n'
+    assert [number for number, text in texts_of_code(source) if ONE_WORD.search(text)] == [3]
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -434,7 +434,7 @@ def test_a_token_that_came_alone_is_left_where_it_is_wrong() -> None:
 
 
 def test_an_id_below_zero_is_an_error() -> None:
-    with pytest.raises(EngineError, match="an id that no token has") as failure:
+    with pytest.raises(EngineError, match="a token id outside the vocabulary") as failure:
         Run(request(), byte_level(), [chunk([-1])])
     assert failure.value.kind is ErrorKind.INTERNAL
 

@@ -174,7 +174,7 @@ def test_the_reason_says_what_was_seen() -> None:
     assert "10.0 s" in situation.watch.reason
     assert situation.watch.condition.ready, "a silence by itself proves nothing"
     situation.wait(LIMIT + 1)
-    assert situation.watch.reason.endswith("one token in vain: nothing came within 10.5 s")
+    assert situation.watch.reason.endswith("did not respond to the one-token test within 10.5 s")
     assert situation.watch.condition.state == "stalled"
 
 

@@ -230,7 +230,7 @@ def test_an_adapter_that_the_engine_refuses_is_named_and_the_others_go_on(
             assert answer.status_code == 500  # the operator's mistake, not the client's
             error = answer.json()["error"]
             assert error["code"] == "adapter_unusable"
-            assert "LoRA adapter of the model 'odd' (task 77)" in error["message"]
+            assert "LoRA adapter of model 'odd' (task 77)" in error["message"]
             assert "low_rank" not in answer.text
         assert complete(process, "base", [5]).status_code == 200
         assert "Invalid low_rank (68)" in (tmp_path / "log").read_text()

@@ -88,11 +88,11 @@ async def said(triton: TritonServer, model: str, words: str) -> ErrorKind:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ("other", "neither the tensors of an ensemble nor those of an engine of TensorRT-LLM: it takes image and ans"),
-        ("undeclared", "model 'undeclared' declares no tensors: expected are those of an ensemble or a BLS model"),
+        ("other", "is of an unsupported kind: its inputs are image and its outputs"),
+        ("undeclared", "model 'undeclared' declares no tensors; supported are an ensemble or a BLS model"),
         (
             "ensemble",
-            "which has 'broken', 'other', 'undeclared' and 'unloaded', none of which is ready and of a kind that is",
+            "which has 'broken', 'other', 'undeclared' and 'unloaded', but no ready model of a supported kind",
         ),
     ],
 )

@@ -51,7 +51,7 @@ def test_what_is_drawn_by_chance_is_compared_in_what_chance_does_not_decide(pair
     found = pair.copied(before["requests"]["sent"] + 1)
     assert found["mirror"]["drawn"] == before["mirror"]["drawn"] + 1
     assert found["requests"]["equal"] == before["requests"]["equal"] + 1
-    assert any("neither for temperature 0 nor for a seed" in each for each in found["warnings"])
+    assert any("set neither temperature 0 nor a seed" in each for each in found["warnings"])
 
 
 def test_an_answer_that_its_client_did_not_wait_for_is_not_compared(pair: Mirrored) -> None:
@@ -105,7 +105,7 @@ def test_a_process_of_copies_that_is_stopped_or_killed_changes_no_answer(tmp_pat
         pair.second.set("leaving")  # which is no refusal while the process begins
         os.kill(process, signal.SIGKILL)
         assert [events(pair.chat(temperature=0, stream=True)) for _ in range(20)] == [wanted] * 20
-        pair.gateway.logged("the process of mirrored requests is started again")
+        pair.gateway.logged("the process for mirrored requests is restarted")
         pair.gateway.logged("Model 'ensemble' is not ready", count=2)
         assert [events(pair.chat(temperature=0, stream=True)) for _ in range(5)] == [wanted] * 5
         pair.second.set("well")

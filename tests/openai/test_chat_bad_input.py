@@ -494,7 +494,7 @@ async def test_compressed_bodies(folder: Path, coding: str, status: int) -> None
             error = answer.json()["error"]
             assert (error["code"], answer.headers["accept-encoding"]) == ("unsupported_content_encoding", "identity")
             assert error["message"] == (
-                f"Unsupported content encoding {coding!r}: send the body as it is, without 'Content-Encoding'."
+                f"Unsupported content encoding {coding!r}: send the body uncompressed, without 'Content-Encoding'."
             )
 
 

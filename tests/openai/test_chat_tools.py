@@ -462,7 +462,7 @@ async def test_the_family_is_told_and_can_be_set(shows: Path) -> None:
         assert (await running.client.get("/v1/models/scripted")).json()["gateway"]["family"] == "hermes"
     async with gateway(shows, features=UNGUIDED, max_seq_len=4096, family="llama3_json") as running:
         assert (await running.client.get("/v1/models/scripted")).json()["gateway"]["family"] == "llama3_json"
-    with pytest.raises(ConfigError, match=r"models\[0\]\.family: There is no model family 'none'"):
+    with pytest.raises(ConfigError, match=r"models\[0\]\.family: Unknown model family 'none'"):
         async with gateway(shows, family="none"):
             pass
 

@@ -118,10 +118,10 @@ async def test_the_operator_and_the_client_are_told(tmp_path: Path, caplog: pyte
             assert (await running.client.get("/v1/models/scripted")).json()["gateway"]["family"] == "plain"
             rejected = (await running.chat(tools=TOOLS)).json()["error"]
     assert (rejected["param"], rejected["code"]) == ("tools", "unsupported_parameter")
-    assert "how this model writes calls" in rejected["message"]
-    assert "which no model family here reads: Set `family`" in caplog.text
+    assert "the format of this model's tool calls is unknown" in rejected["message"]
+    assert "which no known model family reads: Set `family`" in caplog.text
     caplog.clear()
     async with gateway(folder, features=UNGUIDED, max_seq_len=4096, family="hermes") as running:
         assert (await running.client.get("/v1/models/scripted")).json()["gateway"]["family"] == "hermes"
-    assert "by the setting `family`, but its chat template writes calls as <tool_uses>" in caplog.text
+    assert "by the setting `family`, but its chat template writes tool calls as <tool_uses>" in caplog.text
     assert "which hermes does not read: Set `template`" in caplog.text

@@ -71,7 +71,7 @@ async def test_one_state_serves_all_requests() -> None:
 
 async def test_an_adapter_that_only_the_engine_has_is_an_error_when_it_has_not() -> None:
     inner = Holding()
-    with pytest.raises(AdapterRejectedError, match=r"does not have the LoRA adapter of the model 'french' \(task 3\)"):
+    with pytest.raises(AdapterRejectedError, match=r"does not have the LoRA adapter of model 'french' \(task 3\)"):
         await ids(LoraEngine(inner, LoraState(LoraAdapter(3), "french")))
     assert len(inner.seen) == 1
 

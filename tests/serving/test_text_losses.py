@@ -54,7 +54,7 @@ def test_an_end_that_the_engine_does_not_know_is_named(folder: Path) -> None:
 def test_reasoning_and_calls_between_hidden_tokens_are_told(folder: Path) -> None:
     hidden = parts(folder, "mistral", "mistral_v13.jinja")
     losses = text_losses(hidden, replace(HIDING, ends_at_eos=False, adds_special_tokens=False))
-    assert any("reasoning is shown as part of the answer" in loss and "[THINK]" in loss for loss in losses)
+    assert any("reasoning is part of the answer" in loss and "[THINK]" in loss for loss in losses)
     own = settings(folder, "mistral", "mistral_v13.jinja")
     tools = capabilities(HIDING, hidden, own)["tools"]
     assert (tools.how, "[TOOL_CALLS]" in tools.note) == ("impossible", True)

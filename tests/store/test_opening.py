@@ -60,8 +60,8 @@ async def test_without_a_place_for_the_default_file_there_is_no_state(
     async with opened() as store:
         assert store is None
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "no state is kept" in caplog.text
-    assert "no state is kept" in str(check_state(StateSettings()))
+    assert "responses are not stored" in caplog.text
+    assert "responses are not stored" in str(check_state(StateSettings()))
 
 
 async def test_a_user_without_a_home_has_no_state(
@@ -72,8 +72,8 @@ async def test_a_user_without_a_home_has_no_state(
     monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # which no list of users has
     async with opened() as store:
         assert store is None
-    assert "no state is kept" in caplog.text
-    assert "no state is kept" in str(check_state(StateSettings()))
+    assert "responses are not stored" in caplog.text
+    assert "responses are not stored" in str(check_state(StateSettings()))
 
 
 async def test_a_given_file_that_cannot_be_made_ends_the_start(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ async def test_a_redis_that_refuses_ends_the_start_and_one_that_is_away_does_not
     with own_redis_server.client() as client:
         client.config_set("requirepass", "right")
     url = f"redis://:%s@127.0.0.1:{own_redis_server.port}/0"
-    with pytest.raises(ConfigError, match="Redis refuses the gateway") as rejected:
+    with pytest.raises(ConfigError, match="Redis rejected the connection") as rejected:
         await open_store(StateSettings(store="redis", redis_url=url % "wrong"))
     assert "wrong" not in str(rejected.value)
     async with opened(store="redis", redis_url=url % "right") as store:
@@ -164,8 +164,8 @@ async def test_a_redis_that_refuses_ends_the_start_and_one_that_is_away_does_not
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"store": "redis"}, "needs redis_url"),
-        ({"redis_url": "redis://redis"}, "write store: redis"),
+        ({"store": "redis"}, "requires redis_url"),
+        ({"redis_url": "redis://redis"}, "requires store: redis"),
         ({"store": "redis", "redis_url": "http://redis"}, "must begin with redis://"),
         ({"keys": ["short"]}, "32 bytes in URL-safe base64"),
         ({"keys": KEY[:-4] + "----"}, "32 bytes in URL-safe base64"),
@@ -187,7 +187,7 @@ def test_a_home_is_meant_wherever_a_path_is_given(tmp_path: Path, monkeypatch: p
         file.write_text(text)
         settings = load_settings(file, environment=environment).state
         assert (settings.path, settings.keys_file) == (tmp_path / "ada" / "state.sqlite", tmp_path / "ada" / "keys")
-    with pytest.raises(ConfigError, match="no such home"):
+    with pytest.raises(ConfigError, match="home directory does not exist"):
         load_settings(file, environment={"GATEWAY_STATE_PATH": "~nobody-is-called-so/state.sqlite"})
 
 

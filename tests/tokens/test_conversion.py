@@ -157,7 +157,7 @@ def test_a_folder_without_any_vocabulary_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_called_that(tmp_path: Path) -> None:
-    assert "does not exist. Name a folder of this machine" in refusal(tmp_path / "org" / "model")
+    assert "does not exist. Set a folder of this machine" in refusal(tmp_path / "org" / "model")
 
 
 @pytest.mark.parametrize("package", ["transformers", "sentencepiece", "tiktoken"])
@@ -179,7 +179,7 @@ def test_a_conversion_that_makes_other_ids_is_refused(tmp_path: Path) -> None:
 def test_a_tiktoken_file_of_another_model_is_refused(tmp_path: Path) -> None:
     """Nothing says how the text of that model is split."""
     write(tmp_path, "tokenizer.model", tiktoken_file(), "mistral", tokenizer_class="PreTrainedTokenizerFast")
-    assert "known of Llama 3 only" in refusal(tmp_path)
+    assert "only the text splitting of Llama 3" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["tokenizer.model", "tekken.json"])

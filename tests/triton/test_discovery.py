@@ -93,10 +93,10 @@ def with_changed_text(ensemble: Any) -> None:
     ("change", "words"),
     [
         (with_another_step, "guard"),
-        (with_a_rewritten_prompt, "prompt does not come straight"),
-        (with_changed_ids, "token ids do not come straight"),
+        (with_a_rewritten_prompt, "prompt does not come directly"),
+        (with_changed_ids, "token ids do not come directly"),
         (with_other_tokens_detokenized, "detokenizing step"),
-        (with_changed_text, "text does not go straight"),
+        (with_changed_text, "text is not returned unchanged"),
     ],
 )
 async def test_an_ensemble_that_does_more_is_not_bypassed(change: Any, words: str) -> None:

@@ -73,7 +73,7 @@ async def test_an_engine_that_refuses_drafts_is_not_sent_them(model: str, parame
     async with ScriptedTriton(rejecting, bls_configs()) as server, open_channel(server.url) as channel:
         features = (await find(server, channel, model)).features
     assert features.capabilities[parameter].how == "impossible"
-    assert "takes no draft tokens" in features.capabilities[parameter].note
+    assert "does not accept draft tokens" in features.capabilities[parameter].note
     assert features.max_draft_tokens == 0
 
 
@@ -84,7 +84,7 @@ async def test_upstreams_bls_model_answers_in_one_piece() -> None:
     assert sent["stream"][2] == b"\0"
     assert "".join(chunk.text or "" for chunk in chunks) == "all of it"
     assert chunks[-1].final
-    assert any("passes on no cancel" in loss for loss in engine.features.losses)
+    assert any("does not forward cancellation" in loss for loss in engine.features.losses)
     assert engine.features.streams == "rejected"
     assert engine.features.one_response(stream=False)
     sent, _, _ = await exchange(upstream_configs(), ask(), *answer)
@@ -147,7 +147,7 @@ async def test_an_engine_of_tensorrt_llm_is_sent_drafts_where_its_operator_says_
     assert told.features.capabilities["prediction"].how == "native"
     _, _, bls = await exchange(configs, ask(), text(b"x", final=True), options=EngineOptions(max_draft_tokens=8))
     assert bls.features.capabilities["num_draft_tokens"].limit == 8
-    assert "a sampled one another" in bls.features.capabilities["num_draft_tokens"].note
+    assert "sampled answers change" in bls.features.capabilities["num_draft_tokens"].note
     assert bls.features.draft_room == 8
     _, _, ours = await exchange(stock_configs(), ask(), model="ensemble", options=EngineOptions(max_draft_tokens=8))
     assert (ours.features.max_draft_tokens, ours.features.draft_room) == (8, 0)

@@ -125,7 +125,7 @@ async def test_an_engine_that_gives_none_is_not_ready_until_it_does(
     situation.stall()
     await situation.until("stalled")
     assert not situation.backend.status.ready
-    assert "one token in vain" in situation.backend.status.reason
+    assert "one-token test" in situation.backend.status.reason
     assert situation.rejected() == situation.backend.status.reason
     situation.server.script = lambda *_: play(tokens(7, final=True))
     await situation.until("well")

@@ -40,7 +40,7 @@ async def read(server: ScriptedTriton, model: str = "ensemble") -> None:
         (["tensorrt_llm"], "which has 'tensorrt_llm' (engine); name it in triton.model"),
         (
             ["tensorrt_llm_bls", "tensorrt_llm", "postprocessing"],
-            "which has 'tensorrt_llm' (engine) and 'tensorrt_llm_bls' (BLS); name one of them in triton.model",
+            "which has 'tensorrt_llm' (engine) and 'tensorrt_llm_bls' (BLS); set triton.model to one of them",
         ),
         (["preprocessing"], "which has 'preprocessing', but no ready model of a supported kind: an ense"),
     ],
@@ -63,7 +63,7 @@ async def test_models_of_other_kinds_are_found_and_not_offered() -> None:
 
 async def test_an_empty_repository() -> None:
     async with ScriptedTriton(configs={}) as server:
-        with pytest.raises(DiscoveryError, match="not in Triton's repository, in which there is none"):
+        with pytest.raises(DiscoveryError, match="not in Triton's repository, which is empty"):
             await read(server)
 
 
@@ -115,7 +115,8 @@ async def test_a_bls_model_whose_engine_nobody_named() -> None:
     async with ScriptedTriton(configs=configs) as server, open_channel(server.url) as channel:
         models = await discovery.read_models(TritonClient(channel), "tensorrt_llm_bls")
         with pytest.raises(
-            DiscoveryError, match=r"of the name '\$\{tensorrt_llm_model_name\}', which nobody filled in"
+            DiscoveryError,
+            match=r"calls engine model '\$\{tensorrt_llm_model_name\}', which is an unfilled template placeholder",
         ):
             discovery.describe(models, "auto")
         parameters["multimodal_encoders_name"].string_value = "${multimodal_encoders_name}"

@@ -184,7 +184,7 @@ def test_beams_where_the_engine_has_them_do_not_stream() -> None:
     assert not {"beam_width", "len_penalty"} & set(encode(ask(length_penalty=0.5)))
     through = inputs_of(through_ensemble(tensorrt_llm=config).encode(ask(beam_width=2)))
     assert (through["beam_width"][2], through["stream"][2]) == (int32(2), b"\x00")
-    for engine, words in ((direct(tensorrt_llm=config), "at most 4"), (direct(), "does not do beam search")):
+    for engine, words in ((direct(tensorrt_llm=config), "at most 4"), (direct(), "does not support beam search")):
         with pytest.raises(EngineError, match=words) as error:
             engine.encode(ask(beam_width=5))
         assert error.value.kind is ErrorKind.INVALID_REQUEST
@@ -515,13 +515,13 @@ def test_a_prompt_table_has_the_type_that_the_model_declares(datatype: str, pack
             "temperature",
             "FP16",
             {"params": SamplingParams(seed=1, temperature=1e5)},
-            "FP16, which cannot hold a number",
+            "FP16, which is too small for a number",
         ),
         (
             "temperature",
             "BF16",
             {"params": SamplingParams(seed=1, temperature=3.4e38)},
-            "BF16, which cannot hold a number",
+            "BF16, which is too small for a number",
         ),
     ],
 )

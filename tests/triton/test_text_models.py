@@ -142,7 +142,7 @@ async def test_a_plain_text_model_is_known_by_its_two_tensors(decoupled: bool) -
 async def test_a_model_that_counts_and_does_not_say_why_it_ended_leaves_that_open() -> None:
     features, _ = await discover(plain_config(outputs=(("num_output_tokens", "INT32"),)))
     assert features.estimates == {"finish_reason"}
-    assert any("does not say why an answer ended" in loss for loss in features.losses)
+    assert any("does not report finish reasons" in loss for loss in features.losses)
 
 
 async def test_an_older_name_of_a_tensor_is_taken() -> None:
@@ -168,18 +168,18 @@ def stock(name: str) -> Any:
     [
         (vllm("26.01"), "text", "is a model of the vLLM backend"),
         (vllm("26.01"), "tokens", "is a model of the vLLM backend"),
-        (vllm("26.01", decoupled=False), "auto", "not decoupled"),
+        (vllm("26.01", decoupled=False), "auto", "must be decoupled"),
         (plain(), "vllm", "is a plain text model"),
         (plain(), "llmapi", "is a plain text model"),
-        (stock("tensorrt_llm"), "vllm", "no model of the vLLM backend"),
-        (stock("tensorrt_llm"), "text", "no plain text model"),
-        (plain_config(dims=2), "auto", "neither the tensors"),
-        (config_of((("text_input", "UINT8"),), (TEXT[1],)), "auto", "neither the tensors"),
-        (config_of((TEXT[0],), (("text_output", "UINT8"),)), "auto", "neither the tensors"),
-        (config_of((TEXT[0],), (("scores", "FP32"),)), "auto", "neither the tensors"),
+        (stock("tensorrt_llm"), "vllm", "not a model of the vLLM backend"),
+        (stock("tensorrt_llm"), "text", "not a plain text model"),
+        (plain_config(dims=2), "auto", "is of an unsupported kind"),
+        (config_of((("text_input", "UINT8"),), (TEXT[1],)), "auto", "is of an unsupported kind"),
+        (config_of((TEXT[0],), (("text_output", "UINT8"),)), "auto", "is of an unsupported kind"),
+        (config_of((TEXT[0],), (("scores", "FP32"),)), "auto", "is of an unsupported kind"),
         (plain_config(("temperature", "INT64")), "auto", "its input temperature is declared as INT64"),
-        (with_wide(config_of((), TEXT[1:]), *TEXT[0]), "auto", "neither the tensors"),
-        (with_wide(plain_config(), "seed", "UINT64"), "auto", "more than one element as seed"),
+        (with_wide(config_of((), TEXT[1:]), *TEXT[0]), "auto", "is of an unsupported kind"),
+        (with_wide(plain_config(), "seed", "UINT64"), "auto", "more than one element for seed"),
         (plain_config(outputs=(("num_output_tokens", "INT64"),)), "auto", "num_output_tokens .* declared as INT64"),
         (plain_config(outputs=(("finish_reason", "INT32"),)), "auto", "finish_reason .* declared as INT32"),
         (plain_config(("max_tokens", "INT32"), ("end_id", "INT32")), "auto", "without its parameter accumulate_tokens"),

@@ -62,7 +62,7 @@ def test_what_a_stock_bls_model_gives(version: str) -> None:
     assert not any(
         "stream" in loss.split(":")[0] for loss in losses(models, EngineOptions()) if "not streamed" not in loss
     )
-    for lost in ("no cancel", "no engine error within an answer"):
+    for lost in ("does not forward cancellation", "does not forward engine errors during an answer"):
         assert any(lost in loss for loss in losses(models, EngineOptions()))
     # What a BLS model declares since 1.0 it returns since 1.2 only.
     assert path.counts == (("tokens", "logprobs") if version.startswith("1.") else ("logprobs",))

@@ -125,7 +125,7 @@ async def test_operators_are_told_what_is_wrong(authority: Authority, server_pai
     async with ScriptedTriton(credentials=serving(server_pair, authority)) as server:
         url = server.url
         assert await reason_of(server, TritonAccess()) == (
-            f"Triton at {url} speaks TLS and the gateway does not: set triton.tls (with ca, or {{}})"
+            f"Triton at {url} requires TLS, but the gateway does not use TLS: set triton.tls (with ca, or {{}})"
         )
         assert "is not trusted" in await reason_of(server, access(ca=stranger.path))
         assert await reason_of(server, access(ca=authority.path)) == (
@@ -146,13 +146,13 @@ async def test_operators_are_told_what_is_wrong(authority: Authority, server_pai
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        (lambda pair, _: {"certificate": pair.certificate, "key": "other"}, "is not that of the certificate in"),
+        (lambda pair, _: {"certificate": pair.certificate, "key": "other"}, "does not match the certificate in"),
         (
             lambda pair, _: {"certificate": pair.certificate, "key": pair.key.with_name("none")},
             "cannot be read (No such",
         ),
-        (lambda pair, _: {"certificate": pair.key, "key": pair.key}, "holds no certificate"),
-        (lambda pair, _: {"ca": pair.key}, "holds no certificates of authorities"),
+        (lambda pair, _: {"certificate": pair.key, "key": pair.key}, "contains no certificate"),
+        (lambda pair, _: {"ca": pair.key}, "contains no CA certificates"),
         (lambda _pair, made: _named(made.issue("late", days=-2)), "has expired"),
         (lambda _pair, made: _named(made.issue("locked", password=b"x")), "is encrypted"),
     ],
@@ -251,8 +251,8 @@ async def test_a_pair_that_cannot_be_used_leaves_the_former_one(
     own.key.write_bytes(other.key.read_bytes())
     await terms.tls.look(now=True)
     assert terms.tls.value is before
-    assert "is not that of the certificate in" in caplog.text
-    assert "the former certificates stay in use" in caplog.text
+    assert "does not match the certificate in" in caplog.text
+    assert "the previous certificates stay in use" in caplog.text
     own.certificate.write_bytes(other.certificate.read_bytes())
     await terms.tls.look(now=True)
     assert terms.tls.value is not before

@@ -290,7 +290,7 @@ async def test_requests_that_find_no_way_by_h2_go_where_the_checks_go(log: Log) 
                 assert [chunk.ids async for chunk in backend.engine.generate(ask())]
             await asyncio.sleep(0.02)  # a refusal leaves the loop no time
         assert [chunk.ids async for chunk in backend.engine.generate(ask())] == [(7,)]
-    assert [line.partition(":")[0] for line in log()] == ["requests travel by grpcio"]
+    assert [line.partition(":")[0] for line in log()] == ["requests use the transport grpcio"]
 
 
 async def test_a_server_that_comes_back_as_a_usual_one_is_reached_by_h2_again(log: Log, unused_port: int) -> None:

@@ -50,7 +50,7 @@ async def test_a_server_that_is_no_triton_is_named() -> None:
     url = f"127.0.0.1:{other.add_insecure_port('127.0.0.1:0')}"
     await other.start()
     async with TritonBackend(url, "ensemble") as backend:
-        await until(lambda: "does not answer as Triton's gRPC port does (UNIMPLEMENTED)" in backend.status.reason)
+        await until(lambda: "does not respond like Triton's gRPC port (UNIMPLEMENTED)" in backend.status.reason)
     await other.stop(None)
 
 
@@ -63,7 +63,7 @@ async def test_a_port_that_speaks_http_1_is_named() -> None:
     async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
         url = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with TritonBackend(url, "ensemble") as backend:
-            await until(lambda: "does not answer as Triton's gRPC port does" in backend.status.reason)
+            await until(lambda: "does not respond like Triton's gRPC port" in backend.status.reason)
             assert backend.condition.state == "unreachable"
 
 

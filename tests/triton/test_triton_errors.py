@@ -81,7 +81,7 @@ def test_kinds(status: str | None, text: str, kind: ErrorKind) -> None:
 
 def test_a_beam_search_of_another_width_is_told_apart_from_none_at_all() -> None:
     other = engine_error(None, "Requested beam width 1 is not 3: the engine searches that many beams for every request")
-    assert (other.kind, "of one width alone" in other.message) == (ErrorKind.INVALID_REQUEST, True)
+    assert (other.kind, "with one fixed width" in other.message) == (ErrorKind.INVALID_REQUEST, True)
     none = engine_error(None, "Requested beam width 4 is larger than the maximum beam width 1")
     assert none.message == "This deployment's engine does not support beam search."
 

@@ -74,7 +74,7 @@ PLANTED = {
         (ENGINE, r"model_transaction_policy \{ decoupled: true \}", "model_transaction_policy { }"),
         (
             "warning",
-            "a streamed answer is one event at the end because 'tensorrt_llm' is not decoupled",
+            "a streamed answer is one event at the end: 'tensorrt_llm' is not decoupled",
             "decoupled: true",
         ),
     ),

@@ -52,14 +52,14 @@ def test_an_ensemble_that_is_not_stock_is_on_the_text_path(tmp_path: Path, stock
     edit(folder / ENSEMBLE, r'(input_map \{ key: "TOKENS_BATCH" value: )"[^"]*"', r'\1"other"')
     edit(folder / ENSEMBLE, r'(output_map \{ key: "output_ids" value: )"[^"]*"', r'\1"other2"')
     assert agree(folder)["ensemble"] is None
-    (said,) = (found for found in check_repository(folder) if "streamed answers are refused: 'ensemble'" in found.what)
+    (said,) = (found for found in check_repository(folder) if "streamed answers are rejected: 'ensemble'" in found.what)
     assert said.severity is Severity.WARNING
 
 
 def test_a_bls_model_that_cannot_leave_out_the_prompt_is_refused(tmp_path: Path, stock_facts: None) -> None:
     folder = fill(tmp_path, "0.12.0", exclude_input_in_output="False")
     edit(folder / BLS, *parameter("accumulate_tokens", "false"))
-    assert "puts the prompt before an answer that is not streamed" in str(agree(folder)["tensorrt_llm_bls"])
+    assert "returns the prompt before the answer" in str(agree(folder)["tensorrt_llm_bls"])
 
 
 @pytest.mark.parametrize("version", LLMAPI_VERSIONS)

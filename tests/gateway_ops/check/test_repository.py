@@ -66,7 +66,7 @@ def test_beams_do_not_hide_that_a_model_is_not_decoupled(repo: Path) -> None:
     edit(repo / ENGINE, FIRST, added("decoding_mode", "beam_search"))
     edit(repo / ENGINE, r"model_transaction_policy \{ decoupled: true \}", "model_transaction_policy { }")
     said = {(found.severity, found.what.partition(":")[0]) for found in bad(repo)}
-    assert (Severity.WARNING, "a streamed answer comes as one event at its end") in said
+    assert (Severity.WARNING, "a streamed answer is one event at the end") in said
 
 
 def test_python_that_does_not_parse(repo: Path) -> None:

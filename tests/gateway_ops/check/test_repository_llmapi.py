@@ -87,7 +87,7 @@ def test_losses_are_the_gateways(llmapi: Path) -> None:
 @pytest.mark.parametrize(("version", "named"), [("1.0", True), ("1.2", True), ("1.3", False)])
 def test_adapters_that_make_every_request_fail(tmp_path: Path, version: str, named: bool) -> None:
     repo = stock(tmp_path, version, f"{YAML}lora_config:\n  max_lora_rank: 8\n")
-    assert [(found.severity, "cannot take any request" in found.what) for found in bad(repo)] == [
+    assert [(found.severity, "rejects every request" in found.what) for found in bad(repo)] == [
         (Severity.ERROR, True)
     ] * named
 

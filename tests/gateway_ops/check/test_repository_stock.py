@@ -208,7 +208,7 @@ def test_a_stock_repository_by_the_readme_is_no_error(tmp_path: Path, version: s
     found = said(as_the_readme_has_it(tmp_path, version))
     assert [finding for finding in found if finding.severity is Severity.ERROR] == []
     assert {re.split("[:(]", finding.what)[0] for finding in found} == {
-        "a streamed answer comes as one event at its end",
+        "a streamed answer is one event at the end",
         "log-probs are rejected with temperature 0, top_k, top_p or min_p",
         *([RECENT] if version == "1.2.1" else []),
     }
@@ -218,7 +218,7 @@ def test_a_stock_repository_by_the_readme_is_no_error(tmp_path: Path, version: s
 def test_an_engine_that_nobody_named_to_an_old_bls_model(tmp_path: Path, version: str) -> None:
     repo = fill(tmp_path, version)
     edit(repo / BLS, *parameter("tensorrt_llm_model_name", "${tensorrt_llm_model_name}"))
-    assert [(found.severity, "which nobody filled in" in found.what) for found in said(repo)] == [
+    assert [(found.severity, "unfilled template placeholder" in found.what) for found in said(repo)] == [
         (Severity.ERROR, True)
     ]
 
@@ -228,7 +228,7 @@ def test_a_bls_model_that_does_not_accumulate_is_told_to(tmp_path: Path) -> None
     edit(repo / BLS, *parameter("accumulate_tokens", "false"))
     (found,) = (each for each in said(repo) if each.what != RECENT)
     assert (found.severity, found.fix) == (Severity.WARNING, "Set accumulate_tokens to true.")
-    assert found.what.startswith("streamed answers are refused: 'tensorrt_llm_bls' decodes each response by itself")
+    assert found.what.startswith("streamed answers are rejected: 'tensorrt_llm_bls' decodes each response by itself")
 
 
 def test_the_text_path_of_an_ensemble_is_told_of(tmp_path: Path) -> None:

@@ -136,10 +136,10 @@ async def test_every_mistake_is_named_with_its_line(model: Path) -> None:
     [
         ("models: [\n", "2", "not valid YAML"),
         ("a: 1\n b: 2\n", "2", "not valid YAML"),
-        ("- a\n", "1", "must hold a mapping"),
+        ("- a\n", "1", "must contain a mapping"),
         ("models: &m\n- *m\n", "", "not valid YAML"),
-        ("{}", "", "models: none is configured"),
-        ("server: {}\nmodels: []\n", "2", "models: none is configured"),
+        ("{}", "", "models: no model is configured"),
+        ("server: {}\nmodels: []\n", "2", "models: no model is configured"),
         ("models:\n- &a {name: x, triton: {url: 'h:1'}}\n- *a\n", "2", "already taken"),
         ("base: &b {path: fast}\nmodels:\n- {<<: *b, name: x, triton: {url: 'h:1'}}\n", "1", "base: is not a known"),
         ("models: [{name: 7, triton: {url: 'h:1'}}]", "1", "models[0].name: must be a string; put it in quotes."),
@@ -247,8 +247,8 @@ async def test_a_doubtful_family_is_told_of_where_it_is_set(model: Path) -> None
     )
     text = "{{ tools }}{% for message in messages %}{{ message.role }}{{ message.content }}" + call + "{% endfor %}"
     (model / "calls.jinja").write_text(text)
-    says = "The model is treated as family {}, but its chat template writes calls as <call>get_weather "
-    for family, line, fix in (("", "2", "Set `family` if its models"), ("family: kimi", "7", "Set `template` to one")):
+    says = "The model is treated as family {}, but its chat template writes tool calls as <call>get_weather "
+    for family, line, fix in (("", "2", "Set `family` if the model"), ("family: kimi", "7", "Set `template` to a")):
         found = await findings(model, f"{dedent(RIGHT)}    template: calls.jinja\n    {family}\n")
         assert [(where, each.severity) for where, each in found] == [(line, Severity.WARNING)]
         (doubt,) = (each for _, each in found)
@@ -336,5 +336,5 @@ async def test_a_triton_that_speaks_tls_is_told_from_one_that_is_away(model: Pat
     async with server:
         url = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         found = await lines(model, RIGHT.replace("localhost:8001", url), offline=False)
-    sentence = f"Triton at {url} speaks TLS and the gateway does not: set triton.tls (with ca, or {{}})."
+    sentence = f"Triton at {url} requires TLS, but the gateway does not use TLS: set triton.tls (with ca, or {{}})."
     assert found[0][1].startswith(sentence)

@@ -114,7 +114,7 @@ def test_a_wrong_plugin_names_the_right_ones(folder: Path, value: str) -> None:
 def test_the_schema_is_printed(folder: Path) -> None:
     schema = run("check", "--schema").stdout
     assert '"deployments"' in schema
-    assert "Share of the GPU memory left after loading" in schema
+    assert "Share of the GPU memory that is free after loading" in schema
     validator = jsonschema.Draft202012Validator(json.loads(schema))
     deployment = {"name": "a", "engine": "reference", "model": {"source": "/m"}}
     model = {"name": "a", "triton": {"url": "triton:8001"}}
@@ -146,7 +146,7 @@ def test_no_name_leads_out_of_the_folder(folder: Path, key: str, value: str) -> 
     (folder / "precious").write_text("kept")
     rejected = run("repo", "build", "-o", "out", "--force", "--set", f"{key}:{value}")
     assert rejected.returncode == 1
-    assert f"deployments[0].{key}: may hold letters, digits" in rejected.stderr
+    assert f"deployments[0].{key}: must consist of letters, digits" in rejected.stderr
     assert len(rejected.stderr.splitlines()) == 1
     assert (folder / "precious").read_text() == "kept"
     assert list((folder / "out").iterdir()) == []

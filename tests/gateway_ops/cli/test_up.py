@@ -155,7 +155,7 @@ def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, 
     ("options", "said"),
     [
         (("--template", "nowhere.jinja"), f"--template: file not found: {Path.cwd() / 'nowhere.jinja'}."),
-        (("--family", "nobody"), "--family: There is no model family 'nobody'; there are: apertus, "),
+        (("--family", "nobody"), "--family: Unknown model family 'nobody'; known families: apertus, "),
     ],
 )
 def test_a_wrong_template_or_family_is_said_before_anything_starts(

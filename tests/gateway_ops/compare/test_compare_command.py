@@ -215,9 +215,9 @@ def test_what_is_not_the_same_of_two_models_is_said_first(start: Start, tmp_path
     a, b, silent = start(echo, tokens=[1, 2, 3], context=4096), start(echo, tokens=[1, 2], context=8192), start(echo)
     file = write(tmp_path, *asks("x"))
     shown = compare(a.url, b.url, "--requests", file).stdout
-    assert "They differ in their tokenizer: A has 3 tokens" in shown
+    assert "The models differ in their tokenizer: A has 3 tokens" in shown
     assert "The models differ in their context: A has 4096 tokens, B has 8192 tokens." in shown
-    assert shown.index("They differ in their tokenizer") < shown.index("1 equal")
+    assert shown.index("The models differ in their tokenizer") < shown.index("1 equal")
     found, status = reported(a, silent, file)
     facts = {fact["what"]: fact["same"] for fact in found["facts"]}
     assert facts["tokenizer"] is facts["context"] is facts["parameters"] is None

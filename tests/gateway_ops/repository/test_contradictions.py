@@ -282,7 +282,7 @@ def test_a_deployment_that_does_not_stream_is_one_that_the_gateway_serves(
     deployments_of, tmp_path: Path, repository: Path
 ) -> None:
     write(render(deployments_of({"triton": {"decoupled": False}}), repository), tmp_path / "repo", replace=False)
-    found = [found for found in check_repository(tmp_path / "repo") if "one event at its end" in found.what]
+    found = [found for found in check_repository(tmp_path / "repo") if "one event at the end" in found.what]
     assert {(each.severity, each.fix) for each in found} == {
         (Severity.WARNING, "Set model_transaction_policy { decoupled: true }.")
     }
