@@ -229,16 +229,19 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _counted(counts: dict[str, int]) -> list[str]:
-    return [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count and name != "sent"] or [
-        "none"
-    ]
+    return [f"{count} {_outcome(name)}" for name, count in counts.items() if count and name != "sent"] or ["none"]
+
+
+def _outcome(name: str) -> str:
+    """Words for an outcome of the JSON report, such as ``refused_by_a``."""
+    return name.replace("_", " ").replace("refused", "rejected")
 
 
 def _example(row: dict[str, Any]) -> str:
     name = f" ({row['name']})" if row["name"] else ""
     said = [_difference(each) for each in row.get("differences", ())]
     said += [f"{side.upper()} {words}" for side in ("a", "b") if (words := _unanswered(row[side]))]
-    return f"- {row['request']}{name}: {row['outcome'].replace('_', ' ')}: {'; '.join(said)}"
+    return f"- {row['request']}{name}: {_outcome(row['outcome'])}: {'; '.join(said)}"
 
 
 def _difference(each: dict[str, Any]) -> str:

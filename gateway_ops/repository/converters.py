@@ -130,7 +130,7 @@ def converter_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
     found = converter_of(deployment)
     if found is None:
         kind = text_config_of(deployment.model).get("model_type")
-        reason = f"which convert_checkpoint.py takes a model of type {kind!r} is not known here"
+        reason = f"which convert_checkpoint.py takes a model of type {kind!r} is unknown"
         yield "model.family", reason, f"Name the folder of examples/models/core: {', '.join(CONVERTERS)} or another."
         return
     folder, converter = found

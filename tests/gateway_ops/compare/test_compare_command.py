@@ -92,9 +92,9 @@ def test_what_differs_is_named_by_request(start: Start, tmp_path: Path) -> None:
         body["messages"] for body in sorted(b.asked, key=str)
     ]
     shown = compare(a.url, b.url, "--requests", file, "--ignore", "usage", "--ignore", "finish_reason").stdout
-    assert "3 equal, 1 differs, 1 refused by b" in shown
+    assert "3 equal, 1 differs, 1 rejected by b" in shown
     assert "- 2: differs: text: at character 3, characters 4 / 4" in shown
-    assert "- 5: refused by b: B refuses (400 bad messages.0.role)" in shown
+    assert "- 5: rejected by b: B rejects (400 bad messages.0.role)" in shown
 
 
 def test_no_secret_of_a_request_is_in_the_report_unless_it_is_asked_for(start: Start, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_line_that_is_no_request_is_named_before_anything_is_sent(
     a = start(echo)
     done = compare(a.url, a.url, "--requests", write(tmp_path, "", *asks("fine"), line, "{}", *["x"] * 9))
     assert done.exit_code == 2
-    assert f"requests.jsonl, line 3: {why}" in done.stderr.replace("a line of an access log", "")
+    assert f"requests.jsonl, line 3: {why}" in done.stderr.replace("a line of an ", "")
     assert "and 6 more" in done.stderr
     assert a.asked == []
 
@@ -306,11 +306,11 @@ def test_what_cannot_be_compared_is_said(start: Start, tmp_path: Path) -> None:
         f"{two.url}#o": "has no model 'o'; it lists 'm', 'n'",
         gone: "does not respond: cannot connect",
         wants_key.url: "responds with status 401: give its key with --api-key-b",
-        "ftp://x": "is neither",
-        "http://": "is neither",
-        f"{two.url}/?key={SECRET}#m": "is neither",
+        "ftp://x": "is not URL#model, a URL or the name of a model",
+        "http://": "is not URL#model, a URL or the name of a model",
+        f"{two.url}/?key={SECRET}#m": "is not URL#model, a URL or the name of a model",
         "localhost:9#m": "is not a URL",
-        "": "is neither",
+        "": "is not URL#model, a URL or the name of a model",
     }.items():
         done = compare(f"{two.url}#m", target, "--requests", file)
         assert (done.exit_code, why in done.stderr) == (2, True), (target, done.stderr)

@@ -135,7 +135,7 @@ def test_half_of_a_model_that_can_be_fetched_is_set_aside_for_a_whole_one(image:
     result = image.gateway("build")
     assert result.exit_code == 1
     assert (
-        f"{fetched} is incomplete: {fetched}/model.safetensors is not a safetensors file. Say --rebuild"
+        f"{fetched} is incomplete: {fetched}/model.safetensors is not a safetensors file. Use --rebuild"
         in result.output
     )
     image.built("--rebuild")
@@ -349,7 +349,7 @@ def test_what_was_made_otherwise_is_named_and_kept(image: Image, what: str) -> N
     assert image.gateway("plan").exit_code == 0
     rebuilt = image.built("--rebuild")
     kept = image.engine.with_name("small.before-1")
-    assert f"kept as {kept}" in rebuilt.output
+    assert f"renamed to {kept}" in rebuilt.output
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == {p.name: data for p, data in before.items()}
     assert image.gateway("check").exit_code == 0
 

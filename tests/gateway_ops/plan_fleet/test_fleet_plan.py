@@ -73,7 +73,7 @@ def test_known_prefixes_save_tritons_where_the_balance_meets_them() -> None:
 def test_what_no_number_of_tritons_can_do_is_refused() -> None:
     with pytest.raises(SizingError, match=r"idle Triton the first token takes 0\.0\d+ s.*--ttft"):
         replace(FLEET, targets=Targets(first_s=0.01)).plan(LOAD)
-    with pytest.raises(SizingError, match=r"idle one a token takes 10\.\d ms.*--between"):
+    with pytest.raises(SizingError, match=r"idle Triton a token takes 10\.\d ms.*--between"):
         replace(FLEET, targets=Targets(between_s=0.005)).plan(LOAD)
     with pytest.raises(SizingError, match="spare"):
         Targets(spare=MOST_ENDPOINTS)
