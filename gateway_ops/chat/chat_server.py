@@ -162,7 +162,7 @@ def _refusal(answer: HttpAnswer) -> str:
         message, names = words_of(json.loads(answer.body))
     except (ValueError, RecursionError):
         message, names = answer.text.strip()[:200], ""
-    verb = "failed" if answer.status >= _FAILED_FROM else "rejected"
+    verb = "failed" if answer.status >= _FAILED_FROM else "rejected the request"
     told = f"The server {verb} ({', '.join(filter(None, (str(answer.status), names)))})"
     said = _sentence(f"{told}: {message}" if message else told)
     wait = answer.headers.get("retry-after", "")

@@ -102,4 +102,4 @@ async def _read_events(content: aiohttp.StreamReader, reader: AnswerEventReader)
             first = time.perf_counter()
         if reader.is_whole:
             return first
-    raise RequestFailedError("a stream without its end")
+    raise RequestFailedError("an incomplete stream")

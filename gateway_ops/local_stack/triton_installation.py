@@ -92,7 +92,7 @@ def not_for_stubs(path: Path) -> str | None:
     odd = _OF_A_SHELL.search(str(path))
     if odd is None:
         return None
-    return f"Triton's Python backend passes paths to a shell unquoted, and {path} contains {odd[0]!r} in it."
+    return f"Triton's Python backend passes paths to a shell unquoted, and {path} contains {odd[0]!r}."
 
 
 def find_libpython() -> Path | None:

@@ -85,12 +85,14 @@ def test_a_conversation(stack: GatewayProcess, scripted_triton: ScriptedServer, 
         terminal.expect(f"{saved} cannot be written: File exists.")
         terminal.expect("* thinker")
         terminal.expect("Talking to other, which the server does not list.")
-        terminal.expect("There is no /nothing; /help lists the commands.")
+        terminal.expect("Unknown command /nothing; /help lists the commands.")
         terminal.expect("Forgotten.")
         terminal.expect("/save FILE: name a file.")
         terminal.expect("/quit          leave")
         terminal.type("hello")
-        terminal.expect("The server rejected (404, model_not_found, model): The model 'other' does not exist.")
+        terminal.expect(
+            "The server rejected the request (404, model_not_found, model): The model 'other' does not exist."
+        )
         terminal.type("/quit")
         assert terminal.end() == 0
     assert b"\x1b[2mO\x1b[0m" in terminal.raw  # dim
@@ -198,11 +200,11 @@ def test_a_script_gets_the_text_alone(stack: GatewayProcess, scripted_triton: Sc
         (["--api-key", "sk-wrong"], "Give a key of the server with --api-key or GATEWAY_API_KEY."),
         (
             ["--api-key", KEY, "--model", "other"],
-            "The server rejected (404, model_not_found, model): The model 'other'",
+            "The server rejected the request (404, model_not_found, model): The model 'other'",
         ),
         (
             ["--api-key", KEY, "--set", "temperature=9"],
-            "The server rejected (400, decimal_above_max_value, temperature): Invalid",
+            "The server rejected the request (400, decimal_above_max_value, temperature): Invalid",
         ),
         (["--api-key", KEY, "--set", "temperature"], "write NAME=VALUE"),
         (["--api-key", KEY, "--set", "n=2"], "n cannot be set here"),

@@ -75,4 +75,4 @@ def test_other_servers_say_less() -> None:
         rejected = models(server.url, "--api-key", "wrong")
         assert (rejected.returncode, rejected.stdout) == (1, "")
         assert "Give a key of the server with --api-key" in rejected.stderr
-    assert "cannot be reached" in models(f"http://127.0.0.1:{free_port()}").stderr
+    assert "is unreachable" in models(f"http://127.0.0.1:{free_port()}").stderr

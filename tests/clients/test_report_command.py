@@ -134,6 +134,6 @@ def test_what_cannot_be_had_is_said(tmp_path: Path) -> None:
     done = report(tmp_path, "broken.yaml", "--url", "http://127.0.0.1:1", "--log", "missing.log")
     found = json.loads(done.stdout)
     assert found["settings"].startswith("not readable: ")
-    assert found["models"].startswith("not readable: http://127.0.0.1:1 cannot be reached")
+    assert found["models"].startswith("not readable: http://127.0.0.1:1 is unreachable")
     assert found["errors"] == "not readable: No such file or directory"
     assert "sk-broken-key" not in done.stdout

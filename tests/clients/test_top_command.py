@@ -117,14 +117,14 @@ def test_a_live_view_shows_what_happens_and_that_the_gateway_is_away(
             asking = threading.Thread(target=ask)
             asking.start()
             try:
-                terminal.expect("refused ")
+                terminal.expect("rejected ")
                 terminal.expect(" x 400")
                 terminal.expect(" ms")
             finally:
                 stop.set()
                 asking.join()
             process.stop()
-            terminal.expect(f"{process.url} cannot be reached")
+            terminal.expect(f"{process.url} is unreachable")
             process.start()
             terminal.expect("none rejected")
             terminal.interrupt()
@@ -201,7 +201,7 @@ def test_another_server_is_said_to_be_none(page: bytes) -> None:
 def test_a_gateway_that_is_away_is_an_error() -> None:
     done = top(f"http://127.0.0.1:{free_port()}")
     assert done.returncode == 1
-    assert "cannot be reached" in done.stderr
+    assert "is unreachable" in done.stderr
 
 
 PAGE = """\

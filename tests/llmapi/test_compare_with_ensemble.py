@@ -130,8 +130,8 @@ def test_what_is_planted_is_found_and_nothing_else(
     assert lengths["finish_reason"]["a"] == "stop"
     assert lengths["finish_reason"]["b"] == "length"
     assert lengths["usage"]["completion_tokens"] == {"a": 5, "b": shorter.body["max_tokens"]}
-    assert f"{COUNT - 4} equal, 5 differs, 1 refused by a, 1 refused by both" in shown
-    assert "A refuses (400 unsupported_parameter min_p)" in shown
+    assert f"{COUNT - 4} equal, 5 differs, 1 rejected by a, 1 rejected by both" in shown
+    assert "A rejects (400 unsupported_parameter min_p)" in shown
 
 
 def body_of(request: ComparedRequest) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def test_beams_are_told_to_the_llm_and_need_a_sampler_that_hears_them(folder: Pa
     arguments = llm_arguments(options, folder, choose_sampler("1.2.1", {"sampler_type": None}, None), KvCache)
     told = {name: arguments[name] for name in ("max_beam_width", "disable_overlap_scheduler", "cuda_graph_config")}
     assert told == {"max_beam_width": 4, "disable_overlap_scheduler": True, "cuda_graph_config": None}
-    with pytest.raises(RuntimeError, match="max_beam_width is 4, and the sampler"):
+    with pytest.raises(RuntimeError, match="max_beam_width is 4, but the sampler"):
         llm_arguments(options, folder, choose_sampler("1.2.1", {"sampler_type": None}, "TorchSampler"), KvCache)
     file = folder / "extra.json"
     file.write_text('{"max_beam_width": 3}')

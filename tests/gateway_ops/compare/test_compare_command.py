@@ -320,7 +320,7 @@ def test_what_cannot_be_compared_is_said(start: Start, tmp_path: Path) -> None:
     done = compare(f"{two.url}#m", f"{two.url}#n", "--requests", file, "--output", "/proc/no/such")
     assert done.exit_code == 2
     assert compare(two.url, two.url, "--requests", str(tmp_path / "none")).exit_code == 2
-    assert "is no file" in compare(two.url, two.url, "--requests", str(tmp_path)).stderr
+    assert "is not a regular file" in compare(two.url, two.url, "--requests", str(tmp_path)).stderr
     assert "has no requests" in compare(two.url, two.url, "--requests", write(tmp_path, "")).stderr
 
 

@@ -174,7 +174,7 @@ def test_a_path_that_no_stub_of_triton_starts_from(name: str, tmp_path: Path, ti
     folder.mkdir()
     file = render(folder, deployment(tiny_model_dir))
     said = rejected("-f", file, "--repository", folder / "repository")
-    assert f"passes paths to a shell unquoted, and {folder}/repository has" in said
+    assert f"passes paths to a shell unquoted, and {folder}/repository contains" in said
     assert "Move the repository into a folder without it." in said
 
 

@@ -12,7 +12,7 @@ from gateway_ops.local_stack.tritonserver import TritonServer
 
 def test_a_repository_with_a_space_in_its_path(tmp_path: Path) -> None:
     server = TritonServer(tmp_path / "my models", model_dir=None, log_path=tmp_path / "log")
-    with pytest.raises(TritonStartError, match=r"my models has ' ' in it. Move it into a folder without it."):
+    with pytest.raises(TritonStartError, match=r"my models contains ' '\. Move it into a folder without it."):
         server.start()
     assert not server.running
 
