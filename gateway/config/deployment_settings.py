@@ -43,7 +43,7 @@ class KvCacheSettings(Section):
     )
     dtype: Literal["auto", "fp8", "int8"] = Field("auto", description="Data type of the cached keys and values.")
     max_attention_window: tuple[Count, ...] = Field(
-        (), description="Attention window in tokens, one number or one number per layer; none: the whole sequence."
+        (), description="Attention window in tokens, one number or one per layer; none: the whole sequence."
     )
     sink_tokens: Period | None = Field(None, description="First tokens that always stay in the attention window.")
 
@@ -56,10 +56,7 @@ class SchedulerSettings(Section):
     )
     policy: Literal["guaranteed_no_evict", "max_utilization"] = Field(
         "guaranteed_no_evict",
-        description=(
-            "guaranteed_no_evict never pauses a started request; max_utilization starts more requests "
-            "and pauses them when memory is full."
-        ),
+        description=("Never pause a started request, or start more and pause them when memory is full."),
     )
     chunked_context: bool | None = Field(
         None,
@@ -83,7 +80,7 @@ class DecodingSettings(Section):
         False, description="Compute log-probs over the sampled candidates only. TensorRT-LLM's default is true."
     )
     exclude_input_in_output: bool | EnvironmentReference = Field(
-        True, description="Leave the prompt out of answers that are not streamed. TensorRT-LLM's default is false."
+        True, description="No prompt in answers that are not streamed. TensorRT-LLM's default is false."
     )
 
 
@@ -121,9 +118,7 @@ class SpeculativeSettings(Section):
     num_heads: Count | None = Field(None, description="medusa: number of heads; none: upstream's default, 4.")
     fast_logits: bool = Field(
         False,
-        description=(
-            "draft_target: transfer logits directly, not through Triton; set it for the draft deployment, too."
-        ),
+        description=("draft_target: transfer logits directly, not through Triton; for the draft, too."),
     )
     medusa_choices: str | None = Field(None, description="Medusa's tree, such as {0}, {0, 1}; none: mc_sim_7b_63.")
     eagle_choices: str | None = Field(None, description="EAGLE's tree, in the same format.")
@@ -215,7 +210,7 @@ class RuntimeSettings(Section):
     )
     executor_worker_path: str = Field(
         "/opt/tritonserver/backends/tensorrtllm/trtllmExecutorWorker",
-        description="Worker program of the orchestrator mode.",
+        description="Worker of orchestrator mode.",
     )
 
 
@@ -277,9 +272,7 @@ class InstanceSettings(Section):
     """Number of instances of each model."""
 
     preprocessing: Count = Field(1, description="Instances of preprocessing.")
-    postprocessing: Count = Field(
-        1, description="Instances of postprocessing; with more than one, streamed chunks may arrive out of order."
-    )
+    postprocessing: Count = Field(1, description="Instances of postprocessing; several may send chunks out of order.")
     bls: Count = Field(
         1,
         description=(
@@ -298,8 +291,7 @@ class TritonModelSettings(Section):
     max_queue_size: Period = Field(
         0,
         description=(
-            "Most queued requests; further requests are rejected. 0: no limit with TensorRT engines, else "
-            "the engine's default."
+            "Most queued requests; more are rejected. 0: no limit with TensorRT engines, else the engine's default."
         ),
     )
     max_queue_delay_microseconds: Period = Field(
@@ -390,7 +382,7 @@ class DeploymentSettings(Section):
         "FP16", description="Data type of prompt_embedding_table."
     )
     encoder_features_datatype: Literal["FP16", "BF16"] = Field(
-        "FP16", description="Data type of encoder_input_features, which models without an encoder also declare."
+        "FP16", description="Data type of encoder_input_features, with or without an encoder."
     )
     encoder: EncoderSettings | None = None
     text: TextSettings = TextSettings()
