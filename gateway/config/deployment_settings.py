@@ -56,7 +56,7 @@ class SchedulerSettings(Section):
     )
     policy: Literal["guaranteed_no_evict", "max_utilization"] = Field(
         "guaranteed_no_evict",
-        description=("guaranteed_no_evict never pauses requests; max_utilization starts more and may."),
+        description=("Never pause a started request, or start more and pause them when memory is full."),
     )
     chunked_context: bool | None = Field(
         None,
@@ -80,7 +80,7 @@ class DecodingSettings(Section):
         False, description="Compute log-probs over the sampled candidates only. TensorRT-LLM's default is true."
     )
     exclude_input_in_output: bool | EnvironmentReference = Field(
-        True, description="Leave the prompt out of whole answers. TensorRT-LLM's default is false."
+        True, description="No prompt in answers that are not streamed. TensorRT-LLM's default is false."
     )
 
 
@@ -118,7 +118,7 @@ class SpeculativeSettings(Section):
     num_heads: Count | None = Field(None, description="medusa: number of heads; none: upstream's default, 4.")
     fast_logits: bool = Field(
         False,
-        description=("draft_target: transfer logits without Triton; set it for the draft too."),
+        description=("draft_target: transfer logits directly, not through Triton; for the draft, too."),
     )
     medusa_choices: str | None = Field(None, description="Medusa's tree, such as {0}, {0, 1}; none: mc_sim_7b_63.")
     eagle_choices: str | None = Field(None, description="EAGLE's tree, in the same format.")
@@ -210,7 +210,7 @@ class RuntimeSettings(Section):
     )
     executor_worker_path: str = Field(
         "/opt/tritonserver/backends/tensorrtllm/trtllmExecutorWorker",
-        description="The orchestrator's worker.",
+        description="Worker of orchestrator mode.",
     )
 
 
@@ -272,9 +272,7 @@ class InstanceSettings(Section):
     """Number of instances of each model."""
 
     preprocessing: Count = Field(1, description="Instances of preprocessing.")
-    postprocessing: Count = Field(
-        1, description="Instances of postprocessing; with several, chunks may arrive out of order."
-    )
+    postprocessing: Count = Field(1, description="Instances of postprocessing; several may send chunks out of order.")
     bls: Count = Field(
         1,
         description=(
@@ -384,7 +382,7 @@ class DeploymentSettings(Section):
         "FP16", description="Data type of prompt_embedding_table."
     )
     encoder_features_datatype: Literal["FP16", "BF16"] = Field(
-        "FP16", description="Data type of encoder_input_features; every engine model declares it."
+        "FP16", description="Data type of encoder_input_features, with or without an encoder."
     )
     encoder: EncoderSettings | None = None
     text: TextSettings = TextSettings()

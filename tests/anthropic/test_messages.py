@@ -223,7 +223,7 @@ async def test_a_demand_that_nothing_guarantees_is_checked(folder: Path) -> None
     settings = {"structured_output_without_guidance": "validate"}
     async with gateway(folder, features=UNGUIDED, max_seq_len=4096, **settings) as running:
         body = {"tools": TOOLS, "tool_choice": {"type": "any"}}
-        assert "no call" in error_of(await post(running, **body), 500, "api_error")
+        assert "no tool call" in error_of(await post(running, **body), 500, "api_error")
         events = events_of((await post(running, stream=True, **body)).text)
         assert events[-1].type == "error"
 

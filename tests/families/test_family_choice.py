@@ -150,7 +150,7 @@ def test_settings_go_before_everything() -> None:
 
 
 def test_a_family_that_there_is_not_is_named_with_those_that_there_are() -> None:
-    with pytest.raises(UnknownFamilyError, match=r"'lama'; there are: .*hermes.*plain"):
+    with pytest.raises(UnknownFamilyError, match=r"'lama'; known families: .*hermes.*plain"):
         choose(ModelEvidence(), "lama")
 
 

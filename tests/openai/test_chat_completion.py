@@ -306,7 +306,7 @@ async def test_an_engine_without_an_end_is_no_answer(folder: Path) -> None:
         assert (await running.chat()).status_code == 500
 
 
-@pytest.mark.parametrize(("timeouts", "what"), [({"first_token_s": 0.05}, "answer"), ({"total_s": 0.05}, "finish")])
+@pytest.mark.parametrize(("timeouts", "what"), [({"first_token_s": 0.05}, "no token"), ({"total_s": 0.05}, "finish")])
 async def test_deadlines(folder: Path, timeouts: dict[str, float], what: str) -> None:
     never = asyncio.Event()
     async with gateway(folder, lambda _: [never], timeouts=timeouts) as running:

@@ -25,7 +25,7 @@ MANY = 20_000
     ("count", "says", "param", "code"),
     [
         (4_096, "maximum context length", "messages", "context_length_exceeded"),
-        (4_097, "'messages': it may have at most 4096 items", "messages", "array_above_max_length"),
+        (4_097, "'messages': must have at most 4096 items", "messages", "array_above_max_length"),
         (100_000, "it has more than 65536 objects, arrays and keys", None, None),
     ],
 )

@@ -300,7 +300,7 @@ async def test_a_gateway_that_is_gone(
     response_id, _ = await opened(here, 6)
     response = checked(await polled(there, response_id, "failed"))
     assert response.error is not None
-    assert "ended before" in response.error.message
+    assert "stopped before" in response.error.message
     events = await resumed(there, response_id)
     assert (events[-1]["type"], events[-1]["response"]) == ("response.failed", response.to_dict())
     engine.goes_on.set()  # what it says later is too late

@@ -293,7 +293,7 @@ async def test_a_turn_of_many_calls_is_refused_by_the_item_that_is_too_many(fold
     async with gateway(folder) as running:
         rejected = await post(running, input=items)
         assert (rejected.status_code, rejected.json()["error"]["param"]) == (400, "input[2049]")
-        assert "at most 1024 calls" in rejected.json()["error"]["message"]
+        assert "at most 1024 tool calls" in rejected.json()["error"]["message"]
 
 
 def update(**settings: Any) -> dict[str, Any]:
