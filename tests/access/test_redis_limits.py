@@ -167,7 +167,7 @@ async def test_without_redis_each_takes_its_part_until_it_is_back(
     client.close()
     lines = [line.message for line in caplog.records if line.name == "gateway.access.rate_limiter"]
     assert [line.partition(":")[0] for line in lines] == [
-        *["limits are not shared, this gateway takes 1/2 of each"] * 2,
+        *["limits are not shared, this gateway applies 1/2 of each limit because Redis cannot be used"] * 2,
         *["limits are shared again"] * 2,
     ]
 

@@ -227,7 +227,7 @@ def test_a_prediction_changes_no_answer(asker: Asker) -> None:
 def test_a_prompt_table_that_the_model_has_not_is_named(asker: Asker) -> None:
     error = asker.rejected(prompt_table="pirate")
     assert (error["param"], error["code"]) == ("prompt_table", "invalid_value")
-    assert "has none" in error["message"]
+    assert "has no prompt tables" in error["message"]
     assert asker.text(prompt_table=None) == asker.text()
 
 

@@ -204,7 +204,7 @@ def test_cancelling_elsewhere(sdks: list[OpenAI], scripted_triton: ScriptedServe
         assert "On and on".startswith(found.output_text)
     scripted_triton.play(turn(text="So.<|im_end|>"))
     ended = polled(one, one.responses.create(model=AGENT, input="Hi", background=True))
-    with pytest.raises(BadRequestError, match="completed already"):
+    with pytest.raises(BadRequestError, match="already completed"):
         other.responses.cancel(ended.id)
 
 

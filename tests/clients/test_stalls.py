@@ -93,19 +93,19 @@ def test_a_dead_engine_takes_no_requests_until_it_goes_on(
         assert gateway.metric("gateway_model_state", 'state="ready"') == 1
         assert gateway.wait("/health/live?engine=1", 200)
         assert described(gateway)["ready"] is True
-    assert [logged(gateway, words) for words in ("may have stalled", "engine not ready", "answers again")] == [1, 1, 1]
+    assert [logged(gateway, words) for words in ("may have stalled", "engine not ready", "responds again")] == [1, 1, 1]
 
 
 def test_a_request_that_is_stuck_by_itself_is_left_alone(
     gateway: GatewayProcess, scripted_triton: ScriptedServer
 ) -> None:
     scripted_triton.play(BEGUN, WELL)
-    before = logged(gateway, "answers again")
+    before = logged(gateway, "responds again")
     deadline = time.monotonic() + 30
     with begun(gateway):
-        while logged(gateway, "answers again") == before and time.monotonic() < deadline:
+        while logged(gateway, "responds again") == before and time.monotonic() < deadline:
             assert httpx.get(f"{gateway.url}/health/live").status_code == 200
-        assert logged(gateway, "answers again") == before + 1
+        assert logged(gateway, "responds again") == before + 1
         assert httpx.get(f"{gateway.url}/health/ready").status_code == 200  # a doubt that was cleared up
         assert ask(gateway).json()["choices"][0]["message"]["content"] == "well"
     assert gateway.metric("gateway_engine_failures_total") == 0
@@ -135,7 +135,7 @@ def test_an_engine_that_fails_every_request_takes_none_until_it_is_well(
     told = gateway.wait("/health/ready", 503, 20).json()["models"][MODEL]
     assert time.monotonic() - failed < 10
     assert told["state"] == "failing"
-    assert "when it was asked for one token" in told["reason"]
+    assert "the one-token test" in told["reason"]
     assert ask(gateway).status_code == 503
     assert gateway.wait("/health/live?engine=1", 503)
     scripted_triton.play(turn(text="well"))

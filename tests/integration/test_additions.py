@@ -187,7 +187,7 @@ def test_an_adapter_that_cannot_be_served_is_a_start_error(
     adapters: Path, triton: TritonServer, tmp_path: Path, half: bool
 ) -> None:
     if half:  # of a model that is half as wide
-        adapter, named = tmp_path / "half", "its q_proj of layer 0 is 32 -> 32, but 64 -> 64"
+        adapter, named = tmp_path / "half", "its q_proj of layer 0 has the shape 32 -> 32"
         write_adapter(adapters, adapter, lambda key, value: value[:, ::2] if "lora_A" in key else value[::2])
     else:
         adapter, named = tmp_path / "nowhere", "nowhere"

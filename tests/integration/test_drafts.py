@@ -200,7 +200,7 @@ def test_an_answer_may_outgrow_the_draft_model(gateway: GatewayProcess, triton: 
     plain = ask(gateway, "drafted", num_draft_tokens=0, max_tokens=DRAFT_CONTEXT + 20, return_token_ids=True)
     drafted = ask(gateway, "drafted", max_tokens=DRAFT_CONTEXT + 20, return_token_ids=True)
     assert drafted["choices"] == plain["choices"]
-    assert "going on without tensorrt_llm_draft" in triton.log()
+    assert "continuing without tensorrt_llm_draft" in triton.log()
 
 
 def test_a_stop_string_ends_a_drafted_answer_in_both_engines(gateway: GatewayProcess, triton: TritonServer) -> None:

@@ -117,7 +117,7 @@ def test_gateways_count_as_one_and_go_on_without_redis(file: Path, tmp_path: Pat
         assert without == [200, 200]  # each takes its part of the limit by itself
         for each in both:
             (line, *_) = each.logged("limits are not shared")
-            assert "takes 1/2 of each" in line
+            assert "applies 1/2 of each" in line
         redis.start()
         for each in both:
             each.logged("limits are shared again")
