@@ -106,7 +106,7 @@ async def test_leases_of_a_gateway_that_has_died_end(server: RedisServer) -> Non
     await dead.admit(alice, "a")
     await dead.reserve(alice, "a", 300)
     await other.admit(alice, "b")
-    with pytest.raises(LimitedError, match="2 requests at a time"):
+    with pytest.raises(LimitedError, match="2 concurrent requests"):
         await other.admit(alice, "c")
     with server.client() as client:  # time passes for the lease that nobody renews
         leases = "{triton-openai-gateway:limits:key:alice}:leases"
@@ -159,7 +159,7 @@ async def test_without_redis_each_takes_its_part_until_it_is_back(
     own_redis_server.start()
     client = own_redis_server.client()
     await until(lambda: _known(client) == 30)  # those that were let in meanwhile, and those that run on
-    with pytest.raises(LimitedError, match="30 requests at a time"):
+    with pytest.raises(LimitedError, match="30 concurrent requests"):
         await both[1].admit(alice, "after")
     both[1].settle(alice, "1-0", reserved, 300)
     for limiter in both:

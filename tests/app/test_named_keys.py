@@ -252,7 +252,7 @@ async def test_a_stream_that_breaks_off_gives_back_what_it_has_not_used(folder: 
             second = await chat(one, ALICE, max_tokens=1)
             assert second.status_code == 429
             assert second.json()["error"]["type"] == "requests"
-            assert "1 requests at a time" in second.json()["error"]["message"]
+            assert "1 concurrent requests" in second.json()["error"]["message"]
         gate.set()
         again = await answered(lambda: chat(one, ALICE, max_tokens=2), 200)
         assert _left(again) >= 400 - (PROMPT_TOKENS + 2) - (PROMPT_TOKENS + 2)

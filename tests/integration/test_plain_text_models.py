@@ -233,5 +233,5 @@ def test_the_page_of_the_model_says_what_is_lost(client: OpenAI) -> None:
     told = client.models.retrieve("plain_whole-h2").model_dump()
     assert (told["gateway"]["path"], told["gateway"]["streams"]) == ("text", "whole")
     assert told["gateway"]["estimates"] == ["completion_tokens", "finish_reason"]
-    assert any("takes no max_tokens" in loss for loss in told["gateway"]["losses"])
+    assert any("does not support max_tokens" in loss for loss in told["gateway"]["losses"])
     assert told["capabilities"]["max_tokens"]["how"] == "impossible"
