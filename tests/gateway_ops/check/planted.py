@@ -140,7 +140,7 @@ PLANTED = {
     ),
     "one request at a time": (
         (BLS, r'parameters \{ key: "max_concurrent_requests"[^\n]*\n', ""),
-        ("warning", "1 instances serve 1 concurrent requests", "count: 16"),
+        ("warning", "1 instances serve 1 requests at a time", "count: 16"),
     ),
     "no number": (
         (ENGINE, *parameter("max_tokens_in_paged_kv_cache", "lots")),
