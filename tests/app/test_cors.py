@@ -124,5 +124,5 @@ def test_origins_are_kept_as_browsers_write_them() -> None:
     "text", ["https://app.example/", "app.example", "null", "https://*.example", "https://ä.example"]
 )
 def test_what_no_browser_sends_is_no_origin(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"server\.cors\.origins.*GATEWAY_CORS_ORIGINS.*is not an origin"):
+    with pytest.raises(ConfigError, match=r"server\.cors\.origins.*GATEWAY_CORS_ORIGINS.*must be an origin"):
         origins(text)

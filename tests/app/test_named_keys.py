@@ -373,7 +373,7 @@ async def test_keys_of_the_settings_follow_them(folder: Path, tmp_path: Path, ca
         await becomes(BOB, 200)
         await becomes(ALICE, 401)
         write(named("alice", ALICE), keys_file="none.yaml")  # not to be had: all stays
-        await until(lambda: "none.yaml: the file of keys cannot be read" in caplog.text)
+        await until(lambda: "none.yaml: the key file cannot be read" in caplog.text)
         await becomes(BOB, 200)
         write(named("alice", ALICE), gateways=3)
         await becomes(ALICE, 200)
@@ -384,7 +384,7 @@ async def test_a_file_of_keys_that_cannot_be_used_ends_the_start(folder: Path, t
     file = tmp_path / "keys.json"
     for text, says_ in (
         ('{"keys": [{"name": "a", "hash": "sk-123"}]}', f"{file}:1: keys[0].hash: must be sha256:"),
-        ('{"keys": [{"name": "a b", "hash": "x"}]}', "keys[0].name: may hold letters"),
+        ('{"keys": [{"name": "a b", "hash": "x"}]}', "keys[0].name: must consist of"),
         (json.dumps({"keys": [named("a", ALICE), named("a", BOB)]}), "two keys have the name of 'a'"),
         (json.dumps({"keys": [named("a", ALICE), named("b", ALICE)]}), "two keys have the hash of 'b'"),
         (json.dumps({"keys": [named("a", ALICE, limit=3)]}), "Did you mean 'limits'?"),

@@ -67,8 +67,8 @@ async def test_documentation_is_shown_as_set(folder: Path, server: dict[str, Any
 @pytest.mark.parametrize(
     ("server", "says"),
     [
-        ({"metrics": "key"}, "server.metrics: key needs keys"),
-        ({"docs": "key"}, "server.docs: key needs keys"),
+        ({"metrics": "key"}, "server.metrics: key requires server.api_keys"),
+        ({"docs": "key"}, "server.docs: key requires server.api_keys"),
     ],
 )
 def test_settings_that_contradict_themselves_are_refused(server: dict[str, Any], says: str) -> None:

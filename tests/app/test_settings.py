@@ -313,7 +313,7 @@ def test_files_of_certificates_are_found_beside_the_settings(tmp_path: Path) -> 
             {"GATEWAY_TRITON_METADATA": "grpc-timeout=1"},
             "'grpc-timeout' is reserved for the protocol and cannot be set.",
         ),
-        ({"GATEWAY_TRITON_METADATA": "triton_grpc_error=true"}, "it belongs to the protocol."),
+        ({"GATEWAY_TRITON_METADATA": "triton_grpc_error=true"}, "is reserved for the protocol and cannot be set."),
         ({"GATEWAY_TRITON_METADATA": "a=\u00e4"}, "the value of 'a' must be printable ASCII."),
     ],
 )

@@ -103,7 +103,7 @@ async def test_what_passes_by_itself_may_be_tried_again(folder: Path) -> None:
     async with ScriptedTriton(configs=with_a_required_image()) as triton, gateway(triton.url, folder) as client:
         await until_ready(client, 503, REASON)
         await triton.stop()
-        await until_ready(client, 503, "cannot be reached")
+        await until_ready(client, 503, "unreachable")
         answer = await client.post("/v1/chat/completions", json=CHAT)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert answer.json()["error"]["code"] == "service_unavailable"

@@ -289,8 +289,8 @@ def test_the_model_says_how_it_is_served(gateway: GatewayProcess) -> None:
     new, old = served("1.3")["gateway"], served("0.19")["gateway"]
     assert (new["path"], new["streams"], old["streams"]) == ("llmapi", "pieces", "whole")
     assert new["estimates"] == ["completion_tokens"]
-    assert any("no cancel" in loss for loss in old["losses"])
-    assert not any("no cancel" in loss for loss in new["losses"])
+    assert any("ignores cancellation" in loss for loss in old["losses"])
+    assert not any("ignores cancellation" in loss for loss in new["losses"])
     assert served("1.2")["capabilities"]["seed"]["class"] == "impossible"
     body = {"model": "1.2", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
     rendered = httpx.post(f"{gateway.url}/v1/chat/completions/render", json=body).json()

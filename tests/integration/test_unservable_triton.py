@@ -117,4 +117,4 @@ async def test_service_begins_when_the_repository_has_another_model(triton: Trit
         await backend.wait_ready(10)
         assert backend.engine.features.model == "becomes"
         async with TritonBackend(triton.grpc_url, "ensemble") as unnamed:
-            await until(lambda: "which has 'becomes' (engine); name it in triton.model" in unnamed.status.reason)
+            await until(lambda: "which has 'becomes' (engine); set triton.model to it" in unnamed.status.reason)

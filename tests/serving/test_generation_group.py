@@ -187,7 +187,7 @@ async def test_waiting_for_others_is_no_delay_of_the_engine(folder: Path) -> Non
         found = [await choices.ready(timeout=0.15) for _ in range(3)]
         assert [len(each or []) for each in found] == [1, 0, 0]
         gate.set()
-        with pytest.raises(EngineError, match=r"did not answer within 0.2 seconds"):
+        with pytest.raises(EngineError, match=r"returned no token within 0.2 seconds"):
             await texts_of(choices, 2)
 
 

@@ -45,7 +45,7 @@ def parts(folder: Path, family: str = "hermes", template: str = "hermes.jinja") 
 
 def test_an_end_that_the_engine_does_not_know_is_named(folder: Path) -> None:
     [loss] = text_losses(parts(folder), HIDING)
-    assert "ends an answer at <|im_end|> alone" in loss
+    assert "stops only at <|im_end|>" in loss
     assert "<|endoftext|>" in loss
     assert text_losses(parts(folder), replace(HIDING, ends_at_eos=False)) == {}
     assert text_losses(parts(folder), EXACT) == {}

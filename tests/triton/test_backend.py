@@ -52,7 +52,7 @@ async def test_it_starts_without_triton_and_serves_when_it_comes(unused_port: in
             await generate(backend)
         assert error.value.kind is ErrorKind.UNAVAILABLE
         assert not backend.status.ready
-        assert "cannot be reached" in backend.status.reason
+        assert "unreachable" in backend.status.reason
         async with ScriptedTriton(port=unused_port):
             await backend.wait_ready(10)
             assert backend.status.ready
@@ -159,7 +159,7 @@ async def test_a_health_reply_that_cannot_be_decoded_is_a_failed_check(caplog: p
             await until(lambda: not backend.status.ready)
             server.garbled_checks = 10**6
             await until(lambda: "cannot be decoded" in backend.status.reason)
-    assert not [record for record in caplog.records if "begins again" in record.message]
+    assert not [record for record in caplog.records if "restarts in" in record.message]
 
 
 async def test_a_defect_in_the_supervision_is_logged_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -168,9 +168,9 @@ async def test_a_defect_in_the_supervision_is_logged_and_ends_nothing(caplog: py
             raise TypeError("of some defect")
 
     async with ScriptedTriton() as server, TritonBackend(server.url, "ensemble", on_discovered=check) as backend:
-        await until(lambda: "could not be understood" in backend.status.reason)
+        await until(lambda: "could not be parsed" in backend.status.reason)
         await backend.wait_ready(10)
-    (said,) = [record for record in caplog.records if "begins again" in record.message]
+    (said,) = [record for record in caplog.records if "restarts in" in record.message]
     assert said.message == "the health check of a Triton failed and restarts in 0.5 s"
     assert said.exc_info
 
@@ -181,7 +181,7 @@ async def test_a_triton_that_is_back_is_found_while_requests_ask_for_it(
     monkeypatch.setattr(backend_module, "_FIRST_RETRY_S", 600)  # it would not be looked for in time otherwise
 
     async with TritonBackend(f"127.0.0.1:{unused_port}", "ensemble") as backend:
-        await until(lambda: "cannot be reached" in backend.status.reason)
+        await until(lambda: "unreachable" in backend.status.reason)
         async with ScriptedTriton(port=unused_port):
             asked = 0
             while not backend.status.ready and asked < 500:
@@ -229,7 +229,7 @@ async def test_a_misconfiguration_is_the_reason_until_it_is_mended(unused_port: 
             await backend.wait_ready(0)
         assert error.value.kind is ErrorKind.UNSERVABLE
         await server.stop()
-        await until(lambda: "cannot be reached" in backend.status.reason)
+        await until(lambda: "unreachable" in backend.status.reason)
         with pytest.raises(EngineError) as error:
             await generate(backend)
         assert error.value.kind is ErrorKind.UNAVAILABLE

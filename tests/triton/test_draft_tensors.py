@@ -26,7 +26,7 @@ async def test_a_draft_model_guesses_behind_a_bls_model() -> None:
     assert chunks[-1].ids == (7,)
     features = engine.features
     assert (features.path, features.model, features.token_ids) == ("ensemble", BLS, True)
-    assert "'guess' drafts" in features.reason
+    assert "the draft model 'guess'" in features.reason
     assert not any("cancel" in warning for warning in features.warnings)
     assert features.capabilities["num_draft_tokens"].how == features.capabilities["use_draft_logits"].how == "native"
     assert features.capabilities["prediction"].how == "impossible"
@@ -100,7 +100,7 @@ def not_decoupled() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("configs", "path", "words"),
     [
-        (bls_configs(), "tokens", "is a BLS model, which takes text"),
+        (bls_configs(), "tokens", "is a BLS model, which only reads text"),
         (not_decoupled(), "auto", "'tensorrt_llm_bls' is not decoupled"),
     ],
     ids=["by ids", "not decoupled"],

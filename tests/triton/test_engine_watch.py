@@ -109,7 +109,7 @@ async def test_an_engine_that_gives_a_token_is_well_again(start: Start) -> None:
     situation.server.script = when_told
     situation.stall()
     await situation.until("suspect")
-    assert "gone on" in situation.backend.health.reason
+    assert "no running generation has received a token" in situation.backend.health.reason
     assert situation.backend.status.ready, "only a probe takes it out"
     go_on.set()
     await situation.until("well")

@@ -111,10 +111,10 @@ def test_what_is_lost_is_told_by_version() -> None:
     def words(version: str) -> str:
         return " ".join(features(version).losses)
 
-    assert "no cancel" in words("0.19")
-    assert "no cancel" not in words("1.0")
-    assert "one piece" in words("1.2")
-    assert "one piece" not in words("1.3")
+    assert "ignores cancellation" in words("0.19")
+    assert "ignores cancellation" not in words("1.0")
+    assert "the whole text in one event" in words("1.2")
+    assert "the whole text in one event" not in words("1.3")
     between = features("1.0", without=("stop", "sampling_param_return_perf_metrics"))  # 0.20 and 0.21
     assert any("BOS" in loss for loss in between.losses)
 
@@ -276,7 +276,7 @@ def test_a_second_string_is_malformed(name: str) -> None:
     outputs[name] = ("BYTES", [2], string(b"Hello")[2] + string(b" you")[2])
     with pytest.raises(MalformedOutputError) as error:
         LlmApiReader("whole").read(response(final=True, **outputs).infer_response, final=True)
-    assert f"{name} holds 2 strings" in error.value.detail
+    assert f"{name} has 2 strings" in error.value.detail
 
 
 def test_why_an_answer_ended_is_the_engine_s_own_word() -> None:

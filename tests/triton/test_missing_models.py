@@ -37,7 +37,7 @@ async def read(server: ScriptedTriton, model: str = "ensemble") -> None:
 @pytest.mark.parametrize(
     ("there", "said"),
     [
-        (["tensorrt_llm"], "which has 'tensorrt_llm' (engine); name it in triton.model"),
+        (["tensorrt_llm"], "which has 'tensorrt_llm' (engine); set triton.model to it"),
         (
             ["tensorrt_llm_bls", "tensorrt_llm", "postprocessing"],
             "which has 'tensorrt_llm' (engine) and 'tensorrt_llm_bls' (BLS); set triton.model to one of them",
@@ -57,7 +57,7 @@ async def test_models_of_other_kinds_are_found_and_not_offered() -> None:
         with pytest.raises(DiscoveryError) as error:
             await read(server)
     assert "has 'resnet00', 'resnet01', " in str(error.value)
-    assert "and 32 more, none of which" in str(error.value)
+    assert "and 32 more, but no ready model" in str(error.value)
     assert "expected" not in str(error.value).partition("none of which")[0]
 
 

@@ -504,7 +504,7 @@ def test_a_prompt_table_has_the_type_that_the_model_declares(datatype: str, pack
 @pytest.mark.parametrize(
     ("name", "datatype", "asked", "words"),
     [
-        ("prompt_embedding_table", "INT8", {"prompt_table": TABLE, "vocab_size": 9}, "declared as INT8, and what is"),
+        ("prompt_embedding_table", "INT8", {"prompt_table": TABLE, "vocab_size": 9}, "declared as INT8, but the"),
         (
             "temperature",
             "INT32",

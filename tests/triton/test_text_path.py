@@ -99,7 +99,7 @@ def test_a_bls_model_cannot_call_an_engine_that_is_decoupled_unless_it_is() -> N
     mixed[BLS].model_transaction_policy.decoupled = False
     views = {name: ModelView.of(config) for name, config in mixed.items()}
     models = assemble(views[BLS], {name: views[name] for name in called_models(views[BLS])})
-    with pytest.raises(DiscoveryError, match="is not decoupled and cannot call 'tensorrt_llm', which is"):
+    with pytest.raises(DiscoveryError, match="is not decoupled and cannot call the decoupled model 'tensorrt_llm'"):
         check(models, "auto")
 
 

@@ -80,7 +80,7 @@ PLANTED = {
     ),
     "BLS model that cannot call an engine that streams": (
         (BLS, r"model_transaction_policy \{ decoupled: true \}", "model_transaction_policy { }"),
-        ("error", "'tensorrt_llm_bls' is not decoupled and cannot call 'tensorrt_llm', which is", "set model_transac"),
+        ("error", "is not decoupled and cannot call the decoupled model 'tensorrt_llm'", "set model_transac"),
     ),
     "normalised log-probs": (
         (ENGINE, *parameter("normalize_log_probs", "true")),

@@ -331,7 +331,7 @@ def test_stock_templates_filled_by_hand(tmp_path: Path) -> None:
         "log-probs are rejected with temperature 0, top_k, top_p or min_p",
         "Answers that are not streamed begin with the prompt.",
         "1 instances serve 1 requests at a time",
-        "streamed answers are refused",
+        "streamed answers are rejected",
     ]
 
 

@@ -141,7 +141,7 @@ async def test_every_mistake_is_named_with_its_line(model: Path) -> None:
         ("{}", "", "models: no model is configured"),
         ("server: {}\nmodels: []\n", "2", "models: no model is configured"),
         ("models:\n- &a {name: x, triton: {url: 'h:1'}}\n- *a\n", "2", "already taken"),
-        ("base: &b {path: fast}\nmodels:\n- {<<: *b, name: x, triton: {url: 'h:1'}}\n", "1", "base: is not a known"),
+        ("base: &b {path: fast}\nmodels:\n- {<<: *b, name: x, triton: {url: 'h:1'}}\n", "1", "base: unknown key"),
         ("models: [{name: 7, triton: {url: 'h:1'}}]", "1", "models[0].name: must be a string; put it in quotes."),
     ],
 )
