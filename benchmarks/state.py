@@ -19,8 +19,8 @@ from pathlib import Path
 
 import uvloop
 
-from gateway.config import StateSettings
-from gateway.store import Store, open_store
+from gateway.serving.store import Store, open_store
+from gateway.settings import StateSettings
 
 SIZE = 20_000
 CALLS = 3_000

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 import jsonschema
 
-from gateway.families import CallArguments, CallStart, Tool, ToolPlan
-from gateway.families.family_table import FAMILIES
-from gateway.prompt import ChatTemplate
-from gateway.tokens import Tokenizer
+from gateway.text.families import CallArguments, CallStart, Tool, ToolPlan
+from gateway.text.families.family_table import FAMILIES
+from gateway.text.prompt import ChatTemplate
+from gateway.text.tokens import Tokenizer
 from gateway_ops.local_stack.smollm2 import CHAT_TEMPLATE, ensure_model_folder
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "triton_repo" / "tensorrt_llm" / "1"))

@@ -25,35 +25,14 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from gateway import __version__
-from gateway.access.guard import Guard
-from gateway.access.key_metrics import KeyMetrics
-from gateway.access.shared_buckets import SharedBuckets
-from gateway.anthropic.errors import AnthropicMiddleware, error_response, wants_anthropic
-from gateway.anthropic.messages.routes import messages_router
-from gateway.anthropic.models import anthropic_models_router
-from gateway.certificates import CertificateError, CertificateWatch, FileBackedValue
-from gateway.config import (
-    ConfigError,
-    ModelSettings,
-    ServerSettings,
-    Settings,
-    SettingsSource,
-)
-from gateway.config.tls_settings import ServerTlsSettings
-from gateway.early_signals import outlive_hangups
-from gateway.generation import EngineError, ErrorKind
-from gateway.generation.health import EngineCondition
-from gateway.generation.route import EndpointStatus
-from gateway.helper import helper_pids
-from gateway.ids import new_id
-from gateway.mirror.copies import RequestCopies
-from gateway.mirror.keeper import MirrorSupervisor, wants_mirror
-from gateway.mirror.link import MirrorLink
-from gateway.openai.chat.routes import chat_router
-from gateway.openai.completions.routes import completions_router
-from gateway.openai.conversations.routes import conversations_router
-from gateway.openai.document import openapi_document
-from gateway.openai.errors import (
+from gateway.api.anthropic.errors import AnthropicMiddleware, error_response, wants_anthropic
+from gateway.api.anthropic.messages.routes import messages_router
+from gateway.api.anthropic.models import anthropic_models_router
+from gateway.api.openai.chat.routes import chat_router
+from gateway.api.openai.completions.routes import completions_router
+from gateway.api.openai.conversations.routes import conversations_router
+from gateway.api.openai.document import openapi_document
+from gateway.api.openai.errors import (
     EXPOSED_HEADERS,
     HANDLED,
     INVALID,
@@ -64,37 +43,27 @@ from gateway.openai.errors import (
     handle_http,
     handle_openai,
 )
-from gateway.openai.mirror_report import mirror_router
-from gateway.openai.models.routes import models_router
-from gateway.openai.responses.background import BackgroundRuns
-from gateway.openai.responses.routes import responses_router, retrieval_router
-from gateway.openai.state import ApplicationState, sealer_of
-from gateway.openai.tokens.routes import tokens_router
-from gateway.reloading import SettingsReloader
-from gateway.serving import long_work
-from gateway.serving.backend import Backend, BackendFactory
-from gateway.serving.fleet.fleet import Fleet
-from gateway.serving.fleet.shared_counts import SharedCounts, endpoint_key
-from gateway.serving.overload import OVERLOAD
-from gateway.serving.registry import Registry
-from gateway.serving.served_model import ServedModel
-from gateway.store import StoreHolder
-from gateway.telemetry.exporting import open_telemetry
-from gateway.telemetry.logs import set_up_logging
-from gateway.telemetry.memory import Memory
-from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.slim_page import CONTENT_TYPE, ModelQueue, load_families, slim_page
-from gateway.telemetry.store_metrics import MeteredStore
-from gateway.telemetry.triton_metrics import TritonMetrics
-from gateway.tokens.token_cache import TokenCache, own_token_cache
-from gateway.triton.abilities import engine_options
-from gateway.triton.access import TritonAccesses
-from gateway.triton.triton_backend import POLL_S, HealthChecks, TritonBackend
-from gateway.web.access_log import AccessLogMiddleware
-from gateway.web.http_protocol import HttpLimits, http_protocol
-from gateway.web.listening import BACKLOG, listen, room_for
-from gateway.web.listening_tls import listening_contexts
-from gateway.web.middleware import (
+from gateway.api.openai.mirror_report import mirror_router
+from gateway.api.openai.models.routes import models_router
+from gateway.api.openai.responses.background import BackgroundRuns
+from gateway.api.openai.responses.routes import responses_router, retrieval_router
+from gateway.api.openai.state import ApplicationState, sealer_of
+from gateway.api.openai.tokens.routes import tokens_router
+from gateway.api.operations import Page, operations_router
+from gateway.api.page.routes import PAGE_PATHS, api_page_router, chat_page_router
+from gateway.generation import EngineError, ErrorKind
+from gateway.generation.health import EngineCondition
+from gateway.generation.ids import new_id
+from gateway.generation.route import EndpointStatus
+from gateway.http.access.guard import Guard
+from gateway.http.access.key_metrics import KeyMetrics
+from gateway.http.access.shared_buckets import SharedBuckets
+from gateway.http.access_log import AccessLogMiddleware
+from gateway.http.certificates import CertificateError, CertificateWatch, FileBackedValue
+from gateway.http.http_protocol import HttpLimits, http_protocol
+from gateway.http.listening import BACKLOG, listen, room_for
+from gateway.http.listening_tls import listening_contexts
+from gateway.http.middleware import (
     OPEN_PATHS,
     AllowedHostsMiddleware,
     AuthMiddleware,
@@ -102,11 +71,42 @@ from gateway.web.middleware import (
     RateLimitMiddleware,
     names_to_check,
 )
-from gateway.web.operations import Page, operations_router
-from gateway.web.pages import PAGE_PATHS, api_page_router, chat_page_router
-from gateway.web.routing import Application, widen
-from gateway.web.server import InternalPort, Server, ServerStages, ServerTls
-from gateway.web.shutdown import ShutdownState
+from gateway.http.routing import Application, widen
+from gateway.http.server import InternalPort, Server, ServerStages, ServerTls
+from gateway.http.shutdown import ShutdownState
+from gateway.serving import long_work
+from gateway.serving.backend import Backend, BackendFactory
+from gateway.serving.fleet.fleet import Fleet
+from gateway.serving.fleet.shared_counts import SharedCounts, endpoint_key
+from gateway.serving.mirror.copies import RequestCopies
+from gateway.serving.mirror.keeper import MirrorSupervisor, wants_mirror
+from gateway.serving.mirror.link import MirrorLink
+from gateway.serving.overload import OVERLOAD
+from gateway.serving.registry import Registry
+from gateway.serving.reload import SettingsReloader
+from gateway.serving.served_model import ServedModel
+from gateway.serving.store import StoreHolder
+from gateway.settings import (
+    ConfigError,
+    ModelSettings,
+    ServerSettings,
+    Settings,
+    SettingsSource,
+)
+from gateway.settings.tls_settings import ServerTlsSettings
+from gateway.telemetry.early_signals import outlive_hangups
+from gateway.telemetry.exporting import open_telemetry
+from gateway.telemetry.logs import set_up_logging
+from gateway.telemetry.memory import Memory
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.slim_page import CONTENT_TYPE, ModelQueue, load_families, slim_page
+from gateway.telemetry.store_metrics import MeteredStore
+from gateway.telemetry.triton_metrics import TritonMetrics
+from gateway.text.tokens.token_cache import TokenCache, own_token_cache
+from gateway.text.untrusted_work import helper_pids
+from gateway.triton.abilities import engine_options
+from gateway.triton.access import TritonAccesses
+from gateway.triton.triton_backend import POLL_S, HealthChecks, TritonBackend
 
 # A thread that parses or renders gives way to the event loop after so long. Each wait of the loop for a file or socket
 # gives way to that thread in turn: with Python's 5 ms three of them in a row would hold all streams for 15.
@@ -528,7 +528,7 @@ def _contexts(settings: ServerTlsSettings) -> FileBackedValue[ssl.SSLContext]:
 
 
 def unread_answer(status: int, message: str, scope: Scope) -> Response:
-    """Make the response to a request that the application has not seen; see ``gateway.web.http_protocol.Reject``."""
+    """Make the response to a request that the application has not seen; see ``gateway.http.http_protocol.Reject``."""
     error = OpenAIError(status, message)
     if status >= 500:
         error = OpenAIError(status, message, type=SERVER, code="service_unavailable")

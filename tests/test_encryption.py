@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.encryption import MOST_BYTES, TextCipher
+from gateway.api.openai.encryption import MOST_BYTES, TextCipher
 
 OLD, NEW, OTHER = (base64.urlsafe_b64encode(bytes([number]) * 32).decode() for number in range(3))
 SEAL = TextCipher([OLD]).of("me")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from gateway.extras import pip_install
+from gateway.settings.extras import pip_install
 from tests.tools.test_dependencies import PROJECT, ROOT
 
 TEXTS = (".md", ".py", ".toml", ".yaml", ".yml", ".sh", ".txt", ".jinja", ".html", ".js")

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.contract import ENSEMBLE, LLMAPI, TENSORRT_LLM, ModelSpec
+from gateway.api.openai.parameters.row import EndpointName, Parameter
+from gateway.api.openai.parameters.table import PARAMETERS, REQUESTS, served
 from gateway.generation import Capability
-from gateway.openai.parameters.row import EndpointName, Parameter
-from gateway.openai.parameters.table import PARAMETERS, REQUESTS, served
+from gateway.text.contract import ENSEMBLE, LLMAPI, TENSORRT_LLM, ModelSpec
 from gateway.triton.abilities import EngineOptions, read_abilities
 from gateway.triton.engine_capabilities import capabilities
 from gateway.triton.inspection import read_model_file
@@ -28,7 +28,7 @@ _REPOSITORY = Path("triton_repo")
 _HEAD = """\
 # Parameters
 
-<!-- Written by `python -m tools.parameters_page`: change the fields of the requests in gateway/openai/ instead. -->
+<!-- Written by `python -m tools.parameters_page`: change the fields of the requests in gateway/api/openai/ instead. -->
 
 For developers of clients: every parameter of `POST /v1/chat/completions` and `POST /v1/completions` that this gateway
 knows, OpenAI's own and extensions that other servers of open models have too. Each is of one of these classes:

@@ -26,11 +26,11 @@ import uvloop
 from tokenizers import decoders, models, pre_tokenizers
 
 from gateway.app import create_app, unread_answer
-from gateway.config import Settings
 from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
 from gateway.generation.health import READY, EngineHealth
 from gateway.generation.route import RoutingHints, SingleRoute
-from gateway.web.http_protocol import http_protocol
+from gateway.http.http_protocol import http_protocol
+from gateway.settings import Settings
 
 GATEWAY = Path(__file__).parents[1] / "gateway"
 _TEMPLATE = (

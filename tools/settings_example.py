@@ -15,7 +15,7 @@ import yaml
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from gateway.config import Settings
+from gateway.settings import Settings
 from tools.coverage.settings_document import section_of
 
 ROOT: Final = Path(__file__).parents[1]

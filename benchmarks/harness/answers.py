@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.tokens import Tokenizer
+from gateway.text.tokens import Tokenizer
 
 TOOL = {
     "type": "function",

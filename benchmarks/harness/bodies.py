@@ -10,7 +10,7 @@ from typing import Any
 
 import jiter
 
-from gateway.openai.request_json import parse_body
+from gateway.api.openai.request_json import parse_body
 
 from .relay import Tell
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.tokens import Tokenizer
+from gateway.text.tokens import Tokenizer
 
 from . import answers
 from .client import call

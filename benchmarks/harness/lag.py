@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from gateway.tokens import Tokenizer
+from gateway.text.tokens import Tokenizer
 
 from .client import call
 from .processes import ROOT, BenchmarkError, Child, SyntheticTriton, free_port

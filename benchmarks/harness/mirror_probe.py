@@ -17,10 +17,10 @@ from pathlib import Path
 
 import uvloop
 
-from gateway.config import ModelSettings
-from gateway.mirror.copies import RequestCopies
-from gateway.mirror.link import MirrorLink
-from gateway.relay.interface import StreamOutput, copied
+from gateway.generation.relay.interface import StreamOutput, copied
+from gateway.serving.mirror.copies import RequestCopies
+from gateway.serving.mirror.link import MirrorLink
+from gateway.settings import ModelSettings
 
 _MODEL = ModelSettings.model_validate({"name": "m", "triton": {"url": "a:1"}, "mirror": {"to": "b", "share": 1.0}})
 _EVENT = (

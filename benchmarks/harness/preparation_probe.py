@@ -15,7 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 from gateway.generation import Prompt
-from gateway.prompt import PromptBuilder
+from gateway.text.prompt import PromptBuilder
 
 from .probe import serve
 

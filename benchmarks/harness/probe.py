@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from gateway import app as gateway_app
-from gateway.config import load_settings
+from gateway.settings import load_settings
 
 
 def serve(file: Path, path: str, answer: Callable[[], Awaitable[dict[str, float]]]) -> None:

@@ -14,8 +14,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.prompt import load_template
-from gateway.tokens import Tokenizer
+from gateway.text.prompt import load_template
+from gateway.text.tokens import Tokenizer
 
 from .client import call
 from .processes import ROOT, Child, SyntheticTriton

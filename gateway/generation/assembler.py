@@ -32,7 +32,7 @@ from gateway.generation.token_logprobs import (
     make_entry,
     prompt_entries,
 )
-from gateway.tokens import IncrementalDetokenizer, Tokenizer
+from gateway.text.tokens import IncrementalDetokenizer, Tokenizer
 
 _NO_DRAFT = PredictedCounts(0, 0)
 _UNSEARCHED = StopMatcher(())  # of all answers whose text is not searched, so nothing changes it

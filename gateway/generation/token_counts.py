@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gateway.generation.stop import StopSearch
-from gateway.tokens import Tokenizer
+from gateway.text.tokens import Tokenizer
 
 _STRETCH = 512  # characters; what is longer is tokenized once while the answer grows
 

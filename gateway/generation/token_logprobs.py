@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gateway.generation.engine import EngineError, ErrorKind, MalformedOutputError
-from gateway.tokens import IncrementalDetokenizer, Tokenizer
+from gateway.text.tokens import IncrementalDetokenizer, Tokenizer
 
 _Bytes = bytes  # the dataclass below has a field of that name
 

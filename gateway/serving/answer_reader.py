@@ -10,14 +10,24 @@ import dataclasses
 from collections import deque
 from dataclasses import dataclass
 
-from gateway.families import CallArguments, CallStart, Content, Event, Family, Parser, Preparation, Reasoning, ToolPlan
-from gateway.families.family_parser import FamilyParser
-from gateway.families.json_scanner import JsonScanner
-from gateway.families.model_family import ModelFamily
-from gateway.families.parser_events import PassthroughState
 from gateway.generation import SamplingParams, StopMatcher
 from gateway.serving.budgeted_engine import ReasoningBudget
-from gateway.tokens import Tokenizer
+from gateway.text.families import (
+    CallArguments,
+    CallStart,
+    Content,
+    Event,
+    Family,
+    Parser,
+    Preparation,
+    Reasoning,
+    ToolPlan,
+)
+from gateway.text.families.family_parser import FamilyParser
+from gateway.text.families.json_scanner import JsonScanner
+from gateway.text.families.model_family import ModelFamily
+from gateway.text.families.parser_events import PassthroughState
+from gateway.text.tokens import Tokenizer
 
 _WHOLE_CALL = ""  # what has ended an answer that is one call: no text of its own
 _NEAR = 256  # how far arguments are looked for: a family may write them in another form than the model did

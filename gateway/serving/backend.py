@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from gateway.config import ModelSettings
 from gateway.generation import EngineFeatures
 from gateway.generation.health import EngineCondition, EngineHealth
 from gateway.generation.route import EndpointStatus, Route, RoutingHints
+from gateway.settings import ModelSettings
 
 
 class BackendStatus(Protocol):

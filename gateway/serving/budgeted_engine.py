@@ -13,9 +13,9 @@ from collections.abc import AsyncGenerator, Iterator
 from typing import Protocol
 
 from gateway.generation.engine import Engine, EngineChunk, EngineFeatures, ForcedChunk
+from gateway.generation.relay.interface import Began, Take, can_relay
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import Guide
-from gateway.relay.interface import Began, Take, can_relay
 
 _MOST_ENDS = 4  # of one answer: some models think again
 _SEEDS = 2**64
@@ -74,7 +74,7 @@ class BudgetedEngine:
     async def generate_relayed(
         self, request: GenerationRequest, take: Take | None, began: Began | None
     ) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``gateway.relay.interface.RelayingEngine``. Nothing is relayed: all is read."""
+        """Generate one sequence; see ``RelayingEngine``. Nothing is relayed: all is read."""
         del take
         if self._spent(request):
             request = self._behind(request)

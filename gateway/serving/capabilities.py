@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gateway.config import ModelSettings
-from gateway.families import ToolPlan
-from gateway.families.family_choice import EXAMPLE
-from gateway.families.model_family import ends_thoughts, writes_calls
 from gateway.generation import Capability, EngineFeatures
-from gateway.prompt import TemplateError, history
 from gateway.serving.loading import ModelParts
 from gateway.serving.tokenizer_match import compared
+from gateway.settings import ModelSettings
+from gateway.text.families import ToolPlan
+from gateway.text.families.family_choice import EXAMPLE
+from gateway.text.families.model_family import ends_thoughts, writes_calls
+from gateway.text.prompt import TemplateError, history
 
 _END = "Make it the eos_token of the checkpoint's tokenizer_config.json."
 _MESSAGES = ({"role": "user", "content": "a"},)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.relay.token_relay import TokenRelay
+from gateway.generation.relay.token_relay import TokenRelay
 
 
 class Waiter:

@@ -7,8 +7,6 @@ import random
 import threading
 from collections.abc import Sequence
 
-from gateway.bad_request import BadRequestError
-from gateway.config import ModelSettings
 from gateway.generation import (
     EngineError,
     EngineFeatures,
@@ -19,12 +17,14 @@ from gateway.generation import (
     context_exceeded,
     too_many_tokens,
 )
+from gateway.generation.ids import new_id
 from gateway.generation.request import PromptTable
-from gateway.ids import new_id
 from gateway.serving.loading import ModelParts
 from gateway.serving.long_work import LongWork
 from gateway.serving.prompts import LengthBound, check_ids, work_of
-from gateway.tokens import word_sequences
+from gateway.settings import ModelSettings
+from gateway.text.bad_request import BadRequestError
+from gateway.text.tokens import word_sequences
 
 _SEEDS = 2**64
 _UNSUPPORTED = "unsupported_parameter"

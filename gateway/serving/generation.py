@@ -17,9 +17,9 @@ from gateway.generation import (
     SequenceAssembler,
     Usage,
 )
+from gateway.generation.relay.interface import Forward
+from gateway.generation.relay.token_relay import TokenRelay
 from gateway.generation.route import AdmittedGeneration, EngineLookup, Route
-from gateway.relay.interface import Forward
-from gateway.relay.token_relay import TokenRelay
 from gateway.serving.deadlines import Deadlines, DeadlineTimer, Waiter
 from gateway.telemetry.metrics import ModelMetrics
 from gateway.telemetry.traces import EngineCall, current_trace
@@ -74,7 +74,7 @@ class Generation:
             metrics: counters of the served model.
             arrived: ``time.perf_counter()`` at the arrival of the HTTP request.
             max_parallel: how many generations of one answer may run at a time, at least 1.
-            relay: whether tokens may skip the answering task (``gateway.relay``).
+            relay: whether tokens may skip the answering task (``gateway.generation.relay``).
         """
         self.request = request
         self.assembler = assembler

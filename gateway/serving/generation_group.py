@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Protocol
 
 from gateway.generation import EngineError, PredictedCounts, Usage
-from gateway.relay.interface import Forward
+from gateway.generation.relay.interface import Forward
 from gateway.serving.generation import Generation, Ready, cancel_all
 
 

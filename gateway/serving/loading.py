@@ -13,10 +13,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gateway.config import ConfigError, ModelSettings
-from gateway.config.model_settings import SamplingDefaults
-from gateway.families import Family
-from gateway.families.family_choice import (
+from gateway.generation import EngineFeatures
+from gateway.generation.request import LoraAdapter, PromptTable
+from gateway.serving.adapter_files import AdapterFileError, read_adapter, read_prompt_table, read_size
+from gateway.settings import ConfigError, ModelSettings
+from gateway.settings.model_settings import SamplingDefaults
+from gateway.text.families import Family
+from gateway.text.families.family_choice import (
     ARGUMENTS,
     EXAMPLE,
     FamilyChoice,
@@ -25,11 +28,8 @@ from gateway.families.family_choice import (
     WrittenCall,
     choose,
 )
-from gateway.generation import EngineFeatures
-from gateway.generation.request import LoraAdapter, PromptTable
-from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, history, load_template
-from gateway.serving.adapter_files import AdapterFileError, read_adapter, read_prompt_table, read_size
-from gateway.tokens import Tokenizer, TokenizerError
+from gateway.text.prompt import ChatTemplate, PromptBuilder, TemplateError, history, load_template
+from gateway.text.tokens import Tokenizer, TokenizerError
 
 _USER = {"role": "user", "content": "How is the weather?"}
 _TEXT = {"role": "assistant", "content": "Let me see."}

@@ -11,8 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from gateway.generation import EngineError, ErrorKind
-from gateway.helper import end_helpers
 from gateway.serving.overload import OVERLOAD
+from gateway.text.untrusted_work import end_helpers
 
 Result = TypeVar("Result")
 _MOST_WAITING = 256

@@ -17,8 +17,8 @@ from gateway.generation.engine import (
     EngineFeatures,
     ErrorKind,
 )
+from gateway.generation.relay.interface import Began, Take, can_relay
 from gateway.generation.request import GenerationRequest, LoraAdapter
-from gateway.relay.interface import Began, Take, can_relay
 
 _Start = Callable[[GenerationRequest], AsyncGenerator[EngineChunk, None]]
 
@@ -72,7 +72,7 @@ class LoraEngine:
     def generate_relayed(
         self, request: GenerationRequest, take: Take | None, began: Began | None
     ) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``gateway.relay.interface.RelayingEngine``.
+        """Generate one sequence; see ``RelayingEngine``.
 
         An engine that is none relays nothing. Where the request is sent once more, ``began`` is called once more.
         """

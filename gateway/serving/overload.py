@@ -14,11 +14,11 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final
 
-from gateway.config import MemorySettings
 from gateway.generation import EngineError, ErrorKind
-from gateway.supervision import keep_running
+from gateway.settings import MemorySettings
 from gateway.telemetry.memory import Memory, MemoryReading, MemoryState, give_back
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.supervision import keep_running
 
 _log = logging.getLogger(__name__)
 _SAMPLE_S: Final = 0.25

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
-from gateway.bad_request import BadRequestError
-from gateway.config import ModelSettings
-from gateway.families.call_schema import definitions_in_place
 from gateway.generation import Prompt, PromptTooLongError, context_exceeded
-from gateway.prompt import RequestTemplate, history
-from gateway.prompt.turn_text import TokenBreaker, path_of
 from gateway.serving.loading import ModelParts
 from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, TEMPLATES, ClientLeftError, LongWork
-from gateway.tokens.segments import CacheScope
+from gateway.settings import ModelSettings
+from gateway.text.bad_request import BadRequestError
+from gateway.text.families.call_schema import definitions_in_place
+from gateway.text.prompt import RequestTemplate, history
+from gateway.text.prompt.turn_text import TokenBreaker, path_of
+from gateway.text.tokens.segments import CacheScope
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,17 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gateway.config import ModelSettings, Settings
 from gateway.generation import EngineError
 from gateway.generation.health import EngineCondition
-from gateway.mirror.copies import RequestCopies
 from gateway.serving.adapter_files import ADAPTER_FILES
 from gateway.serving.admission.shares import SharedLines
 from gateway.serving.backend import BackendFactory
+from gateway.serving.mirror.copies import RequestCopies
 from gateway.serving.served_model import EngineLimit, ServedModel, unknown_limit
+from gateway.settings import ModelSettings, Settings
 from gateway.telemetry.metrics import Metrics
-from gateway.tokens import VOCABULARY_FILES
-from gateway.tokens.token_cache import TokenCache
+from gateway.text.tokens import VOCABULARY_FILES
+from gateway.text.tokens.token_cache import TokenCache
 
 _log = logging.getLogger(__name__)
 _READY_POLL_S = 0.05

@@ -16,12 +16,6 @@ from typing import TypeVar
 
 import anyio.to_thread
 
-from gateway.access.caller import caller
-from gateway.access.permit import bounded, permit
-from gateway.config import ConfigError, ModelSettings, TimeoutSettings
-from gateway.config.model_settings import AdapterSettings, SamplingDefaults
-from gateway.families import ToolPlan
-from gateway.families.family_choice import FamilyChoice
 from gateway.generation import (
     Capability,
     Engine,
@@ -34,6 +28,8 @@ from gateway.generation import (
 )
 from gateway.generation.health import EngineHealth
 from gateway.generation.route import AdmittedGeneration, EngineLookup, Route, RoutingHints
+from gateway.http.access.caller import caller
+from gateway.http.access.permit import bounded, permit
 from gateway.serving import prompts
 from gateway.serving.admission.admission import Admission, GenerationDemand
 from gateway.serving.admission.shares import SharedLines
@@ -48,11 +44,15 @@ from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.serving.lora_engine import LoraEngine, LoraState
 from gateway.serving.prompts import PromptSource, Truncation, spoken
 from gateway.serving.tokenizer_match import OVERRIDE, tokenizer_mismatch
+from gateway.settings import ConfigError, ModelSettings, TimeoutSettings
+from gateway.settings.model_settings import AdapterSettings, SamplingDefaults
 from gateway.telemetry.metrics import Metrics, ModelSnapshot
 from gateway.telemetry.slim_page import ModelQueue
 from gateway.telemetry.traces import RequestTrace, current_trace
-from gateway.tokens.segments import CacheScope
-from gateway.tokens.token_cache import TokenCache
+from gateway.text.families import ToolPlan
+from gateway.text.families.family_choice import FamilyChoice
+from gateway.text.tokens.segments import CacheScope
+from gateway.text.tokens.token_cache import TokenCache
 
 _log = logging.getLogger(__name__)
 Built = TypeVar("Built")
@@ -101,7 +101,7 @@ class ServedModel:
             key: where the model stands in the settings, for messages.
             timeouts: deadlines of its generations.
             metrics: the application's metrics.
-            relay: whether tokens of plain streams skip the layers (``gateway.relay``).
+            relay: whether tokens of plain streams skip the layers (``gateway.generation.relay``).
             shares: what all worker processes know of callers; None: this process is alone.
             engine_limit: tells how many requests engines run at a time.
         """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gateway.generation import Capability, EngineFeatures
 from gateway.generation.tokenizing import SENTENCES, TokenizedSentences
-from gateway.tokens import Tokenizer, TokenizerError
+from gateway.text.tokens import Tokenizer, TokenizerError
 
 OVERRIDE = "set the tokenizer folder of the model, or set check_tokenizer: false"
 _MORE = 1.05  # of the tokenizer's width; padding of a vocabulary is less

@@ -6,8 +6,8 @@ import importlib.util
 import os
 from typing import Final
 
-from gateway.config import ConfigError, TelemetrySettings
-from gateway.extras import pip_install
+from gateway.settings import ConfigError, TelemetrySettings
+from gateway.settings.extras import pip_install
 from gateway.telemetry.traces import Telemetry
 
 _PROTOCOL: Final = "http/protobuf"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-from gateway.store import (
+from gateway.serving.store import (
     ConflictError,
     DocumentWrite,
     Store,

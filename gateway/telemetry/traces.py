@@ -20,7 +20,7 @@ Step = Literal["prompt", "queue"]
 
 
 class RequestFacts(Protocol):
-    """What is known of a request at its end; see ``gateway.web.access_log.RequestRecord``."""
+    """What is known of a request at its end; see ``gateway.http.access_log.RequestRecord``."""
 
     request_id: str
     key: str | None

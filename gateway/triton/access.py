@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import grpc
 
-from gateway.certificates import (
+from gateway.http.certificates import (
     CertificateError,
     CertificateFiles,
     CertificateWatch,
@@ -16,8 +16,8 @@ from gateway.certificates import (
     load_authorities,
     load_pair,
 )
-from gateway.config import ConfigError, TritonSettings
-from gateway.config.tls_settings import TritonTlsSettings
+from gateway.settings import ConfigError, TritonSettings
+from gateway.settings.tls_settings import TritonTlsSettings
 
 Metadata = tuple[tuple[str, str], ...]
 

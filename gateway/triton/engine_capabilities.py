@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.contract import BLS, TENSORRT_LLM
 from gateway.generation.engine import Capability, StreamForm
+from gateway.text.contract import BLS, TENSORRT_LLM
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities
 from gateway.triton.engines.request_encoder import RequestEncoder
 from gateway.triton.model_view import ModelView

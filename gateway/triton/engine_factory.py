@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from gateway.contract import BLS, LLMAPI, PLAIN_TEXT, TENSORRT_LLM, VLLM
 from gateway.generation.engine import EngineFeatures, Estimate
+from gateway.text.contract import BLS, LLMAPI, PLAIN_TEXT, TENSORRT_LLM, VLLM
 from gateway.triton import hints
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities, EngineOptions, read_abilities
 from gateway.triton.connection import Connection

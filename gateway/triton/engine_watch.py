@@ -9,7 +9,7 @@ from types import TracebackType
 
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.generation.health import Belief, EngineHealth
-from gateway.supervision import keep_running
+from gateway.telemetry.supervision import keep_running
 
 _LOG = logging.getLogger(__name__)
 

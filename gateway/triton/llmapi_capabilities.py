@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.contract import LLMAPI
 from gateway.generation.engine import Capability
+from gateway.text.contract import LLMAPI
 from gateway.triton.engine_capabilities import GUIDED
 from gateway.triton.engines.request_encoder import RequestEncoder
 from gateway.triton.llmapi_dialect import LlmApiDialect

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.contract import PLAIN_TEXT
 from gateway.generation.engine import Capability
+from gateway.text.contract import PLAIN_TEXT
 from gateway.triton.engine_capabilities import GUIDED
 from gateway.triton.engines.request_encoder import RequestEncoder
 from gateway.triton.model_view import ModelView

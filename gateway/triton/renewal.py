@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from gateway.certificates import FileBackedValue
+from gateway.http.certificates import FileBackedValue
 from gateway.triton.access import Credentials
 from gateway.triton.renewable_channel import RenewableChannel
 from gateway.triton.transport import RenewableTransport

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from gateway.contract import PLAIN_TEXT, ModelSpec
+from gateway.text.contract import PLAIN_TEXT, ModelSpec
 from gateway.triton import hints
 from gateway.triton.abilities import EngineOptions, read_abilities
 from gateway.triton.engines.request_encoder import RequestEncoder

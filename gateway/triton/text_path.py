@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.config import TextStreaming
 from gateway.generation.engine import Estimate, StreamForm
+from gateway.settings import TextStreaming
 from gateway.triton import hints
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.model_view import ModelView

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import anyio
 
-from gateway.certificates import FileBackedValue
+from gateway.http.certificates import FileBackedValue
 from gateway.triton.access import Credentials, TritonAccess
 
 _TIMEOUT_S = 2.0

@@ -17,7 +17,7 @@ import grpc
 from gateway.generation.engine import Engine, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.health import EngineCondition, EngineHealth, HealthNotes, HealthRules, HealthState
 from gateway.generation.route import EndpointStatus, RoutingHints, SingleRoute
-from gateway.supervision import keep_running
+from gateway.telemetry.supervision import keep_running
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.access import PLAIN, TritonAccess
 from gateway.triton.connection import BackgroundTasks, Connection

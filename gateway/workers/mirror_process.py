@@ -21,8 +21,11 @@ from typing import Any, Final
 import uvloop
 
 from gateway.app import create_app
-from gateway.comparison.answer_forms import LONGEST_ANSWER, Failure, Outcome, WholeAnswer, outcome_of
-from gateway.config import (
+from gateway.http.access_log import ACCESS_LOG
+from gateway.http.sse import COMMENT
+from gateway.serving.comparison.answer_forms import LONGEST_ANSWER, Failure, Outcome, WholeAnswer, outcome_of
+from gateway.serving.mirror.receiver import MirrorReceiver
+from gateway.settings import (
     AuthSettings,
     ConfigError,
     ModelSettings,
@@ -32,11 +35,8 @@ from gateway.config import (
     StateSettings,
     TelemetrySettings,
 )
-from gateway.early_signals import end_with_parent, outlive_hangups
-from gateway.mirror.receiver import MirrorReceiver
+from gateway.telemetry.early_signals import end_with_parent, outlive_hangups
 from gateway.telemetry.logs import set_up_logging
-from gateway.web.access_log import ACCESS_LOG
-from gateway.web.sse import COMMENT
 
 _log = logging.getLogger(__name__)
 _NICE = 10

@@ -16,15 +16,15 @@ from typing import Final
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from gateway.access import shared_buckets
-from gateway.access.shared_buckets import SharedBuckets
-from gateway.config import ServerSettings
-from gateway.early_signals import SUPERVISOR_VARIABLE
 from gateway.generation.health import EngineCondition
-from gateway.mirror.keeper import MirrorSupervisor
+from gateway.http.access import shared_buckets
+from gateway.http.access.shared_buckets import SharedBuckets
+from gateway.http.listening import listen
 from gateway.serving.fleet.shared_counts import SharedCounts, size_of
-from gateway.tokens.token_cache import create_shared
-from gateway.web.listening import listen
+from gateway.serving.mirror.keeper import MirrorSupervisor
+from gateway.settings import ServerSettings
+from gateway.telemetry.early_signals import SUPERVISOR_VARIABLE
+from gateway.text.tokens.token_cache import create_shared
 from gateway.workers.metrics_folder import metrics_folder
 
 _log = logging.getLogger(__name__)

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from gateway.access.shared_buckets import SharedBuckets
 from gateway.generation.health import EngineCondition
+from gateway.http.access.shared_buckets import SharedBuckets
 from gateway.serving.fleet.shared_counts import SharedCounts
 from gateway.serving.registry import Registry
-from gateway.supervision import keep_running
-from gateway.tokens.token_cache import TokenCache
+from gateway.telemetry.supervision import keep_running
+from gateway.text.tokens.token_cache import TokenCache
 
 _REPORT_S: Final = 0.1
 # One worker asks Triton for the health of its models. The others ask when that worker saw a change, and now and then

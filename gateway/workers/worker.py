@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gateway.early_signals import end_with_supervisor, outlive_hangups
+from gateway.telemetry.early_signals import end_with_supervisor, outlive_hangups
 from gateway.workers.metrics_folder import hold
 
 
@@ -34,13 +34,13 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
 
     hold(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]))  # its counts outlive a supervisor that is killed
-    from gateway.access.shared_buckets import (  # noqa: PLC0415 - after the signals are safe: imports take a second
+    from gateway.app import serve  # noqa: PLC0415
+    from gateway.http.access.shared_buckets import (  # noqa: PLC0415 - after the signals are safe: imports take a second
         SharedBuckets,
     )
-    from gateway.app import serve  # noqa: PLC0415
-    from gateway.config import ConfigError, SettingsSource  # noqa: PLC0415
     from gateway.serving.fleet.shared_counts import SharedCounts  # noqa: PLC0415
-    from gateway.tokens.token_cache import TokenCache  # noqa: PLC0415
+    from gateway.settings import ConfigError, SettingsSource  # noqa: PLC0415
+    from gateway.text.tokens.token_cache import TokenCache  # noqa: PLC0415
     from gateway.workers.supervisor_link import SupervisorLink  # noqa: PLC0415
 
     descriptor, workers = given.counts

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from gateway.comparison.answer_forms import RequestFailedError
+from gateway.serving.comparison.answer_forms import RequestFailedError
 
 _LONGEST_LINE = 2**20
 _TEXT_KEYS = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls")

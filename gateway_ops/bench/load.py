@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from gateway.comparison.answer_forms import RequestFailedError
+from gateway.serving.comparison.answer_forms import RequestFailedError
 from gateway_ops.bench.exchange import exchange
 from gateway_ops.bench.plan import LoadPlan
 from gateway_ops.bench.tally import LoadTally

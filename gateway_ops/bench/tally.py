@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.comparison.durations import Durations
+from gateway.serving.comparison.durations import Durations
 
 
 @dataclass(slots=True)

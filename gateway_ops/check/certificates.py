@@ -6,11 +6,11 @@ import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.certificates import CertificateError, expiry_of
-from gateway.config import ServerSettings, TritonSettings
-from gateway.config.yaml_file import Keys
+from gateway.http.certificates import CertificateError, expiry_of
+from gateway.http.listening_tls import listening_contexts
+from gateway.settings import ServerSettings, TritonSettings
+from gateway.settings.yaml_file import Keys
 from gateway.triton.access import triton_access
-from gateway.web.listening_tls import listening_contexts
 from gateway_ops.check.findings import Finding, Severity, sentence
 
 _SOON = dt.timedelta(days=14)  # well before the end of certificates that are renewed a month ahead

@@ -7,11 +7,11 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.access.guard import check_packages
-from gateway.access.key_ring import named_keys
-from gateway.config import AuthSettings, ConfigError, JwtSettings, KeySettings, Settings
-from gateway.config.settings_validation import validate_keys
-from gateway.config.yaml_file import Keys, read_document
+from gateway.http.access.guard import check_packages
+from gateway.http.access.key_ring import named_keys
+from gateway.settings import AuthSettings, ConfigError, JwtSettings, KeySettings, Settings
+from gateway.settings.settings_validation import validate_keys
+from gateway.settings.yaml_file import Keys, read_document
 from gateway_ops.check.findings import Finding, Severity
 
 
@@ -88,7 +88,7 @@ def _check_tokens(jwt: JwtSettings) -> Iterator[tuple[Keys, Finding]]:
         what = "The identity provider's keys are fetched without TLS: an attacker on the network can replace them."
         yield ("auth", "jwt", "jwks_url"), Finding(Severity.WARNING, "", what, "Write https://.")
     if jwt.jwks_file is not None:
-        from gateway.access.jwks import parse_keys  # noqa: PLC0415 - an extra
+        from gateway.http.access.jwks import parse_keys  # noqa: PLC0415 - an extra
 
         try:
             found = parse_keys(jwt.jwks_file.read_bytes())

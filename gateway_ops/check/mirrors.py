@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gateway.comparison.facts import PROBE, TURNS, TargetFacts, compare_facts, facts_of, warnings_of
-from gateway.config import ConfigError, ModelSettings, ServerSettings
-from gateway.config.yaml_file import Keys
 from gateway.generation.engine import EngineFeatures
-from gateway.prompt import TemplateError
+from gateway.serving.comparison.facts import PROBE, TURNS, TargetFacts, compare_facts, facts_of, warnings_of
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
+from gateway.settings import ConfigError, ModelSettings, ServerSettings
+from gateway.settings.yaml_file import Keys
+from gateway.text.prompt import TemplateError
 from gateway_ops.check.findings import Finding, Severity
 
 Served = tuple[int, ModelSettings, EngineFeatures | None]

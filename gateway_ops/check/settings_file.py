@@ -12,22 +12,22 @@ import anyio.to_thread
 import jinja2
 import pydantic
 
-from gateway.certificates import CertificateError
-from gateway.config import ConfigError, ModelSettings, Settings, StateSettings, TelemetrySettings, TritonSettings
-from gateway.config.gateway_settings import NO_MODEL
-from gateway.config.settings_validation import validate, validate_deployments, with_absolute_paths
-from gateway.config.yaml_file import Keys, SettingsDocument, dotted, read_document
+from gateway.api.openai.state import sealer_of
 from gateway.generation import EngineError
 from gateway.generation.engine import EngineFeatures
-from gateway.openai.state import sealer_of
-from gateway.prompt.chat_template import make_environment
+from gateway.http.certificates import CertificateError
 from gateway.serving.fleet.addresses import Addresses
 from gateway.serving.fleet.common_features import common, conflict
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
+from gateway.serving.store import check_state
 from gateway.serving.tokenizer_match import OVERRIDE, compared, tokenizer_mismatch, wide_engine
-from gateway.store import check_state
+from gateway.settings import ConfigError, ModelSettings, Settings, StateSettings, TelemetrySettings, TritonSettings
+from gateway.settings.gateway_settings import NO_MODEL
+from gateway.settings.settings_validation import validate, validate_deployments, with_absolute_paths
+from gateway.settings.yaml_file import Keys, SettingsDocument, dotted, read_document
 from gateway.telemetry.exporting import check_telemetry
-from gateway.tokens import unreadable
+from gateway.text.prompt.chat_template import make_environment
+from gateway.text.tokens import unreadable
 from gateway.triton.abilities import engine_options
 from gateway.triton.access import triton_access
 from gateway.triton.inspection import DiscoveryError, NoTokenError, inspect_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from gateway.early_signals import outlive_hangups
+from gateway.telemetry.early_signals import outlive_hangups
 
 
 def app() -> None:

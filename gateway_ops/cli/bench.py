@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from gateway.extras import pip_install
+from gateway.settings.extras import pip_install
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
         import gateway_ops.bench.exchange  # noqa: F401, PLC0415 - the gateway does not need aiohttp
     except ImportError:
         raise fail(f"this command needs aiohttp: {pip_install('bench')}") from None
-    from gateway.comparison.answer_forms import RequestFailedError  # noqa: PLC0415
+    from gateway.serving.comparison.answer_forms import RequestFailedError  # noqa: PLC0415
     from gateway_ops.bench.plan import Lengths, LoadPlan, PlanError  # noqa: PLC0415
 
     try:

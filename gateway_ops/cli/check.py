@@ -46,7 +46,7 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Report every mistake in a settings file or repository, or show what an endpoint supports; exit 1 on errors."""
     if schema:
-        from gateway.config import Settings  # noqa: PLC0415
+        from gateway.settings import Settings  # noqa: PLC0415
 
         described = Settings.model_json_schema()
         described["anyOf"] = [{"required": [key]} for key in (*described.pop("required"), "deployments")]

@@ -16,8 +16,8 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from gateway.comparison.facts import FactPair
-from gateway.extras import pip_install
+from gateway.serving.comparison.facts import FactPair
+from gateway.settings.extras import pip_install
 from gateway_ops.cli.bench import tell_json
 from gateway_ops.cli.console import fail
 
@@ -97,7 +97,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
         from gateway_ops.compare.comparison import ComparisonPlan  # noqa: PLC0415 - the gateway does not need aiohttp
     except ImportError:
         raise fail(f"this command needs aiohttp: {pip_install('bench')}", _UNCOMPARED) from None
-    from gateway.comparison.verdict import ComparisonRules  # noqa: PLC0415
+    from gateway.serving.comparison.verdict import ComparisonRules  # noqa: PLC0415
     from gateway_ops.compare.preparation import SampleOptions  # noqa: PLC0415
     from gateway_ops.compare.request_lines import RequestFile, RequestFileError  # noqa: PLC0415
     from gateway_ops.compare.targets import TargetAddress, TargetError  # noqa: PLC0415
@@ -126,7 +126,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
 
 def _show_mirror(url: str, timeout_s: float, *, given: bool, as_json: bool, output: Path | None) -> int:
     """Show the report of a gateway's mirror; the exit status."""
-    from gateway.comparison.report import exit_status  # noqa: PLC0415
+    from gateway.serving.comparison.report import exit_status  # noqa: PLC0415
     from gateway_ops.compare.mirrors import read_report  # noqa: PLC0415
     from gateway_ops.compare.targets import TargetAddress, TargetError  # noqa: PLC0415
 

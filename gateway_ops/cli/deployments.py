@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
-    from gateway.config.deployment_settings import DeploymentSettings
+    from gateway.settings.deployment_settings import DeploymentSettings
 
 
 def load_deployments(file: Path, overrides: Sequence[str] = ()) -> tuple[DeploymentSettings, ...]:
@@ -22,8 +22,8 @@ def load_deployments(file: Path, overrides: Sequence[str] = ()) -> tuple[Deploym
     Raises:
         typer.Exit: they are wrong or contradict each other, which is said.
     """
-    from gateway.config.settings_validation import validate_deployments  # noqa: PLC0415
-    from gateway.config.yaml_file import ConfigError, SettingsDocument, SettingsProblem, dotted, read_document  # noqa: PLC0415
+    from gateway.settings.settings_validation import validate_deployments  # noqa: PLC0415
+    from gateway.settings.yaml_file import ConfigError, SettingsDocument, SettingsProblem, dotted, read_document  # noqa: PLC0415
     from gateway_ops.repository.contradictions import contradictions  # noqa: PLC0415
     from gateway_ops.repository.overrides import OverrideError, apply_overrides  # noqa: PLC0415
 

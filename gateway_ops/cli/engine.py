@@ -17,7 +17,7 @@ from gateway_ops.cli.console import Progress, fail
 from gateway_ops.cli.deployments import choose_deployments, load_deployments
 
 if TYPE_CHECKING:
-    from gateway.config.deployment_settings import DeploymentSettings
+    from gateway.settings.deployment_settings import DeploymentSettings
     from gateway_ops.engines.gpus import Gpu
     from gateway_ops.engines.planning import EnginePlan
 

@@ -26,7 +26,7 @@ def new(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Generate a key, and print it once with its line for the keys file; no file is written."""
-    from gateway.config.auth_settings import NAME_FORM  # noqa: PLC0415 - the other commands need none of it
+    from gateway.settings.auth_settings import NAME_FORM  # noqa: PLC0415 - the other commands need none of it
 
     if not re.fullmatch(NAME_FORM, name):
         raise fail("a name has letters, digits, _, -, @ and . only, at most 64, and begins with a letter, a digit or _")

@@ -11,7 +11,7 @@ from gateway_ops.cli.console import fail
 from gateway_ops.cli.deployments import choose_deployments, load_deployments
 
 if TYPE_CHECKING:
-    from gateway.config.deployment_settings import DeploymentSettings
+    from gateway.settings.deployment_settings import DeploymentSettings
     from gateway_ops.repository.model_folders import ModelFolder
     from gateway_ops.repository.rendered_files import Rendering
 

@@ -29,7 +29,7 @@ def report(
     yes: Annotated[bool, typer.Option("--yes", help="Write the file without asking.")] = False,
 ) -> None:
     """Collect versions, settings without secrets, capabilities and errors; show them, and write them if you agree."""
-    from gateway.config import SettingsSource  # noqa: PLC0415 - the other commands need none of it
+    from gateway.settings import SettingsSource  # noqa: PLC0415 - the other commands need none of it
     from gateway_ops.chat.harmless import harmless  # noqa: PLC0415
     from gateway_ops.report.fault_report import fault_report  # noqa: PLC0415
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.early_signals import end_with_supervisor
+from gateway.telemetry.early_signals import end_with_supervisor
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
-    from gateway.config import SettingsSource
+    from gateway.settings import SettingsSource
 
 
 def serve(
@@ -36,7 +36,7 @@ def serve(
     if file is not None:
         os.environ["GATEWAY_CONFIG"] = str(file.absolute())  # where workers look, too
     # Imported here: the other commands need none of it, and it is the larger part of their start.
-    from gateway.config import ConfigError, SettingsSource  # noqa: PLC0415
+    from gateway.settings import ConfigError, SettingsSource  # noqa: PLC0415
     from gateway.workers.supervisor import WorkersError  # noqa: PLC0415
 
     try:
@@ -52,7 +52,7 @@ def serve(
 
 
 def _supervise(source: SettingsSource, workers: int) -> None:
-    from gateway.mirror.keeper import MirrorSupervisor, wants_mirror  # noqa: PLC0415
+    from gateway.serving.mirror.keeper import MirrorSupervisor, wants_mirror  # noqa: PLC0415
     from gateway.telemetry.logs import set_up_logging  # noqa: PLC0415
     from gateway.workers.supervisor import Supervisor  # noqa: PLC0415
 

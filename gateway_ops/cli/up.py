@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 
 import typer
 
-from gateway.config.model_settings import template_path
-from gateway.families.family_choice import UnknownFamilyError, named
-from gateway.prompt import TemplateError, load_template
-from gateway.tokens import Tokenizer
+from gateway.settings.model_settings import template_path
+from gateway.text.families.family_choice import UnknownFamilyError, named
+from gateway.text.prompt import TemplateError, load_template
+from gateway.text.tokens import Tokenizer
 from gateway_ops.cli.console import Progress, fail
 from gateway_ops.cli.detach import run_detached
 from gateway_ops.local_stack import LocalStackError, platform_check

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.extras import DISTRIBUTION
+from gateway.settings.extras import DISTRIBUTION
 
 _REQUIREMENT = re.compile(r"""([\w.-]+).*?(?:extra == ["'](\w+)["'])?$""")
 _NOT_RUN = ("dev",)  # extras that no gateway imports

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from gateway.comparison.answer_forms import (
+from gateway.serving.comparison.answer_forms import (
     LONGEST_ANSWER,
     AnswerEventReader,
     Failure,

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from gateway.comparison.answer_forms import Outcome
-from gateway.comparison.report import ComparisonReport
-from gateway.comparison.verdict import ComparisonRules
+from gateway.serving.comparison.answer_forms import Outcome
+from gateway.serving.comparison.report import ComparisonReport
+from gateway.serving.comparison.verdict import ComparisonRules
 from gateway_ops.compare.asking import ComparedRequest, ask
 from gateway_ops.compare.targets import Target
 

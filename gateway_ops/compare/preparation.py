@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 
-from gateway.comparison.facts import PROBE, TURNS, FactPair, TargetFacts, compare_facts, facts_of, warnings_of
+from gateway.serving.comparison.facts import PROBE, TURNS, FactPair, TargetFacts, compare_facts, facts_of, warnings_of
 from gateway_ops.compare.request_lines import RequestFile
 from gateway_ops.compare.sampled_requests import Sample
 from gateway_ops.compare.targets import Target, TargetAddress, find_target, get_json

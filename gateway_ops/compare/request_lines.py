@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from gateway.comparison.answer_forms import plain
+from gateway.serving.comparison.answer_forms import plain
 from gateway_ops.compare.asking import ComparedRequest
 
 LONGEST_LINE = 16 * 2**20

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from gateway.comparison.answer_forms import LONGEST_ANSWER, RequestFailedError, plain
+from gateway.serving.comparison.answer_forms import LONGEST_ANSWER, RequestFailedError, plain
 from gateway_ops.bench.exchange import failures_by_kind
 
 _MOST_NAMED = 20

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.engines.commands import Command
 from gateway_ops.engines.machine import Machine, same_version
 from gateway_ops.engines.manifest import (

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.repository.build_steps import BuildStep, build_steps
 from gateway_ops.repository.tool_flags import EXAMPLES_VARIABLE, program_of
 

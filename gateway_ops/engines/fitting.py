@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.engines.gpus import Gpu
 from gateway_ops.engines.memory import Estimate, ModelShape, estimate, pool_bytes
 from gateway_ops.engines.weights import Weights

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.engines.config_sizes import kv_heads_of, latent_of, whole_number
 from gateway_ops.engines.weights import Weights
 from gateway_ops.repository.build_steps import prepares_checkpoint

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.config.deployment_settings import DeploymentSettings, ModelSource
+from gateway.settings.deployment_settings import DeploymentSettings, ModelSource
 from gateway_ops.engines.commands import Command, commands
 from gateway_ops.engines.config_sizes import odd_sizes, shaped_weights, type_of, usual_names
 from gateway_ops.engines.fitting import GpuFit, beside, judge, remedies, unsupported

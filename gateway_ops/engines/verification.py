@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.engines.commands import PARTIAL
 from gateway_ops.engines.gpus import Gpu
 from gateway_ops.engines.machine import Machine, same_version

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gateway.config.deployment_settings import REFERENCE_PATTERN, DeploymentSettings
+from gateway.settings.deployment_settings import REFERENCE_PATTERN, DeploymentSettings
 from gateway_ops.launch.checks import LaunchProblem, problems
 from gateway_ops.launch.commands import LaunchChoices, command_of, shell_line, slurm_line
 from gateway_ops.launch.gpus import visible_gpus

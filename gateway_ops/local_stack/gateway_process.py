@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from gateway.early_signals import SUPERVISOR_VARIABLE
+from gateway.telemetry.early_signals import SUPERVISOR_VARIABLE
 from gateway_ops.local_stack import LocalStackError
 
 _POLL_S: Final = 0.1

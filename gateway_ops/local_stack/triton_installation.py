@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.extras import pip_install
+from gateway.settings.extras import pip_install
 from gateway_ops.local_stack import LocalStackError, platform_check
 from gateway_ops.local_stack.cache import cache_dir, made_once
 

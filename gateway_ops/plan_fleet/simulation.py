@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.comparison.durations import Durations
+from gateway.serving.comparison.durations import Durations
 from gateway_ops.plan_fleet.engine import EngineJob, EngineWork, SimulatedEngine
 from gateway_ops.plan_fleet.engine_costs import EngineCosts
 from gateway_ops.plan_fleet.loads import LoadRequest

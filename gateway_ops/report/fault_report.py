@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.config import ConfigError, Settings, SettingsSource
+from gateway.settings import ConfigError, Settings, SettingsSource
 from gateway_ops.chat.chat_server import ChatServer
 from gateway_ops.chat.streamed_answer import ChatError
 from gateway_ops.report.last_errors import last_errors

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gateway.config.deployment_settings import DeploymentSettings, SpeculativeSettings
+from gateway.settings.deployment_settings import DeploymentSettings, SpeculativeSettings
 from gateway_ops.repository.converters import converter_of, family_of, options
 from gateway_ops.repository.model_shape import text_config_of
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from tritonclient.grpc import model_config_pb2
 
-from gateway.config.deployment_settings import DeploymentSettings
-from gateway.contract import ANY, ModelSpec, TensorSpec
+from gateway.settings.deployment_settings import DeploymentSettings
+from gateway.text.contract import ANY, ModelSpec, TensorSpec
 from gateway_ops.repository.engine_parameters import engine_parameters
 from gateway_ops.repository.stock_models import (
     ENGINE_NAMES,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from gateway.config.deployment_settings import DeploymentSettings
-from gateway.config.model_settings import ModelSettings
-from gateway.config.yaml_file import Keys
+from gateway.settings.deployment_settings import DeploymentSettings
+from gateway.settings.model_settings import ModelSettings
+from gateway.settings.yaml_file import Keys
 from gateway_ops.repository.engine_keys import unread_keys
 from gateway_ops.repository.engine_rules import engine_contradictions
 from gateway_ops.repository.key_paths import Found, Shared, is_given, value_at

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.repository.key_paths import Found
 from gateway_ops.repository.model_shape import text_config_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.repository.key_paths import Found, given_keys, value_at
 
 LLMAPI, TRANSFORMERS, REFERENCE = "llmapi", "transformers", "reference"

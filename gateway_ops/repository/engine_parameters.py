@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.config.deployment_settings import DeploymentSettings, GuidedDecodingSettings
+from gateway.settings.deployment_settings import DeploymentSettings, GuidedDecodingSettings
 from gateway_ops.repository.engine_keys import LLMAPI, PARAMETERS, REFERENCE, TRANSFORMERS, engines_of, surest
 from gateway_ops.repository.key_paths import is_given, value_at
 from gateway_ops.repository.model_shape import shape_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.repository.engine_parameters import STRUCTURAL_TAG
 from gateway_ops.repository.key_paths import Found
 from gateway_ops.repository.model_shape import shape_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 
 Found = tuple[str, str, str]
 """A contradiction: key path within the deployment, reason, fix."""

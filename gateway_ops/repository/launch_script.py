@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.repository.launch_plan import LaunchPlan, Mode, plan_launch
 
 REGIONS: Final = "prefix${SLURM_JOB_ID:+${SLURM_JOB_ID}_}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.repository.build_steps import checkpoint_tool, has_own_conversion, prepares_checkpoint
 from gateway_ops.repository.converters import converter_contradictions, family_of
 from gateway_ops.repository.key_paths import Found, is_given, value_at

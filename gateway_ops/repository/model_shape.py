@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gateway.config.deployment_settings import ModelSource
+from gateway.settings.deployment_settings import ModelSource
 
 _SHAPE = {
     "heads": "num_attention_heads",

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from gateway.config.deployment_settings import DeploymentSettings
-from gateway.config.settings_validation import all_keys
+from gateway.settings.deployment_settings import DeploymentSettings
+from gateway.settings.settings_validation import all_keys
 from gateway_ops.repository.template_variables import BY_NAME, BY_SPELLING
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.repository.key_paths import Shared
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.repository import slurm as slurm_job
 from gateway_ops.repository.build_steps import prepares_checkpoint
 from gateway_ops.repository.configs import Configs, about_model, configurations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.repository.build_steps import BuildStep, build_steps, checkpoint_tool, prepares_checkpoint
 from gateway_ops.repository.engine_rules import step_bound
 from gateway_ops.repository.model_shape import shape_of

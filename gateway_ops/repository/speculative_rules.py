@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gateway.config.deployment_settings import DeploymentSettings, SpeculativeSettings
+from gateway.settings.deployment_settings import DeploymentSettings, SpeculativeSettings
 from gateway_ops.repository.build_steps import draft_length
 from gateway_ops.repository.converters import HEADS
 from gateway_ops.repository.key_paths import Found, Shared

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.contract import ANY, BLS, ENSEMBLE, TENSORRT_LLM, ModelSpec, TensorSpec
+from gateway.text.contract import ANY, BLS, ENSEMBLE, TENSORRT_LLM, ModelSpec, TensorSpec
 
 PREPROCESSING = ModelSpec(
     name="preprocessing",

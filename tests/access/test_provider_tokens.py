@@ -16,10 +16,10 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from gateway.access import jwks
-from gateway.access.jwks import JwksSource, parse_keys
-from gateway.access.tokens import TokenChecker, TokenError
-from gateway.config import JwtSettings
+from gateway.http.access import jwks
+from gateway.http.access.jwks import JwksSource, parse_keys
+from gateway.http.access.tokens import TokenChecker, TokenError
+from gateway.settings import JwtSettings
 from tests.access.identity_provider import AUDIENCE, ISSUER, Provider, SigningKey
 from tests.app.conftest import folder
 from tests.app.harness import USER, Gateway, gateway

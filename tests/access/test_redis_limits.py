@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import redis
 
-from gateway.access import rate_limiter, redis_limits
-from gateway.access.caller import Caller
-from gateway.access.limits import LimitedError
-from gateway.access.rate_limiter import RateLimiter, Reservation
-from gateway.access.redis_limits import LEASE_S, RedisLimits
-from gateway.access.shared_buckets import SharedBuckets
-from gateway.config import KeyLimits
+from gateway.http.access import rate_limiter, redis_limits
+from gateway.http.access.caller import Caller
+from gateway.http.access.limits import LimitedError
+from gateway.http.access.rate_limiter import RateLimiter, Reservation
+from gateway.http.access.redis_limits import LEASE_S, RedisLimits
+from gateway.http.access.shared_buckets import SharedBuckets
+from gateway.settings import KeyLimits
 from tests.app.conftest import folder
 from tests.app.harness import USER, says
 from tests.app.harness import gateway as app_gateway
@@ -165,7 +165,7 @@ async def test_without_redis_each_takes_its_part_until_it_is_back(
     for limiter in both:
         await limiter.close()
     client.close()
-    lines = [line.message for line in caplog.records if line.name == "gateway.access.rate_limiter"]
+    lines = [line.message for line in caplog.records if line.name == "gateway.http.access.rate_limiter"]
     assert [line.partition(":")[0] for line in lines] == [
         *["limits are not shared, this gateway applies 1/2 of each limit because Redis cannot be used"] * 2,
         *["limits are shared again"] * 2,

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.access.buckets import Level
-from gateway.access.caller import Caller
-from gateway.access.limits import LimitedError, RemainingLimits, duration
-from gateway.access.shared_buckets import SharedBuckets, size_of
-from gateway.config import KeyLimits
+from gateway.http.access.buckets import Level
+from gateway.http.access.caller import Caller
+from gateway.http.access.limits import LimitedError, RemainingLimits, duration
+from gateway.http.access.shared_buckets import SharedBuckets, size_of
+from gateway.settings import KeyLimits
 
 
 def refusal(call: Callable[[], object]) -> LimitedError | None:

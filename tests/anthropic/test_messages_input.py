@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from gateway.anthropic.messages import signatures
-from gateway.anthropic.messages.protocol import InputMessage
-from gateway.anthropic.messages.serving import folded
-from gateway.anthropic.messages.tools import own_call_id, told_call_id
-from gateway.anthropic.messages.translate import ChatMessages
-from gateway.openai.chat.protocol import chat_request
+from gateway.api.anthropic.messages import signatures
+from gateway.api.anthropic.messages.protocol import InputMessage
+from gateway.api.anthropic.messages.serving import folded
+from gateway.api.anthropic.messages.tools import own_call_id, told_call_id
+from gateway.api.anthropic.messages.translate import ChatMessages
+from gateway.api.openai.chat.protocol import chat_request
 from tests.anthropic.messages_harness import USER, error_of, post, prompt_of, whole
 from tests.app.harness import Gateway, gateway
 from tests.app.scripted import MODEL, TEMPLATE, write_tokenizer

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from gateway.app import unread_answer
-from gateway.web.http_protocol import HttpLimits, http_protocol
+from gateway.http.http_protocol import HttpLimits, http_protocol
 from tests.web.served import served
 
 SHORT = HttpLimits(head_s=0.2, body_s=0.2, silence_s=0.2)

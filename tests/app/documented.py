@@ -12,7 +12,7 @@ import httpx
 from fastapi import FastAPI
 from jsonschema import Draft202012Validator
 
-from gateway.openai.document import openapi_document
+from gateway.api.openai.document import openapi_document
 
 
 class DocumentedClient(httpx.AsyncClient):

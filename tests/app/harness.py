@@ -14,8 +14,8 @@ import uvicorn
 
 from gateway.app import create_app, unread_answer
 from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
+from gateway.http.http_protocol import http_protocol
 from gateway.serving.served_model import ServedModel
-from gateway.web.http_protocol import http_protocol
 from tests.app.documented import DocumentedClient
 from tests.app.scripted import MODEL, TOKENS, ByteIds, Script, ScriptedBackend, ScriptedEngine, Step, settings_for
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
-from gateway.config import Settings
 from gateway.generation import Engine, EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest
 from gateway.generation.health import READY, EngineCondition, EngineHealth
+from gateway.generation.relay.interface import Began, Take
 from gateway.generation.route import EndpointStatus, RoutingHints, SingleRoute
-from gateway.relay.interface import Began, Take
+from gateway.settings import Settings
 
 MODEL = "scripted"
 MAX_SEQ_LEN = 256

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from urllib.parse import urljoin
 
-from gateway.web.pages import DOCS_PATHS
+from gateway.api.page.routes import DOCS_PATHS
 from tests.app.harness import gateway as gateway_over
 from tests.app.test_chat_page import Tags
 

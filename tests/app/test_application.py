@@ -15,8 +15,8 @@ from openai.types import Model
 from pythonjsonlogger.json import JsonFormatter
 
 from gateway.app import create_app
-from gateway.config import ConfigError, Settings
 from gateway.generation import EngineChunk, EngineError, ErrorKind
+from gateway.settings import ConfigError, Settings
 from gateway.telemetry.logs import logging_config
 from tests.app.harness import USER, gateway, says
 from tests.app.scripted import (

@@ -11,9 +11,9 @@ from urllib.parse import urljoin
 import httpx
 import pytest
 
-import gateway.web
+import gateway.http
+from gateway.api.page.routes import PAGE_PATHS
 from gateway.app import create_app
-from gateway.web.pages import PAGE_PATHS
 from tests.app.harness import gateway as gateway_over
 from tests.app.scripted import ScriptedBackend, settings_for
 
@@ -71,7 +71,7 @@ async def test_it_is_small(folder: Path) -> None:
         sizes = [len((await running.client.get(path)).content) for path in FILES]
     assert min(sizes) > 100
     assert sum(sizes) <= MOST_BYTES
-    kept = Path(gateway.web.__file__).with_name("page").iterdir()
+    kept = Path(gateway.http.__file__).with_name("page").iterdir()
     assert sum(file.stat().st_size for file in kept) == sum(sizes)  # every file of the folder is one of the page
 
 

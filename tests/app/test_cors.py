@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.config import ConfigError, load_settings
+from gateway.settings import ConfigError, load_settings
 from tests.app.harness import Gateway, gateway
 
 PAGE = "https://app.example"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.config import Settings
-from gateway.web.middleware import is_loopback
+from gateway.http.middleware import is_loopback
+from gateway.settings import Settings
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
 

@@ -80,7 +80,7 @@ async def test_the_traceback_of_a_defect_has_the_id_that_the_client_is_told(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("gateway.openai.models.routes.model_object", broken)
+    monkeypatch.setattr("gateway.api.openai.models.routes.model_object", broken)
     async with gateway(folder, served=True) as running:
         answer = await running.client.get("/v1/models")
     assert answer.status_code == 500

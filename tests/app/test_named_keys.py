@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from gateway.app import create_app
-from gateway.config import ConfigError, SettingsSource
 from gateway.generation import EngineChunk
+from gateway.settings import ConfigError, SettingsSource
 from tests.app.harness import USER, Gateway, gateway, says
 from tests.app.scripted import MAX_SEQ_LEN, MODEL, TOKENS, ByteIds, Script, ScriptedBackend, ScriptedEngine
 from tests.waiting import until

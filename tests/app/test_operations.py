@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.config import Settings
-from gateway.web.pages import DOCS_PATHS
+from gateway.api.page.routes import DOCS_PATHS
+from gateway.settings import Settings
 from tests.app.harness import Gateway, gateway
 
 KEYS = {"api_keys": ["key"]}

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.config import ConfigError, load_settings
+from gateway.settings import ConfigError, load_settings
 from tests.stack import GatewayProcess
 from tests.triton.scripted_triton import ScriptedTriton, tokens
 

@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from gateway.app import create_app
-from gateway.config import ModelSettings, SettingsSource
-from gateway.early_signals import outlive_hangups
 from gateway.generation import GenerationRequest
+from gateway.settings import ModelSettings, SettingsSource
+from gateway.telemetry.early_signals import outlive_hangups
 from tests.app.harness import USER, says
 from tests.app.scripted import Script, ScriptedBackend, ScriptedEngine, Step
 

@@ -61,7 +61,7 @@ def test_it_serves_says_why_it_is_not_ready_and_ends_cleanly(process: GatewayPro
 
 def test_settings_that_cannot_be_served_end_it_with_one_sentence() -> None:
     script = (
-        "from gateway.app import serve\nfrom gateway.config import ConfigError, load_settings\n"
+        "from gateway.app import serve\nfrom gateway.settings import ConfigError, load_settings\n"
         "try:\n    serve(load_settings(environment={'GATEWAY_MODEL': 'm', 'GATEWAY_TRITON_URL': '127.0.0.1:1',"
         " 'GATEWAY_TOKENIZER': '/nowhere', 'GATEWAY_MAX_SEQ_LEN': '10'}))\n"
         "except ConfigError as error:\n    print(error)\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import (
+from gateway.settings import (
     ConfigError,
     LimitSettings,
     ServerSettings,
@@ -16,9 +16,9 @@ from gateway.config import (
     TimeoutSettings,
     load_settings,
 )
-from gateway.config.settings_source import VARIABLES
-from gateway.config.settings_validation import RENAMED_VALUES, all_keys, validate
-from gateway.config.yaml_file import read_document
+from gateway.settings.settings_source import VARIABLES
+from gateway.settings.settings_validation import RENAMED_VALUES, all_keys, validate
+from gateway.settings.yaml_file import read_document
 
 ONE = {"GATEWAY_MODEL": "m", "GATEWAY_TRITON_URL": "triton:8001"}
 ROOT = Path(__file__).parents[2]

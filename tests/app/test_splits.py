@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from gateway.app import create_app
-from gateway.config import ConfigError, Settings, load_settings
+from gateway.settings import ConfigError, Settings, load_settings
 from tests.app.documented import DocumentedClient
 from tests.app.harness import USER, says
 from tests.app.scripted import ScriptedBackend, ScriptedEngine, settings_for

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ConfigError
+from gateway.settings import ConfigError
 from tests.app.harness import gateway
 
 

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from gateway.app import create_app
-from gateway.config import ConfigError, load_settings
-from gateway.extras import pip_install
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest
+from gateway.settings import ConfigError, load_settings
+from gateway.settings.extras import pip_install
 from gateway.telemetry.traces import TraceIds
 from tests.app.harness import USER, gateway, says
 from tests.app.scripted import MODEL, Script, settings_for
@@ -277,7 +277,7 @@ async def test_a_collector_that_hangs_costs_nothing(
 def test_off_nothing_of_the_sdk_is_imported() -> None:
     script = (
         "import sys, gateway.app, gateway.workers.worker\n"
-        "from gateway.config import Settings\n"
+        "from gateway.settings import Settings\n"
         "settings = Settings.model_validate({'models': [{'name': 'm', 'triton': {'url': 'x:1'}}]})\n"
         "gateway.app.create_app(settings)\n"
         "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter',"

@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks.harness import answers
 from benchmarks.harness.features import FEATURES
-from gateway.families import CallArguments, CallStart, Content, Event, Reasoning, Tool, ToolPlan
-from gateway.families.family_table import FAMILIES
-from gateway.tokens import Tokenizer
+from gateway.text.families import CallArguments, CallStart, Content, Event, Reasoning, Tool, ToolPlan
+from gateway.text.families.family_table import FAMILIES
+from gateway.text.tokens import Tokenizer
 
 TOKENS = 400  # the tiny tokenizer needs many for a tag
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gateway.comparison.durations import Durations
+from gateway.serving.comparison.durations import Durations
 from gateway_ops.bench.exchange import TimedExchange
 from gateway_ops.bench.load import LoadSender, open_session
 from gateway_ops.bench.plan import Lengths, LoadPlan, PlanError

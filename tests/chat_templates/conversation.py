@@ -9,9 +9,9 @@ from typing import Any
 import tokenizers
 from tokenizers import models
 
-from gateway.prompt import ChatTemplate, load_template
-from gateway.tokens import Tokenizer
-from gateway.tokens.folder import FolderMetadata
+from gateway.text.prompt import ChatTemplate, load_template
+from gateway.text.tokens import Tokenizer
+from gateway.text.tokens.folder import FolderMetadata
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gateway.families import CallArguments, CallStart, Content, Reasoning, Tool, ToolPlan
-from gateway.families.family_choice import ModelEvidence, choose
-from gateway.families.family_table import FAMILIES
-from gateway.prompt import TemplateError
+from gateway.text.families import CallArguments, CallStart, Content, Reasoning, Tool, ToolPlan
+from gateway.text.families.family_choice import ModelEvidence, choose
+from gateway.text.families.family_table import FAMILIES
+from gateway.text.prompt import TemplateError
 from tests.chat_templates.conversation import (
     ANSWER,
     CLOCK_JSON,

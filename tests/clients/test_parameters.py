@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from openai import OpenAI
 
-from gateway.openai.parameters.row import Parameter
-from gateway.openai.parameters.table import PARAMETERS, find
-from gateway.tokens import Tokenizer
+from gateway.api.openai.parameters.row import Parameter
+from gateway.api.openai.parameters.table import PARAMETERS, find
+from gateway.text.tokens import Tokenizer
 from tests.clients.parameters_stack import MAX_SEQ_LEN, OPEN, TEXT, TOKENS, Asker, serve
 from tests.stack import GatewayProcess
 

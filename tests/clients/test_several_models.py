@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from gateway.generation import Prompt, SamplingParams
-from gateway.tokens import Tokenizer
+from gateway.text.tokens import Tokenizer
 from gateway.triton.triton_backend import TritonBackend
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.comparison.answer_forms import (
+from gateway.serving.comparison.answer_forms import (
     AnswerChoice,
     AnswerEventReader,
     AnswerToken,
@@ -15,7 +15,7 @@ from gateway.comparison.answer_forms import (
     UsageCounts,
     WholeAnswer,
 )
-from gateway.comparison.verdict import ComparisonRules, OutcomeKind, judge
+from gateway.serving.comparison.verdict import ComparisonRules, OutcomeKind, judge
 from gateway_ops.compare.asking import ComparedRequest
 from gateway_ops.compare.sampled_requests import Sample
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gateway.comparison.answer_forms import AnswerChoice, WholeAnswer
-from gateway.comparison.report import ComparisonReport
-from gateway.comparison.verdict import ComparisonRules
+from gateway.serving.comparison.answer_forms import AnswerChoice, WholeAnswer
+from gateway.serving.comparison.report import ComparisonReport
+from gateway.serving.comparison.verdict import ComparisonRules
 
 _MANY = 2048  # prompts that a request may have
 _LONG = 200_000  # characters

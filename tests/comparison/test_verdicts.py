@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.comparison.answer_forms import AnswerChoice, AnswerToken, Failure, WholeAnswer, outcome_of
-from gateway.comparison.verdict import ComparisonRules, OutcomeKind, judge
+from gateway.serving.comparison.answer_forms import AnswerChoice, AnswerToken, Failure, WholeAnswer, outcome_of
+from gateway.serving.comparison.verdict import ComparisonRules, OutcomeKind, judge
 
 
 def answer(*tokens: AnswerToken) -> WholeAnswer:

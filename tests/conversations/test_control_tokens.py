@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, normalizers
 
-from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, history
-from gateway.tokens import Tokenizer
-from gateway.tokens.folder import FolderMetadata
+from gateway.text.prompt import ChatTemplate, PromptBuilder, TemplateError, history
+from gateway.text.tokens import Tokenizer
+from gateway.text.tokens.folder import FolderMetadata
 from tests.conversations.public_templates import public_templates
 from tests.prompt.traits import SHIPPED
 from tests.rings import examples

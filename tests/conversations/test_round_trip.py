@@ -16,11 +16,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, pre_tokenizers
 
-from gateway.families.family_choice import FamilyChoice
-from gateway.families.family_table import FAMILIES
 from gateway.generation import EngineChunk, GenerationRequest
-from gateway.prompt import ChatTemplate, PromptBuilder, TemplateAbilities, history
 from gateway.serving.capabilities import capabilities
+from gateway.text.families.family_choice import FamilyChoice
+from gateway.text.families.family_table import FAMILIES
+from gateway.text.prompt import ChatTemplate, PromptBuilder, TemplateAbilities, history
 from tests.app.scripted import Step, write_tokenizer
 from tests.conversations.clients import Answer, Chat, Client, Messages, Responses, headers, named
 from tests.conversations.public_templates import public_templates

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.prompt import ChatTemplate, TemplateError, history
+from gateway.text.prompt import ChatTemplate, TemplateError, history
 from tests.conversations.public_templates import public_templates
 from tests.conversations.test_control_tokens import tokenizer_of
 from tests.prompt.conversations import TOOLS

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from gateway.api.openai.parameters.row import Parameter
+from gateway.api.openai.parameters.table import PARAMETERS, served
 from gateway.generation.engine import EngineFeatures
-from gateway.openai.parameters.row import Parameter
-from gateway.openai.parameters.table import PARAMETERS, served
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.discovery import describe
 from gateway.triton.inspection import read_model_file

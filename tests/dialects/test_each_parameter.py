@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.openai.parameters.table import PARAMETERS
+from gateway.api.openai.parameters.table import PARAMETERS
 from tests.dialects.bench import Bench
 from tests.dialects.dialects import DIALECTS, Dialect, parameters
 from tests.dialects.expectations import expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.openai.parameters.table import PARAMETERS, served
+from gateway.api.openai.parameters.table import PARAMETERS, served
 from tests.dialects import page
 from tests.dialects.bench import Bench
 from tests.dialects.dialects import Dialect

@@ -51,7 +51,7 @@ TEXT_WORDS = re.compile(
     re.IGNORECASE,
 )
 COMMANDS = ("gateway_ops", "triton_repo")
-PAGE = "gateway/web/page"
+PAGE = "gateway/api/page/chat"
 
 
 def prose(source: str) -> Iterator[tuple[int, str]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gateway.openai.responses.input_items import _KINDS
-from gateway.openai.responses.protocol import ResponsesRequest
+from gateway.api.openai.responses.input_items import _KINDS
+from gateway.api.openai.responses.protocol import ResponsesRequest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "responses.md").read_text(encoding="utf-8")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gateway.contract import TENSORRT_LLM, TensorSpec
+from gateway.text.contract import TENSORRT_LLM, TensorSpec
 from tools.coverage.llmapi import LLMAPI
 from tools.coverage.tensors import INPUTS
 from wire.additions import BEAMS, LORA, RETENTION, TOP_P_DECAY

@@ -27,7 +27,7 @@ import tokenizers
 import yaml
 from tokenizers import AddedToken, models, pre_tokenizers, trainers
 
-from gateway.families import (
+from gateway.text.families import (
     CallArguments,
     CallStart,
     Content,
@@ -39,8 +39,8 @@ from gateway.families import (
     Tool,
     ToolPlan,
 )
-from gateway.families.family_table import FAMILIES
-from gateway.families.parser_events import merge
+from gateway.text.families.family_table import FAMILIES
+from gateway.text.families.parser_events import merge
 from tests.rings import one_in
 
 RECORDED = Path(__file__).parent / "recorded"

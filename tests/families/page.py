@@ -11,16 +11,16 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gateway.families import CallArguments, CallStart, Event, Tool, ToolPlan
-from gateway.families.bare_calls import BareCalls
-from gateway.families.family_table import CLAIMING, PLAIN, THINK
-from gateway.families.json_calls import NamedCalls
-from gateway.families.model_family import ModelFamily, writes_calls
+from gateway.text.families import CallArguments, CallStart, Event, Tool, ToolPlan
+from gateway.text.families.bare_calls import BareCalls
+from gateway.text.families.family_table import CLAIMING, PLAIN, THINK
+from gateway.text.families.json_calls import NamedCalls
+from gateway.text.families.model_family import ModelFamily, writes_calls
 from tests.families.harness import GUIDES, cases
 from tests.families.written import exact_tool, native, prompts, texts_of
 
 PAGE = Path("docs/families.md")
-BEGIN = "<!-- From here on written by `make docs` from gateway/families/family_table.yaml. -->\n"
+BEGIN = "<!-- From here on written by `make docs` from gateway/text/families/family_table.yaml. -->\n"
 END = "<!-- Up to here written by `make docs`. -->\n"
 _ARGUMENTS = {"city": "Rome"}
 _EXACT = exact_tool("get_weather", _ARGUMENTS)

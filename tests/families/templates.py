@@ -21,10 +21,10 @@ from typing import Any
 
 import yaml
 
-from gateway.families.family_choice import FamilyChoice, ModelEvidence, WrittenCall, choose
-from gateway.families.family_table import CLAIMING, THINK
-from gateway.prompt import ChatTemplate
 from gateway.serving.loading import written_call
+from gateway.text.families.family_choice import FamilyChoice, ModelEvidence, WrittenCall, choose
+from gateway.text.families.family_table import CLAIMING, THINK
+from gateway.text.prompt import ChatTemplate
 from tests.families.harness import LOADER
 
 FILE = Path(__file__).with_name("templates.yaml")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.families import CallArguments, CallStart, Event
+from gateway.text.families import CallArguments, CallStart, Event
 from tests.families.harness import Case, cases, cut_at, families_recorded, fragments
 from tests.rings import examples
 from tests.tokens.build import FIXED

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.families.bare_arguments import is_text, typed_json
+from gateway.text.families.bare_arguments import is_text, typed_json
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -6,7 +6,7 @@ import copy
 import json
 from typing import Any
 
-from gateway.families.call_schema import definitions_in_place
+from gateway.text.families.call_schema import definitions_in_place
 
 UNIT = {"enum": ["c", "f"], "type": "string"}
 

@@ -4,11 +4,11 @@ from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
-from gateway.families import family_choice
-from gateway.families.family_choice import FamilyChoice, ModelEvidence, UnknownFamilyError, WrittenCall, choose
-from gateway.families.family_table import FAMILIES
-from gateway.families.json_calls import NamedCalls
-from gateway.families.model_family import ModelFamily, writes_calls
+from gateway.text.families import family_choice
+from gateway.text.families.family_choice import FamilyChoice, ModelEvidence, UnknownFamilyError, WrittenCall, choose
+from gateway.text.families.family_table import FAMILIES
+from gateway.text.families.json_calls import NamedCalls
+from gateway.text.families.model_family import ModelFamily, writes_calls
 
 # ruff: noqa: RUF001 - DeepSeek spells its tokens with these characters
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.families import Tool, ToolPlan, family_table
-from gateway.families.family_table import read_table
-from gateway.families.json_calls import NamedCalls
-from gateway.families.markers import ThinkTags
+from gateway.text.families import Tool, ToolPlan, family_table
+from gateway.text.families.family_table import read_table
+from gateway.text.families.json_calls import NamedCalls
+from gateway.text.families.markers import ThinkTags
 
 ENTRY = """
 families:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.families.json_scanner import MAX_DEPTH, JsonScanner
+from gateway.text.families.json_scanner import MAX_DEPTH, JsonScanner
 from tests.families.harness import cut_at
 from tests.tokens.build import FIXED
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.families import Event, Family, ToolPlan
-from gateway.families.bare_calls import BareCalls
-from gateway.families.family_table import FAMILIES
-from gateway.families.gemma_calls import GemmaCalls
+from gateway.text.families import Event, Family, ToolPlan
+from gateway.text.families.bare_calls import BareCalls
+from gateway.text.families.family_table import FAMILIES
+from gateway.text.families.gemma_calls import GemmaCalls
 from tests.families.harness import cut_at, parse, tool
 from tests.families.written import calls_in, calls_text, exact_tool, formed, prompts
 

@@ -4,8 +4,8 @@ import tracemalloc
 
 import pytest
 
-from gateway.families import CallStart, Family, ToolPlan
-from gateway.families.family_parser import FamilyParser
+from gateway.text.families import CallStart, Family, ToolPlan
+from gateway.text.families.family_parser import FamilyParser
 from tests.families.harness import cases, families_recorded
 from tests.families.written import calls_text, each_formed, exact_tool, is_single, prompts
 

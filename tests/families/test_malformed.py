@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.families import CallArguments, CallStart, Content, Event, Family, Reasoning, ToolPlan
-from gateway.families.family_table import FAMILIES
+from gateway.text.families import CallArguments, CallStart, Content, Event, Family, Reasoning, ToolPlan
+from gateway.text.families.family_table import FAMILIES
 from tests.families.harness import cut_at, parse, tool
 from tests.families.written import (
     around,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.families.literals import LiteralReader
-from gateway.families.text_source import BrokenCallError, TextSource
+from gateway.text.families.literals import LiteralReader
+from gateway.text.families.text_source import BrokenCallError, TextSource
 from tests.families.harness import cut_at
 from tests.tokens.build import FIXED
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.families import CallArguments, CallStart, Content, Event, Reasoning
-from gateway.families.parser_events import merge
+from gateway.text.families import CallArguments, CallStart, Content, Event, Reasoning
+from gateway.text.families.parser_events import merge
 from tests.families.harness import Case, all_cases, case_ids, cut_at, parse, some, tokens
 from tests.tokens.build import FIXED
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from gateway.families.family_choice import choose
+from gateway.text.families.family_choice import choose
 from tests.families import templates
 
 ENTRIES = templates.load()

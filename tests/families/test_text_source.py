@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.families.markers import Markers
-from gateway.families.text_source import Steps, TextSource
+from gateway.text.families.markers import Markers
+from gateway.text.families.text_source import Steps, TextSource
 from tests.families.harness import cut_at
 from tests.tokens.build import FIXED
 

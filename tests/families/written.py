@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import strategies as st
 
-from gateway.families import CallArguments, CallStart, Content, Event, Family, Reasoning, Tool, ToolPlan
-from gateway.families.family_table import FAMILIES
+from gateway.text.families import CallArguments, CallStart, Content, Event, Family, Reasoning, Tool, ToolPlan
+from gateway.text.families.family_table import FAMILIES
 from tests.families.harness import GUIDES, tool
 
 _Test = TypeVar("_Test", bound=Callable[..., None])

@@ -21,7 +21,7 @@ from gateway.generation import (
     Usage,
 )
 from gateway.generation.engine import MalformedOutputError
-from gateway.tokens import IncrementalDetokenizer, Tokenizer
+from gateway.text.tokens import IncrementalDetokenizer, Tokenizer
 from tests.engine_requests import generation_request
 from tests.tokens.build import FIXED, all_exact, byte_level, sentence_piece
 

@@ -19,7 +19,7 @@ from gateway.generation import (
     Usage,
     prompt_entries,
 )
-from gateway.tokens import Tokenizer
+from gateway.text.tokens import Tokenizer
 from tests.engine_requests import generation_request
 from tests.tokens.build import FIXED, all_exact, byte_level, sentence_piece
 

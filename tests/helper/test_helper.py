@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.helper import Helper, HelperFailedError
+from gateway.text.untrusted_work import Helper, HelperFailedError
 from tests.bound_process import BoundProcess
 
 MODULE = "tests.helper.echo"
@@ -64,7 +64,7 @@ def test_it_has_nothing_of_its_parents(helper: Helper, monkeypatch: pytest.Monke
 def test_it_ends_with_its_parent(busy: bool) -> None:
     """Long before the seconds that it has for an answer."""
     program = (
-        "import os, signal, threading; from gateway.helper import Helper;"
+        "import os, signal, threading; from gateway.text.untrusted_work import Helper;"
         f"helper = Helper({MODULE!r}, memory_bytes=2**30, seconds=30.0, largest=2**16);"
         "helper.ask(b'warm'); print(helper.pid, flush=True);"
         f"threading.Thread(target=helper.ask, args=(b'burn',), daemon=True).start() if {busy} else None;"

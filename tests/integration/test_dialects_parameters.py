@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from bench import Bench, collect, failure, prompt_ids
 
-from gateway.contract import ENSEMBLE, TENSORRT_LLM, ModelSpec
 from gateway.generation import SamplingParams, SequenceAssembler
 from gateway.generation.engine import EngineChunk, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt
-from gateway.tokens import Tokenizer, word_sequences
+from gateway.text.contract import ENSEMBLE, TENSORRT_LLM, ModelSpec
+from gateway.text.tokens import Tokenizer, word_sequences
 from gateway.triton import EngineOptions
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models

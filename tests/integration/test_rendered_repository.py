@@ -15,10 +15,10 @@ import pytest
 import yaml
 from kserve import Kserve
 
-from gateway.config.settings_validation import validate_deployments
-from gateway.config.yaml_file import read_document
 from gateway.generation import SamplingParams
 from gateway.generation.request import Matrix, Prompt, PromptTable
+from gateway.settings.settings_validation import validate_deployments
+from gateway.settings.yaml_file import read_document
 from gateway.triton.inspection import read_configurations
 from gateway.triton.triton_backend import TritonBackend
 from gateway_ops.local_stack.tiny_model import VOCAB_SIZE

@@ -14,9 +14,9 @@ from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 from random_schemas import random_conflict, random_schema, random_wide_schema
 from realistic_schemas import REALISTIC
 
-from gateway.bad_request import BadRequestError
-from gateway.openai.schemas import check_schema, guided_schema
-from gateway.openai.schemas.patterns import STRING_FORMATS
+from gateway.text.bad_request import BadRequestError
+from gateway.text.guides import check_schema, guided_schema
+from gateway.text.guides.patterns import STRING_FORMATS
 
 END = 256
 LONGEST = 1500  # bytes; what is longer has found no end

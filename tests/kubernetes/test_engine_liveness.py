@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.config.gateway_settings import TimeoutSettings
+from gateway.settings.gateway_settings import TimeoutSettings
 from tests.ports import free_port
 from tests.rings import examples
 

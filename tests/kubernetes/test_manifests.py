@@ -15,9 +15,9 @@ import promql_parser
 import pytest
 import yaml
 
-from gateway.config import ConfigError, Settings, TimeoutSettings, load_settings
+from gateway.http.middleware import OPEN_PATHS
+from gateway.settings import ConfigError, Settings, TimeoutSettings, load_settings
 from gateway.telemetry.slim_page import EngineLoad, load_families
-from gateway.web.middleware import OPEN_PATHS
 from gateway_ops.repository.launch_script import launch_script
 from tests.app.harness import gateway
 from tests.app.scripted import write_tokenizer

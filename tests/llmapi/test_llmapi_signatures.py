@@ -18,7 +18,7 @@ from engines.llmapi.llm_arguments import choose_sampler, llm_arguments
 from engines.llmapi.llm_engine import generate_arguments
 from engines.llmapi.options import Options
 from engines.llmapi.sampling_params import sampling_arguments
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.engine_parameters import llm_arguments as rendered_arguments
 from wire.request import Beams, RejectedError, Request, Retention, Sampling

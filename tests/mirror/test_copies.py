@@ -10,11 +10,11 @@ from typing import Any
 
 import anyio
 
-from gateway.config import ModelSettings
-from gateway.mirror import copies as copies_module
-from gateway.mirror.copies import LONGEST_ANSWER, LONGEST_REQUEST, RequestCopies, is_chosen
-from gateway.mirror.link import MirrorFrame, MirrorLink, read_frame
-from gateway.relay.interface import StreamOutput
+from gateway.generation.relay.interface import StreamOutput
+from gateway.serving.mirror import copies as copies_module
+from gateway.serving.mirror.copies import LONGEST_ANSWER, LONGEST_REQUEST, RequestCopies, is_chosen
+from gateway.serving.mirror.link import MirrorFrame, MirrorLink, read_frame
+from gateway.settings import ModelSettings
 from tests.waiting import until
 
 CHAT = "/v1/chat/completions"

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.bad_request import BadRequestError
-from gateway.config.model_settings import SamplingDefaults
-from gateway.openai.chat.protocol import ChatCompletionRequest, parse_chat_request
-from gateway.openai.errors import OpenAIError, from_refusal
-from gateway.openai.request_json import parse_body
+from gateway.api.openai.chat.protocol import ChatCompletionRequest, parse_chat_request
+from gateway.api.openai.errors import OpenAIError, from_refusal
+from gateway.api.openai.request_json import parse_body
+from gateway.settings.model_settings import SamplingDefaults
+from gateway.text.bad_request import BadRequestError
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
 from tests.rings import examples

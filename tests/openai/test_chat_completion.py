@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletion
 
+from gateway.api.openai.errors import _BY_KIND
 from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind
-from gateway.openai.errors import _BY_KIND
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MAX_SEQ_LEN, MODEL, ByteIds, chunks, write_tokenizer
 

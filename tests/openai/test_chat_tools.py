@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import tokenizers
 
-from gateway.config import ConfigError
 from gateway.generation import EngineChunk, GenerationRequest
+from gateway.settings import ConfigError
 from tests.app.harness import USER, gateway, says
 from tests.app.scripted import ByteIds, Step, write_tokenizer
 from tests.openai.tools_harness import (

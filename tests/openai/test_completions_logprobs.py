@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from gateway.api.openai.completions.choice import LogprobRow, LogprobWriter, prompt_rows
 from gateway.generation import EngineChunk, EngineError, ErrorKind
-from gateway.openai.completions.choice import LogprobRow, LogprobWriter, prompt_rows
-from gateway.tokens import Tokenizer
+from gateway.text.tokens import Tokenizer
 from tests.app.harness import gateway
 from tests.app.scripted import ByteIds
 from tests.openai.completions_harness import FEATURES, checked, complete, events, joined, prompt_logprob, scores

@@ -12,7 +12,7 @@ from cryptography.fernet import Fernet
 from openai.types.conversations import Conversation, ConversationDeletedResource, ConversationItem, ConversationItemList
 from pydantic import TypeAdapter
 
-from gateway.openai.conversations.contents import MOST_BYTES, MOST_ITEMS
+from gateway.api.openai.conversations.contents import MOST_BYTES, MOST_ITEMS
 from tests.app.harness import Gateway, gateway
 
 ITEM: TypeAdapter[Any] = TypeAdapter(ConversationItem)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessageCustomToolCall
 
-from gateway.openai.custom_tools import InputReader, arguments_of
+from gateway.api.openai.custom_tools import InputReader, arguments_of
 from tests.app.harness import Gateway, gateway, says
 from tests.openai.tools_harness import (
     ALL_KINDS,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.access.caller import NOBODY, Caller, enter
-from gateway.bad_request import BadRequestError
-from gateway.openai.schemas import check_schema, wellformed
+from gateway.http.access.caller import NOBODY, Caller, enter
+from gateway.text.bad_request import BadRequestError
+from gateway.text.guides import check_schema, wellformed
 
 GOOD = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 

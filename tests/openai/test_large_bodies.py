@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.openai import request_body
+from gateway.api.openai import request_body
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
 

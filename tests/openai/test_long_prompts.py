@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.serving.long_work import BODIES, LARGE_PROMPTS, PROMPTS, LongWork
-from gateway.tokens import Tokenizer
+from gateway.text.tokens import Tokenizer
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MAX_SEQ_LEN, MODEL
 from tests.waiting import until

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.completions.protocol import CompletionRequest
-from gateway.openai.tokens.protocol import TokenizeRequest
+from gateway.api.openai.chat.protocol import ChatCompletionRequest
+from gateway.api.openai.completions.protocol import CompletionRequest
+from gateway.api.openai.tokens.protocol import TokenizeRequest
 from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, LongWork
 from gateway.serving.prompts import ChatPrompt, long_work
 from tests.app.harness import USER, gateway

@@ -11,13 +11,13 @@ from openai.types import completion_create_params
 from openai.types.chat import ChatCompletionStreamOptionsParam
 from openai.types.chat import completion_create_params as chat_create_params
 
-from gateway.bad_request import BadRequestError
+from gateway.api.openai.chat.protocol import ChatCompletionRequest
+from gateway.api.openai.completions.protocol import CompletionRequest
+from gateway.api.openai.parameters.check import Policy, check_parameters
+from gateway.api.openai.parameters.row import EndpointName
+from gateway.api.openai.parameters.table import PARAMETERS, find
 from gateway.generation import Capability
-from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.completions.protocol import CompletionRequest
-from gateway.openai.parameters.check import Policy, check_parameters
-from gateway.openai.parameters.row import EndpointName
-from gateway.openai.parameters.table import PARAMETERS, find
+from gateway.text.bad_request import BadRequestError
 from tests.openai import peer_parameters as peers
 from tools.parameters_page import render
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.bad_request import BadRequestError
-from gateway.openai.request_json import parse_body
+from gateway.api.openai.request_json import parse_body
+from gateway.text.bad_request import BadRequestError
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MODEL
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.prompt.request_template import _renderer
+from gateway.text.prompt.request_template import _renderer
 from tests.app.harness import USER, gateway
 
 OWN = "{% for message in messages %}[{{ message.role }}: {{ message.content }}]{% endfor %}{{ suffix }}"

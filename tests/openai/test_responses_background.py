@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from gateway.api.openai.responses import background, stored
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest
-from gateway.openai.responses import background, stored
 from tests.app.harness import Gateway, gateway
 from tests.app.scripted import MODEL, ByteIds, Step
 from tests.openai.responses_harness import checked, events_of, post
@@ -275,7 +275,7 @@ async def test_an_end_waits_for_a_store_that_is_away(
     tmp_path: Path, engine: Engine, stream: bool,
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("gateway.store.sqlite_store.LOCK_S", 0.05)
+    monkeypatch.setattr("gateway.serving.store.sqlite_store.LOCK_S", 0.05)
     async with gateway(engine.folder, engine.script, served=True, state={"path": tmp_path / "other"}) as running:
         response_id = (await opened(running, 6))[0] if stream else await begun(running)
         await polled(running, response_id, "in_progress")

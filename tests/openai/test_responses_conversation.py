@@ -15,9 +15,9 @@ import pytest
 from openai.types.conversations import Message
 from openai.types.responses import Response, ResponseCompactionItem, ResponseUsage
 
+from gateway.api.openai.responses.compact import PROMPT
+from gateway.api.openai.responses.translate import SUMMARY
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest
-from gateway.openai.responses.compact import PROMPT
-from gateway.openai.responses.translate import SUMMARY
 from tests.app.harness import Gateway, gateway
 from tests.app.scripted import MODEL, ByteIds, Step, write_tokenizer
 from tests.openai.responses_harness import events_of, post, streamed, whole

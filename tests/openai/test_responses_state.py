@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.api.openai.responses import previous
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest
-from gateway.openai.responses import previous
 from tests.app.harness import Gateway, gateway
 from tests.app.scripted import ByteIds, Step
 from tests.openai.responses_harness import checked, events_of, last_of, post, streamed, whole

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gateway.config.model_settings import SamplingDefaults
+from gateway.api.openai.chat.protocol import ChatCompletionRequest
+from gateway.api.openai.completions.protocol import CompletionRequest
+from gateway.api.openai.generation_fields import GenerationFields
 from gateway.generation import SamplingParams
-from gateway.openai.chat.protocol import ChatCompletionRequest
-from gateway.openai.completions.protocol import CompletionRequest
-from gateway.openai.generation_fields import GenerationFields
+from gateway.settings.model_settings import SamplingDefaults
 from tests.app.harness import gateway
 from tests.app.scripted import MODEL
 

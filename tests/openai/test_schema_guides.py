@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from gateway.bad_request import BadRequestError
 from gateway.generation.sampling_params import GuideBackend
-from gateway.openai.schemas import check_schema, guided_schema
-from gateway.openai.schemas.checked import checker
-from gateway.openai.schemas.keywords import document
-from gateway.openai.schemas.patterns import CHECKED, STRING_FORMATS, pattern_of
+from gateway.text.bad_request import BadRequestError
+from gateway.text.guides import check_schema, guided_schema
+from gateway.text.guides.checked import checker
+from gateway.text.guides.keywords import document
+from gateway.text.guides.patterns import CHECKED, STRING_FORMATS, pattern_of
 from tests.app.harness import gateway, says
 from tests.openai.test_chat_structured import PATH, VALIDATE, schema_format
 from tests.openai.tools_harness import GUIDED, TOOLS, UNGUIDED, tool, tools_folder, whole

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.config import TimeoutSettings
-from gateway.openai import endpoint
-from gateway.openai.errors import OpenAIError
+from gateway.api.openai import endpoint
+from gateway.api.openai.errors import OpenAIError
+from gateway.settings import TimeoutSettings
 
 
 class _Ended:

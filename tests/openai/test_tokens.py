@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from gateway.app import create_app
-from gateway.config import Settings
+from gateway.settings import Settings
 from tests.app.harness import USER, gateway
 from tests.app.scripted import MAX_SEQ_LEN, MODEL, TEMPLATE, ByteIds, ScriptedBackend, settings_for
 from tests.tokens.build import byte_level, write_folder

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.bad_request import BadRequestError
-from gateway.openai.translation import Translation
+from gateway.api.openai.translation import Translation
+from gateway.text.bad_request import BadRequestError
 
 ORIGINS = Translation(
     messages=["instructions", "input[0]", "input[2]"],

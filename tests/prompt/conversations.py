@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gateway.prompt import ChatTemplate, history
+from gateway.text.prompt import ChatTemplate, history
 
 TOOLS = [
     {

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.prompt import ChatTemplate, TemplateError, load_template
-from gateway.tokens import Tokenizer
+from gateway.text.prompt import ChatTemplate, TemplateError, load_template
+from gateway.text.tokens import Tokenizer
 from tests.tokens.build import byte_level, write_folder
 
 ROOT = Path(__file__).parents[2]

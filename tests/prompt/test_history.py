@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.prompt import TemplateAbilities, history
+from gateway.text.prompt import TemplateAbilities, history
 
 
 def call(arguments: str, call_id: str = "call_1") -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.prompt import ChatTemplate, TemplateError, history
+from gateway.text.prompt import ChatTemplate, TemplateError, history
 from tests.prompt.conversations import conversations, rendered, words_of
 from tests.prompt.traits import TRAITS, template
 from tests.rings import examples

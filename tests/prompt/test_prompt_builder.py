@@ -8,9 +8,9 @@ import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.prompt import ChatTemplate, PromptBuilder, TemplateError, load_template
-from gateway.tokens import Tokenizer
-from gateway.tokens.folder import FolderMetadata
+from gateway.text.prompt import ChatTemplate, PromptBuilder, TemplateError, load_template
+from gateway.text.tokens import Tokenizer
+from gateway.text.tokens.folder import FolderMetadata
 from tests.rings import examples
 from tests.tokens.build import CONTROL, FIXED, byte_level, sentence_piece
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from gateway.families import CallArguments, CallStart, Content, Tool, ToolPlan
-from gateway.families.family_choice import ModelEvidence, choose
-from gateway.prompt import history
 from gateway.serving.loading import written_call
+from gateway.text.families import CallArguments, CallStart, Content, Tool, ToolPlan
+from gateway.text.families.family_choice import ModelEvidence, choose
+from gateway.text.prompt import history
 from tests.families.harness import parse
 from tests.prompt.conversations import conversations
 from tests.prompt.traits import template

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2 import TemplateError as JinjaError
 
-from gateway.prompt import ChatTemplate, TemplateError, history
+from gateway.text.prompt import ChatTemplate, TemplateError, history
 from tests.chat_templates.conversation import ANSWER, MESSAGES, THANKS
 from tests.chat_templates.conversation import TOOLS as WHOLE_TOOLS
 from tests.prompt.conversations import TOOLS, conversations

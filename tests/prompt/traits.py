@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from gateway.prompt import ChatTemplate
+from gateway.text.prompt import ChatTemplate
 from gateway_ops.local_stack import smollm2
 from tests.tokens.build import byte_level
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineChunk
-from gateway.relay.response_template import ResponseTemplate, TemplateCache
+from gateway.generation.relay.response_template import ResponseTemplate, TemplateCache
 from gateway.triton.engines.answer_readers import TokenReader
 from gateway.triton.engines.known_responses import read_token
 from tests.triton.scripted_triton import ask, floats, ints, tokens

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.api.openai.chat.answer import ChatChunkWriter as ChatWriter
+from gateway.api.openai.chat.choice import ChunkExtras
+from gateway.api.openai.completions.answer import CompletionChunkWriter as CompletionsWriter
 from gateway.generation import Piece, TokenLogprob
-from gateway.openai.chat.answer import ChatChunkWriter as ChatWriter
-from gateway.openai.chat.choice import ChunkExtras
-from gateway.openai.completions.answer import CompletionChunkWriter as CompletionsWriter
-from gateway.relay.text_events import PassthroughTemplate, one_line, parsed_events
+from gateway.generation.relay.text_events import PassthroughTemplate, one_line, parsed_events
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=4)
 MODEL = "a model\u2028of two lines"

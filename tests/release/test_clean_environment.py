@@ -22,9 +22,9 @@ READ_TEMPLATES = """
 import sys
 from pathlib import Path
 import gateway, gateway_ops
-from gateway.config import load_settings
-from gateway.prompt import load_template
-from gateway.tokens import Tokenizer
+from gateway.settings import load_settings
+from gateway.text.prompt import load_template
+from gateway.text.tokens import Tokenizer
 
 for package in (gateway, gateway_ops):
     assert Path(package.__file__).is_relative_to(sys.argv[1]), package.__file__
@@ -132,7 +132,7 @@ def test_the_line_that_adds_an_extra_installs_only_what_is_missing(
     shell: Shell, installed: Installed, extra: str
 ) -> None:
     pip = [sys.executable, "-m", "pip", "--python", str(installed.python), "--disable-pip-version-check"]
-    said = shell.python("-c", f"from gateway.extras import pip_install; print(pip_install({extra!r}))").stdout
+    said = shell.python("-c", f"from gateway.settings.extras import pip_install; print(pip_install({extra!r}))").stdout
     line = [*pip, *shlex.split(said)[1:], "--no-index", "--dry-run"]
     done = subprocess.run(line, cwd=shell.folder, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]

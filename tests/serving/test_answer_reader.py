@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.families import CallArguments, CallStart, Content, Event, Reasoning, Tool, ToolPlan
-from gateway.families.family_choice import named
-from gateway.families.parser_events import merge
 from gateway.serving.answer_reader import AnswerReader
+from gateway.text.families import CallArguments, CallStart, Content, Event, Reasoning, Tool, ToolPlan
+from gateway.text.families.family_choice import named
+from gateway.text.families.parser_events import merge
 from tests.families.harness import Case, all_cases, some, tokens
 from tests.rings import examples
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.families.family_choice import FamilyChoice, ModelEvidence, choose
-from gateway.prompt import ChatTemplate
 from gateway.serving.loading import written_call
+from gateway.text.families.family_choice import FamilyChoice, ModelEvidence, choose
+from gateway.text.prompt import ChatTemplate
 from tests.app.harness import gateway
 from tests.app.scripted import write_tokenizer
 from tests.openai.tools_harness import TOOLS, UNGUIDED

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ModelSettings, TritonSettings
 from gateway.serving.registry import fingerprint
+from gateway.settings import ModelSettings, TritonSettings
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model", "tekken.json", "chat_template.jinja"])

@@ -12,13 +12,13 @@ import pytest
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, Prompt, SequenceAssembler
 from gateway.generation.health import EngineHealth, HealthRules
+from gateway.generation.relay.interface import Began, Forward, Take
 from gateway.generation.route import EngineLookup, SingleRoute
-from gateway.relay.interface import Began, Forward, Take
 from gateway.serving import generation as module
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.generation import Generation
 from gateway.telemetry.metrics import Metrics
-from gateway.tokens import Tokenizer
+from gateway.text.tokens import Tokenizer
 from tests.app.scripted import TOKENS, ByteIds, RelayingEngine, Script, ScriptedEngine, chunks
 from tests.engine_requests import generation_request
 from tests.only_way import only_way

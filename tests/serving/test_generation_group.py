@@ -15,7 +15,7 @@ from gateway.serving.deadlines import Deadlines
 from gateway.serving.generation import Generation
 from gateway.serving.generation_group import Generations, together
 from gateway.telemetry.metrics import Metrics
-from gateway.tokens import Tokenizer
+from gateway.text.tokens import Tokenizer
 from tests.app.scripted import TOKENS, ByteIds, ScriptedEngine, Step, chunks
 from tests.engine_requests import generation_request
 from tests.only_way import only_way

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest, Prompt
 from gateway.generation.engine import AdapterNotHeldError, AdapterRejectedError
+from gateway.generation.relay.interface import Began, Take, can_relay
 from gateway.generation.request import LoraAdapter, Matrix
-from gateway.relay.interface import Began, Take, can_relay
 from gateway.serving.lora_engine import LoraEngine, LoraState
 from tests.engine_requests import generation_request
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ModelSettings, TritonSettings
 from gateway.generation import EngineFeatures
 from gateway.serving.capabilities import capabilities, text_losses
 from gateway.serving.loading import ModelParts, load_parts
+from gateway.settings import ModelSettings, TritonSettings
 from tests.doubles.llmapi.server import write_llmapi_model
 
 ROOT = Path(__file__).parents[2]

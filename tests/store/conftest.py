@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store import Store
-from gateway.store.interface import StoreBounds
+from gateway.serving.store import Store
+from gateway.serving.store.interface import StoreBounds
 from tests.store.places import Place, RedisPlace, SqlitePlace
 from tests.store.redis_server import MISSING, RedisServer
 

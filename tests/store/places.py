@@ -10,10 +10,10 @@ from typing import Protocol
 
 import redis
 
-from gateway.store import Store
-from gateway.store.interface import DOCUMENT_BYTES, ENTRY_BYTES, StoreBounds
-from gateway.store.redis_store import RedisStore
-from gateway.store.sqlite_store import SqliteStore
+from gateway.serving.store import Store
+from gateway.serving.store.interface import DOCUMENT_BYTES, ENTRY_BYTES, StoreBounds
+from gateway.serving.store.redis_store import RedisStore
+from gateway.serving.store.sqlite_store import SqliteStore
 
 TAG = "{triton-openai-gateway}"
 

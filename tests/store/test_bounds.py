@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.store import ConflictError, Store, StoredDocument
-from gateway.store.interface import BATCH, DOCUMENT_BYTES, StoreBounds
+from gateway.serving.store import ConflictError, Store, StoredDocument
+from gateway.serving.store.interface import BATCH, DOCUMENT_BYTES, StoreBounds
 from tests.store.places import Place
 
 MIB = 2**20

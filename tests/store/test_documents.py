@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store import ConflictError, Store, StoredDocument, StoreFullError, StoreUnavailableError
-from gateway.store.interface import StoreBounds
+from gateway.serving.store import ConflictError, Store, StoredDocument, StoreFullError, StoreUnavailableError
+from gateway.serving.store.interface import StoreBounds
 from tests.store.places import Place, SqlitePlace
 
 MIB = 2**20

@@ -15,8 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from gateway.store import ConflictError, DocumentWrite, StoredDocument, StoreFullError
-from gateway.store.interface import DOCUMENT_BYTES, ENTRY_BYTES, StoreBounds
+from gateway.serving.store import ConflictError, DocumentWrite, StoredDocument, StoreFullError
+from gateway.serving.store.interface import DOCUMENT_BYTES, ENTRY_BYTES, StoreBounds
 from tests.store.places import Place, RedisPlace, SqlitePlace
 from tests.store.redis_server import RedisServer
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gateway.config import ConfigError, StateSettings, load_settings
-from gateway.extras import pip_install
-from gateway.store import Store, StoredDocument, StoreUnavailableError, check_state, open_store
+from gateway.serving.store import Store, StoredDocument, StoreUnavailableError, check_state, open_store
+from gateway.settings import ConfigError, StateSettings, load_settings
+from gateway.settings.extras import pip_install
 from tests.ports import free_port
 from tests.store.redis_server import RedisServer
 

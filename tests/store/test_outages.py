@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import StateSettings
-from gateway.store import Store, StoredDocument, StoreUnavailableError, open_store
-from gateway.store.interface import StoreBounds
-from gateway.store.redis_store import RedisStore
-from gateway.store.sqlite_store import SqliteStore
+from gateway.serving.store import Store, StoredDocument, StoreUnavailableError, open_store
+from gateway.serving.store.interface import StoreBounds
+from gateway.serving.store.redis_store import RedisStore
+from gateway.serving.store.sqlite_store import SqliteStore
+from gateway.settings import StateSettings
 from tests.store.redis_server import RedisServer
 
 BOUNDS = StoreBounds(3600, 2**24)
@@ -53,7 +53,7 @@ async def test_a_file_that_is_removed_is_made_anew(tmp_path: Path, caplog: pytes
 async def test_a_file_that_another_program_locks_is_away_until_it_lets_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.store.sqlite_store.LOCK_S", 0.05)
+    monkeypatch.setattr("gateway.serving.store.sqlite_store.LOCK_S", 0.05)
     path = tmp_path / "state.sqlite"
     store = SqliteStore(path, BOUNDS)
     await store.put("", "resp_1", b"one")
@@ -70,7 +70,7 @@ async def test_a_file_that_another_program_locks_is_away_until_it_lets_go(
 async def test_a_file_that_is_locked_at_the_start_is_used_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("gateway.store.sqlite_store.LOCK_S", 0.05)
+    monkeypatch.setattr("gateway.serving.store.sqlite_store.LOCK_S", 0.05)
     settings = StateSettings(path=tmp_path / "state.sqlite")
     first = await open_store(settings)
     assert first is not None
@@ -87,7 +87,7 @@ async def test_a_file_that_is_locked_at_the_start_is_used_later(
 
 
 async def test_a_call_does_not_wait_for_ever_for_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.store.sqlite_store.PATIENCE_S", 0.1)
+    monkeypatch.setattr("gateway.serving.store.sqlite_store.PATIENCE_S", 0.1)
     path = tmp_path / "state.sqlite"
     store = SqliteStore(path, BOUNDS)
     await store.put("", "resp_1", b"one")
@@ -148,7 +148,7 @@ async def test_a_redis_that_is_killed_and_returns(
 async def test_a_redis_that_stops_answering_or_has_no_memory(
     own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.store.redis_store.ANSWER_S", 0.2)
+    monkeypatch.setattr("gateway.serving.store.redis_store.ANSWER_S", 0.2)
     server = own_redis_server
     store = RedisStore(server.url, BOUNDS)
     await store.put("", "resp_1", b"one")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store import StoredDocument
+from gateway.serving.store import StoredDocument
 from tests.store.places import Place, RedisPlace
 from tests.store.redis_server import RedisServer
 from tests.store.writer import LARGE, SMALL, content

@@ -26,7 +26,7 @@ async def scraped(running: Gateway) -> dict[tuple[str, ...], float]:
 
 
 async def test_calls_size_and_sweeps_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.store.sqlite_store.LOCK_S", 0.01)
+    monkeypatch.setattr("gateway.serving.store.sqlite_store.LOCK_S", 0.01)
     state = {"path": tmp_path / "state.sqlite", "max_bytes": 2**20}
     async with gateway(write_tokenizer(tmp_path), state=state) as running:
         large = {"items": [{"role": "user", "content": "x" * 400_000}]}

@@ -7,8 +7,8 @@ import hashlib
 import random
 import sys
 
-from gateway.store import ConflictError, Store
-from gateway.store.interface import StoreBounds
+from gateway.serving.store import ConflictError, Store
+from gateway.serving.store.interface import StoreBounds
 from tests.store.places import store_at
 
 DOCUMENT = 20_000

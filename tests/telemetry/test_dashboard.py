@@ -15,9 +15,9 @@ import pytest
 import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
-from gateway.access.key_metrics import KeyMetrics
 from gateway.generation.health import READY, STATES
 from gateway.generation.route import EndpointStatus
+from gateway.http.access.key_metrics import KeyMetrics
 from gateway.telemetry.metrics import Metrics, ModelSnapshot, _CurrentState
 from tests.app.harness import gateway
 from tests.app.scripted import write_tokenizer

@@ -11,8 +11,8 @@ import tokenizers
 from hypothesis import settings
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from gateway.tokens import Tokenizer
-from gateway.tokens.folder import FolderMetadata
+from gateway.text.tokens import Tokenizer
+from gateway.text.tokens.folder import FolderMetadata
 from tests.rings import examples
 
 FIXED = settings(derandomize=True, database=None, max_examples=examples(120))

@@ -13,8 +13,8 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from gateway.tokens import Tokenizer
-from gateway.tokens.folder import FolderMetadata
+from gateway.text.tokens import Tokenizer
+from gateway.text.tokens.folder import FolderMetadata
 from tests.tokens.build import CORPUS
 
 LINES = [*CORPUS, "Don't you'LL  see\r\n\r\n\tx = 12345.67;  // ok", "ﬁne ½ Åñ 한국어 ไทย हिन्दी 👩‍👩‍👧 🏳️‍🌈"]

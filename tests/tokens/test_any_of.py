@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.tokens.any_of import any_of
+from gateway.text.tokens.any_of import any_of
 from tests.tokens.build import FIXED
 
 WORDS = st.text("ab<|.*é\n", max_size=5)

@@ -10,7 +10,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.tokens import IncrementalDetokenizer
+from gateway.text.tokens import IncrementalDetokenizer
 from tests.rings import examples
 from tests.tokens.build import FIXED, write_folder
 from tests.tokens.families import FAMILIES, WINDOWS

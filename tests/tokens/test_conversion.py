@@ -16,11 +16,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor
 
-from gateway.extras import pip_install
-from gateway.helper import Helper
-from gateway.prompt import load_template
-from gateway.tokens import IncrementalDetokenizer, Tokenizer, TokenizerError, conversion
-from gateway.tokens.token_bytes import ByteLevelDecoder, SentencePieceDecoder
+from gateway.settings.extras import pip_install
+from gateway.text.prompt import load_template
+from gateway.text.tokens import IncrementalDetokenizer, Tokenizer, TokenizerError, conversion
+from gateway.text.tokens.token_bytes import ByteLevelDecoder, SentencePieceDecoder
+from gateway.text.untrusted_work import Helper
 from tests.rings import examples
 from tests.tokens.build import FIXED
 from tests.tokens.test_families import SOURCES

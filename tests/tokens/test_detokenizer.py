@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.tokens import IncrementalDetokenizer, Tokenizer
-from gateway.tokens.token_bytes import ByteLevelDecoder, SentencePieceDecoder
+from gateway.text.tokens import IncrementalDetokenizer, Tokenizer
+from gateway.text.tokens.token_bytes import ByteLevelDecoder, SentencePieceDecoder
 from tests.tokens.build import FIXED, all_exact, byte_level, sentence_piece, word_piece
 
 TOKENIZERS = st.sampled_from(all_exact())

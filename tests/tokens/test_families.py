@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.generation import EngineChunk, Prompt, SequenceAssembler
-from gateway.tokens import IncrementalDetokenizer, Tokenizer
-from gateway.tokens.token_bytes import ByteLevelDecoder, SentencePieceDecoder
+from gateway.text.tokens import IncrementalDetokenizer, Tokenizer
+from gateway.text.tokens.token_bytes import ByteLevelDecoder, SentencePieceDecoder
 from tests.engine_requests import generation_request
 from tests.rings import examples
 from tests.tokens.build import FIXED

@@ -12,11 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
-from gateway.tokens import Tokenizer, TokenizerError
-from gateway.tokens.folder import FolderMetadata
-from gateway.tokens.segments import CacheScope, NoBounds, SegmentTokenizer, obstacle
-from gateway.tokens.token_cache import TokenCache
-from gateway.tokens.token_ids import TokenIds
+from gateway.text.tokens import Tokenizer, TokenizerError
+from gateway.text.tokens.folder import FolderMetadata
+from gateway.text.tokens.segments import CacheScope, NoBounds, SegmentTokenizer, obstacle
+from gateway.text.tokens.token_cache import TokenCache
+from gateway.text.tokens.token_ids import TokenIds
 from tests.rings import examples
 from tests.tokens import vocabularies
 from tests.tokens.build import FIXED, byte_level, sentence_piece, unigram, word_piece

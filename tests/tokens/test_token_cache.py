@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
-from gateway.tokens import Tokenizer
-from gateway.tokens.segments import CacheScope, NoBounds
-from gateway.tokens.token_cache import TokenCache, create_shared, own_token_cache, size_of
-from gateway.tokens.token_ids import TokenIds, pack
+from gateway.text.tokens import Tokenizer
+from gateway.text.tokens.segments import CacheScope, NoBounds
+from gateway.text.tokens.token_cache import TokenCache, create_shared, own_token_cache, size_of
+from gateway.text.tokens.token_ids import TokenIds, pack
 from tests.tokens.build import CONTROL, byte_level
 from tests.tokens.families import mistral_v3
 

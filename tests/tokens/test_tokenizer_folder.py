@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.tokens import Tokenizer, TokenizerError
+from gateway.text.tokens import Tokenizer, TokenizerError
 from tests.tokens.build import CONTROL, FIXED, all_exact, byte_level, sentence_piece, unigram, word_piece, write_folder
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.tokens import Tokenizer, word_sequences
+from gateway.text.tokens import Tokenizer, word_sequences
 from tests.tokens.build import FIXED, all_exact, byte_level, sentence_piece
 
 WORDS = st.text(alphabet="ab thé你😀", min_size=1, max_size=8)

@@ -13,7 +13,7 @@ import sentencepiece
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
-from gateway.tokens.token_bytes import byte_level_bytes
+from gateway.text.tokens.token_bytes import byte_level_bytes
 from tests.tokens.families import LINES, LLAMA3, TEKKEN, split
 
 TEMPLATE = "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{{ eos_token }}{% endfor %}"

@@ -24,18 +24,18 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Rooms whose imports an extra brings.
 EXTRAS = {
-    "gateway/access": ("jwt", "redis"),
-    "gateway/encryption.py": ("encryption",),
-    "gateway/store": ("redis",),
+    "gateway/http/access": ("jwt", "redis"),
+    "gateway/api/openai/encryption.py": ("encryption",),
+    "gateway/serving/store": ("redis",),
     "gateway/telemetry": ("otel",),
-    "gateway/tokens": ("transformers",),
+    "gateway/text/tokens": ("transformers",),
     "gateway_ops/bench": ("bench",),
     "gateway_ops/compare": ("bench",),
     "gateway_ops/local_stack": ("embedded",),
 }
 # Declared for a reason that no import of the packages shows.
 ELSEWHERE = {
-    "httptools": "the protocol of uvicorn that gateway/web/http_protocol.py is made of",
+    "httptools": "the protocol of uvicorn that gateway/http/http_protocol.py is made of",
     "nvidia-pytriton": "its wheel holds tritonserver, which gateway_ops/local_stack starts",
     "llguidance": "the engines in triton_repo/",
 }

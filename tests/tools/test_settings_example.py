@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.config import Settings
-from gateway.config.settings_validation import all_keys
+from gateway.settings import Settings
+from gateway.settings.settings_validation import all_keys
 from tools import settings_example
 
 

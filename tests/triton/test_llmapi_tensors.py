@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from scripted_triton import ask, inputs_of, play, response, string, text
 from tritonclient.grpc import model_config_pb2, service_pb2
 
-from gateway.contract import LLMAPI
+from gateway.api.openai.parameters.table import PARAMETERS
 from gateway.generation import GenerationRequest, Prompt, SamplingParams
 from gateway.generation.engine import Capability, EngineChunk, EngineError, EngineFeatures, MalformedOutputError
 from gateway.generation.request import LoraAdapter
-from gateway.openai.parameters.table import PARAMETERS
+from gateway.text.contract import LLMAPI
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.engine_factory import llmapi_engine

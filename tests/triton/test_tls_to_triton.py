@@ -13,9 +13,9 @@ import grpc
 import pytest
 from scripted_triton import ScriptedTriton, ask, tokens
 
-from gateway.certificates import CertificateError
-from gateway.config import TritonSettings
 from gateway.generation.engine import EngineError
+from gateway.http.certificates import CertificateError
+from gateway.settings import TritonSettings
 from gateway.triton import TritonBackend
 from gateway.triton.access import TritonAccess, triton_access
 from gateway.triton.tls_trouble import tls_trouble

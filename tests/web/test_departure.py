@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.web.client_connection import ClientDisconnectedError, connection_of, while_connected
-from gateway.web.http_protocol import http_protocol
-from gateway.web.sse import COMMENT, EventStream
+from gateway.http.client_connection import ClientDisconnectedError, connection_of, while_connected
+from gateway.http.http_protocol import http_protocol
+from gateway.http.sse import COMMENT, EventStream
 from tests.web.served import served
 
 REQUEST = b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
+from gateway.http.access_log import AccessLogMiddleware
+from gateway.http.routing import DirectRoute
 from gateway.telemetry.metrics import Metrics
-from gateway.web.access_log import AccessLogMiddleware
-from gateway.web.routing import DirectRoute
 
 
 class _FaultError(Exception):

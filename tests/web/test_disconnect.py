@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.web.client_connection import ClientDisconnectedError, while_connected
+from gateway.http.client_connection import ClientDisconnectedError, while_connected
 
 
 def channel(*messages: dict[str, Any]) -> Callable[[], Awaitable[dict[str, Any]]]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.web.access_log import record_of
-from gateway.web.sse import EventStream
+from gateway.http.access_log import record_of
+from gateway.http.sse import EventStream
 
 
 async def never() -> dict[str, Any]:

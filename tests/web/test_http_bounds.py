@@ -12,8 +12,8 @@ import pytest
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from gateway.web.access_log import record_of
-from gateway.web.http_protocol import HttpLimits, http_protocol
+from gateway.http.access_log import record_of
+from gateway.http.http_protocol import HttpLimits, http_protocol
 from tests.web.served import served
 
 CHUNKED = b"POST /whole HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -14,8 +14,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from starlette.types import Scope
 
-from gateway.web.client_connection import connection_of
-from gateway.web.http_protocol import HttpLimits, http_protocol
+from gateway.http.client_connection import connection_of
+from gateway.http.http_protocol import HttpLimits, http_protocol
 from tests.web.served import served
 
 PATIENCE_S = 0.3

@@ -8,7 +8,7 @@ import socket
 import pytest
 import uvloop
 
-from gateway.web.listening import listen, repeated
+from gateway.http.listening import listen, repeated
 
 CLIENTS = 16
 

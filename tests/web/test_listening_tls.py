@@ -20,12 +20,12 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.app import unread_answer
-from gateway.certificates import CertificateError, FileBackedValue
-from gateway.config.tls_settings import ServerTlsSettings
-from gateway.web.http_protocol import MOST_TOLD, HttpLimits, http_protocol
-from gateway.web.listening_tls import listening_contexts
-from gateway.web.server import Server, ServerStages, ServerTls
-from gateway.web.shutdown import ShutdownState
+from gateway.http.certificates import CertificateError, FileBackedValue
+from gateway.http.http_protocol import MOST_TOLD, HttpLimits, http_protocol
+from gateway.http.listening_tls import listening_contexts
+from gateway.http.server import Server, ServerStages, ServerTls
+from gateway.http.shutdown import ShutdownState
+from gateway.settings.tls_settings import ServerTlsSettings
 from tests.certificates import Authority, Pair
 
 ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from gateway.contract import BLS, ENSEMBLE, TENSORRT_LLM, ModelSpec, TensorSpec
+from gateway.text.contract import BLS, ENSEMBLE, TENSORRT_LLM, ModelSpec, TensorSpec
 from gateway_ops.repository.template_variables import VARIABLES, Variable
 from tools.coverage.features import METRICS, MODES, STEPS
 from tools.coverage.llmapi import LLMAPI

@@ -13,13 +13,13 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.repository.template_variables import VARIABLES, Variable
 
 _HEAD = """\
 # Options of a deployment
 
-<!-- Written by `python -m tools.coverage.settings_document`: change gateway/config/deployment_settings.py instead. -->
+<!-- Written by `python -m tools.coverage.settings_document`: change gateway/settings/deployment_settings.py instead. -->
 
 For operators who write `deployments` in the settings file: every key below `deployments[]`. [deployments.md](deployments.md)
 tells how they are used. *Upstream* is the variable of TensorRT-LLM's templates that `fill_template.py` fills;

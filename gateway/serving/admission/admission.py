@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from gateway.config.model_settings import AdmissionSettings
 from gateway.generation import EngineError, ErrorKind
 from gateway.serving.admission.shares import (
     CALLER,
@@ -32,6 +31,7 @@ from gateway.serving.admission.shares import (
     SharedLines,
     key_of,
 )
+from gateway.settings.model_settings import AdmissionSettings
 
 _SCALE: Final = 64  # parts of a token that shares are counted in: weights may be 64 times as large as another
 _LOOK_S: Final = 0.05  # while something waits: another process may have ended without waking this one

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
-from gateway.config.model_settings import TritonSettings
 from gateway.generation import EngineError, EngineFeatures, ErrorKind
 from gateway.generation.health import READY, EngineCondition, EngineHealth
 from gateway.generation.route import EndpointStatus, RoutingHints
@@ -22,8 +21,9 @@ from gateway.serving.fleet.common_features import common, conflict
 from gateway.serving.fleet.fleet_endpoint import FleetEndpoint
 from gateway.serving.fleet.policies import Candidate, LeastInFlight, Policy, PowerOfTwo, PrefixAffinity
 from gateway.serving.fleet.shared_counts import SharedCounts
-from gateway.supervision import keep_running
+from gateway.settings.model_settings import TritonSettings
 from gateway.telemetry.logs import cause
+from gateway.telemetry.supervision import keep_running
 
 _log = logging.getLogger(__name__)
 _RETRIED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.QUEUE_FULL, ErrorKind.CANCELLED)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from gateway.serving.fleet.shared_counts import SharedCounts, endpoint_bit
-from gateway.tokens.token_ids import pack
+from gateway.text.tokens.token_ids import pack
 
 BLOCK: Final = 128
 """Tokens of a block of a prompt that is known or not."""

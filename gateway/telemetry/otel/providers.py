@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 
-from gateway.config import TelemetrySettings
+from gateway.settings import TelemetrySettings
 from gateway.telemetry.otel.spans import Instruments, OtelTrace, Tracing, TracingOptions
 
 _NAME: Final = "triton-openai-gateway"

@@ -11,9 +11,9 @@ from tritonclient.grpc import service_pb2
 
 from gateway.generation.cumulative_text import CumulativeText
 from gateway.generation.engine import EngineChunk, EngineError, MalformedOutputError, ScoredToken
+from gateway.generation.relay.interface import Take
+from gateway.generation.relay.response_template import ResponseTemplate
 from gateway.generation.request import GenerationRequest
-from gateway.relay.interface import Take
-from gateway.relay.response_template import ResponseTemplate
 from gateway.triton.abilities import Abilities
 from gateway.triton.engines.known_responses import KnownResponses, ResponseForm, ResponseForms, read_token
 from gateway.triton.engines.output_tensors import OutputReader, log_probs, ranks, read_rows

@@ -11,9 +11,9 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2
 
-from gateway.contract import BLS, TENSORRT_LLM
 from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.request import GenerationRequest, Prompt
+from gateway.text.contract import BLS, TENSORRT_LLM
 from gateway.triton.abilities import Abilities
 from gateway.triton.connection import BackgroundTasks, Connection
 from gateway.triton.engines.answer_readers import TextReader, TokenReader

@@ -1,6 +1,6 @@
 """Known bytes of a model's responses: what is like an earlier response is not parsed again.
 
-Responses that say no more than a token have one template (`gateway.relay.response_template`). Those with its log-prob
+Responses that say no more than a token have one template (`relay.response_template`). Those with its log-prob
 have many forms: the list of log-probs grows with the answer. But at the same place of two answers it is the same.
 """
 
@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import ScoredToken
-from gateway.relay.response_template import TemplateCache
+from gateway.generation.relay.response_template import TemplateCache
 
 _MOST = 4096  # forms, of some 500 bytes each
 _MOST_LEARNED = 4 * _MOST  # responses in which something else varies would be looked at for ever

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tritonclient.grpc import service_pb2
 
-from gateway.contract import LLMAPI
 from gateway.generation.engine import EngineChunk, EngineFeatures, MalformedOutputError
 from gateway.generation.request import GenerationRequest
+from gateway.text.contract import LLMAPI
 from gateway.triton.connection import Connection
 from gateway.triton.engines.output_tensors import OutputReader
 from gateway.triton.engines.request_tensors import put_sampling

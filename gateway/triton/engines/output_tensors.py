@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2
 
-from gateway.contract import BLS, TENSORRT_LLM, VLLM
 from gateway.generation.engine import MalformedOutputError
+from gateway.text.contract import BLS, TENSORRT_LLM, VLLM
 
 _MOST_KNOWN = 4096
 _SINGLE = ["output_ids", "sequence_length"]

@@ -6,9 +6,9 @@ import codecs
 
 from tritonclient.grpc import service_pb2
 
-from gateway.contract import PLAIN_TEXT
 from gateway.generation.engine import EngineChunk, EngineFeatures, MalformedOutputError
 from gateway.generation.request import GenerationRequest
+from gateway.text.contract import PLAIN_TEXT
 from gateway.triton.connection import Connection
 from gateway.triton.engines.output_tensors import OutputReader
 from gateway.triton.engines.text_engine import TextEngine

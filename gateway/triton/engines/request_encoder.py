@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2
 
-from gateway.contract import ModelSpec, TensorSpec
 from gateway.generation.engine import EngineError, ErrorKind
+from gateway.text.contract import ModelSpec, TensorSpec
 from gateway.triton.error_mapping import unsupported
 from gateway.triton.model_view import ModelView
 from gateway.triton.parameter_inputs import INPUTS, parameter_of

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 from tritonclient.grpc import service_pb2
 
-from gateway.contract import ModelSpec
 from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures
+from gateway.generation.relay.interface import Began, Take
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import SamplingParams
-from gateway.relay.interface import Began, Take
+from gateway.text.contract import ModelSpec
 from gateway.triton.connection import Connection
 from gateway.triton.engines.request_encoder import RequestEncoder, describe_tensors
 from gateway.triton.error_mapping import unsupported
@@ -67,7 +67,7 @@ class TextEngine(ABC):
     async def generate_relayed(
         self, request: GenerationRequest, take: Take | None, began: Began | None
     ) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``gateway.relay.interface.RelayingEngine``. Nothing is relayed: all is read."""
+        """Generate one sequence; see ``RelayingEngine``. Nothing is relayed: all is read."""
         del take
         reader = self._reader(request)
         call = self._connection.transport.infer(

@@ -9,12 +9,12 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2
 
-from gateway.contract import TENSORRT_LLM
 from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
+from gateway.generation.relay.interface import Began, Take
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import SamplingParams
-from gateway.relay.interface import Began, Take
-from gateway.tokens.token_ids import ID_BYTES, pack
+from gateway.text.contract import TENSORRT_LLM
+from gateway.text.tokens.token_ids import ID_BYTES, pack
 from gateway.triton.abilities import Abilities
 from gateway.triton.connection import Connection
 from gateway.triton.engines.answer_readers import TokenReader
@@ -132,7 +132,7 @@ class TokensEngine:
     async def generate_relayed(
         self, request: GenerationRequest, take: Take | None, began: Began | None
     ) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``gateway.relay.interface.RelayingEngine``."""
+        """Generate one sequence; see ``RelayingEngine``."""
         reader = TokenReader(request, self._abilities, self._known)
         call = self._connection.transport.infer(
             self.encode(request), timeout=self._connection.timeout, traceparent=request.traceparent

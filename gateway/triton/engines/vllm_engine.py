@@ -7,9 +7,9 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2
 
-from gateway.contract import VLLM
 from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind, MalformedOutputError
 from gateway.generation.request import GenerationRequest
+from gateway.text.contract import VLLM
 from gateway.triton.connection import Connection
 from gateway.triton.engines.output_tensors import OutputReader
 from gateway.triton.engines.text_engine import TextEngine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.contract import ModelSpec
+from gateway.text.contract import ModelSpec
 from gateway_ops.check.findings import Finding, Severity
 from gateway_ops.repository.model_folders import ModelFolder
 from gateway_ops.repository.stock_models import MODELS

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from gateway.contract import VLLM
 from gateway.generation.engine import EngineFeatures
+from gateway.text.contract import VLLM
 from gateway.triton.discovery import describe
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble, called_models, kind_of

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
-from gateway.contract import TensorSpec
+from gateway.text.contract import TensorSpec
 from gateway_ops.check.findings import Finding, Severity
 from gateway_ops.check.repository.models import Models, at_tensor, stock_model, tensors
 from gateway_ops.repository.difference import datatype_name

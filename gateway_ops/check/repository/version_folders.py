@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-from gateway.config.deployment_settings import EngineKind
+from gateway.settings.deployment_settings import EngineKind
 from gateway_ops.check.findings import Finding, Severity
 from gateway_ops.check.repository.models import at, filled
 from gateway_ops.repository.model_folders import ModelFolder

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tritonclient.grpc import model_config_pb2
 
-from gateway.config.settings_validation import validate_deployments
-from gateway.config.yaml_file import read_document
+from gateway.settings.settings_validation import validate_deployments
+from gateway.settings.yaml_file import read_document
 from gateway_ops.repository import model_folders
 from gateway_ops.repository.pbtxt import from_text
 from gateway_ops.repository.rendered_files import render, write

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ConfigError, load_settings
+from gateway.settings import ConfigError, load_settings
 from gateway_ops.check.settings_file import check_file
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 

@@ -11,8 +11,8 @@ from textwrap import dedent
 
 import pytest
 
-from gateway.extras import pip_install
-from gateway.tokens import Tokenizer, TokenizerError
+from gateway.settings.extras import pip_install
+from gateway.text.tokens import Tokenizer, TokenizerError
 from gateway_ops.check import Finding, Severity
 from gateway_ops.check.settings_file import check_file
 from gateway_ops.local_stack.tiny_model import write_tiny_model

@@ -17,7 +17,7 @@ import pytest
 from rich.text import Text
 from typer.main import get_command
 
-from gateway.access.key_ring import KeyRing, read_keys
+from gateway.http.access.key_ring import KeyRing, read_keys
 from gateway_ops.cli.root import app
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.ports import free_port

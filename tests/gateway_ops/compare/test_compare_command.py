@@ -16,7 +16,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from gateway.comparison import verdict
+from gateway.serving.comparison import verdict
 from gateway_ops.cli.compare import ComparedAspect
 from gateway_ops.cli.root import app
 from tests.bound_process import BoundProcess

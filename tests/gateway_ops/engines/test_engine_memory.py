@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.engines.config_sizes import shaped_weights, usual_names
 from gateway_ops.engines.gpus import KNOWN
 from gateway_ops.engines.memory import Estimate, estimate, shape_from, weight_bytes

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.repository.build_steps import build_steps
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.converters import CONVERTERS, HEADS

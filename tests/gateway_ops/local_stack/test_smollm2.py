@@ -13,7 +13,7 @@ import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
-from gateway.config import load_settings
+from gateway.settings import load_settings
 from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.smollm2 import CHAT_TEMPLATE, SAMPLING, ensure_model_folder, read_weights
 

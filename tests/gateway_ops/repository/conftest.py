@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.config.deployment_settings import DeploymentSettings
-from gateway.config.settings_validation import validate_deployments
-from gateway.config.yaml_file import read_document
+from gateway.settings.deployment_settings import DeploymentSettings
+from gateway.settings.settings_validation import validate_deployments
+from gateway.settings.yaml_file import read_document
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
 SMALL: dict[str, Any] = {

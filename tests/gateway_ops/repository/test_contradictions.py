@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.config.settings_validation import validate_deployments
-from gateway.config.yaml_file import dotted, read_document
+from gateway.settings.settings_validation import validate_deployments
+from gateway.settings.yaml_file import dotted, read_document
 from gateway.triton.abilities import EngineOptions, read_abilities
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models

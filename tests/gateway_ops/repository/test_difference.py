@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.deployment_settings import DeploymentSettings
+from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.difference import differences, settings_of
 from gateway_ops.repository.model_folders import read_repository

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gateway.config.deployment_settings import DeploymentSettings
-from gateway.config.yaml_file import dotted
+from gateway.settings.deployment_settings import DeploymentSettings
+from gateway.settings.yaml_file import dotted
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.engine_keys import ENGINES, PARAMETERS
 from gateway_ops.repository.engine_parameters import engine_parameters

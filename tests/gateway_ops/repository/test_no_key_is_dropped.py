@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from gateway.config.deployment_settings import DeploymentSettings
-from gateway.config.settings_validation import validate_deployments
-from gateway.config.yaml_file import SettingsDocument
+from gateway.settings.deployment_settings import DeploymentSettings
+from gateway.settings.settings_validation import validate_deployments
+from gateway.settings.yaml_file import SettingsDocument
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.rendered_files import render
 

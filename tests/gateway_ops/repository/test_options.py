@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.config.settings_validation import validate_deployments
-from gateway.config.yaml_file import SettingsDocument
+from gateway.settings.settings_validation import validate_deployments
+from gateway.settings.yaml_file import SettingsDocument
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.difference import settings_of
 from gateway_ops.repository.overrides import apply_overrides

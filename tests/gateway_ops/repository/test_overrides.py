@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config.deployment_settings import DeploymentSettings
-from gateway.config.settings_validation import all_keys, validate_deployments
-from gateway.config.yaml_file import SettingsDocument
+from gateway.settings.deployment_settings import DeploymentSettings
+from gateway.settings.settings_validation import all_keys, validate_deployments
+from gateway.settings.yaml_file import SettingsDocument
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.difference import settings_of

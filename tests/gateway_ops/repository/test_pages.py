@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.deployment_settings import DeploymentSettings
-from gateway.config.settings_validation import all_keys
+from gateway.settings.deployment_settings import DeploymentSettings
+from gateway.settings.settings_validation import all_keys
 from tools.coverage import document, settings_document
 from tools.coverage.row import Row
 

@@ -8,7 +8,7 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from gateway.contract import ModelSpec, TensorSpec
+from gateway.text.contract import ModelSpec, TensorSpec
 from gateway_ops.repository.stock_models import ENGINE_NAMES, MODELS
 
 REPOSITORY = Path(__file__).parents[3] / "triton_repo"

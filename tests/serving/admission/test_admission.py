@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.model_settings import AdmissionSettings
 from gateway.generation import EngineError, ErrorKind
 from gateway.serving.admission.admission import Admission, GenerationDemand, QueueTicket
 from gateway.serving.admission.shares import RUNNING, SERVED, WAITING, SharedLines, size_of
+from gateway.settings.model_settings import AdmissionSettings
 
 MODEL = "model"
 

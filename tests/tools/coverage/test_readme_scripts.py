@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.deployment_settings import DeploymentSettings, SpeculativeSettings
+from gateway.settings.deployment_settings import DeploymentSettings, SpeculativeSettings
 from gateway_ops.repository.rendered_files import render
 from tests.gateway_ops.repository.conftest import EXAMPLES, load
 

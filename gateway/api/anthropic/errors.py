@@ -1,0 +1,166 @@
+"""Anthropic's error shape, the layer that gives it to all errors of Anthropic's paths, and how routes describe it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import orjson
+from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from typing_extensions import NotRequired, TypedDict
+
+from gateway.api.openai.errors import OpenAIError, shape_errors
+from gateway.api.openai.router import answers, failure
+from gateway.http.access_log import record_of
+from gateway.http.routing import HEADERS, headers_of
+
+OVERLOADED: Final = 529
+"""Anthropic's status for a server that cannot take the request now, in place of 503."""
+
+NO_THREADS: Final = "thread_unsupported_request"
+"""Anthropic's code for a request with a ``thread``, on which its clients send whole conversations instead."""
+
+_PATH = re.compile(r"/v1/messages(?:/|$)")
+_TYPES: Final[Mapping[int, str]] = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    OVERLOADED: "overloaded_error",
+}
+_INDEX = re.compile(r"\[(\d+)\]")
+
+REQUEST_ID: Final = {"request-id": "The same as `x-request-id`."}
+"""The header of all answers to Anthropic's clients."""
+
+_ERRORS: Final = (400, 401, 403, 404, 413, 415, 429, 500)
+
+
+class AnthropicErrorCode(TypedDict):
+    """Which error it is, where Anthropic's clients do more than show it: they go on without a thread."""
+
+    error_code: Literal["thread_unsupported_request"]
+
+
+class AnthropicErrorDetails(TypedDict):
+    """What went wrong."""
+
+    type: Literal[
+        "invalid_request_error",
+        "authentication_error",
+        "permission_error",
+        "not_found_error",
+        "request_too_large",
+        "rate_limit_error",
+        "api_error",
+        "timeout_error",
+        "overloaded_error",
+    ]
+    message: str
+    details: NotRequired[AnthropicErrorCode]
+
+
+class AnthropicError(TypedDict):
+    """What every error of Anthropic's paths looks like, in a stream too."""
+
+    type: Literal["error"]
+    error: AnthropicErrorDetails
+    request_id: str
+
+
+def error_body(error: OpenAIError, request_id: str) -> bytes:
+    """The JSON that Anthropic sends for an error; its message begins with the parameter that it does not name itself.
+
+    Args:
+        error: in OpenAI's terms, with the client's own paths.
+        request_id: of the request.
+    """
+    status = _status(error)
+    fields = {
+        "type": _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error"),
+        "message": _message(error),
+    }
+    details = {"details": {"error_code": error.code}} if error.code == NO_THREADS else {}
+    return orjson.dumps({"type": "error", "error": {**fields, **details}, "request_id": request_id})
+
+
+def error_response(error: OpenAIError, request_id: str) -> Response:
+    """The HTTP answer of an error in Anthropic's shape."""
+    return Response(error_body(error, request_id), _status(error), error.headers, "application/json")
+
+
+def _status(error: OpenAIError) -> int:
+    return OVERLOADED if error.status == 503 else error.status
+
+
+def _message(error: OpenAIError) -> str:
+    """The sentence with paths as Anthropic writes them: ``messages.0.content`` for ``messages[0].content``."""
+    if error.param is None:
+        return error.message
+    path = _INDEX.sub(r".\1", error.param)
+    message = error.message.replace(error.param, path)
+    return message if path in message else f"{path}: {message}"
+
+
+class AnthropicMiddleware:
+    """Gives a request of Anthropic's API errors in Anthropic's shape, from every layer inside, and a ``request-id``.
+
+    Such a request is known by its path, or by its header ``anthropic-version``, which no client of OpenAI's API sends.
+    The HTTP protocol rejects some requests before any layer; ``gateway.app`` gives those responses the same shape.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wrap ``app``."""
+        self._app = app
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one connection. No coroutine of its own is resumed for each event of a stream."""
+        if scope["type"] != "http" or not wants_anthropic(scope):
+            return self._app(scope, receive, send)
+        shape_errors(scope, error_response)
+        request_id = record_of(scope).request_id
+
+        def named_send(message: Message) -> Awaitable[None]:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["request-id"] = request_id
+            return send(message)
+
+        return self._app(scope, receive, named_send)
+
+
+def wants_anthropic(scope: Scope) -> bool:
+    """Whether the errors of a request have Anthropic's shape."""
+    headers = scope.get(HEADERS) or headers_of(scope)
+    return bool(headers.get(b"anthropic-version") or _PATH.match(scope["path"]))
+
+
+def anthropic_answers(
+    body: Any, errors: Sequence[int] = (), *, event: Any = None, headers: Mapping[str, str] | None = None
+) -> dict[int | str, dict[str, Any]]:
+    """Describe the responses of a route.
+
+    Args:
+        body: type of the JSON body of 200.
+        errors: further error statuses, in addition to those of all Anthropic routes.
+        event: type of the data of an event, where the answer may be a stream.
+        headers: further response headers of 200 with their descriptions.
+    """
+    made = answers(body, event=event, done=False, headers={**REQUEST_ID, **(headers or {})})
+    for status in (*_ERRORS, *errors, OVERLOADED):
+        made[status] = anthropic_failure(status)
+    return made
+
+
+def anthropic_failure(status: int) -> dict[str, Any]:
+    """Describe the answer of a route that fails with this status."""
+    described = failure(503 if status == OVERLOADED else status)
+    described["content"] = {"application/json": {"schema": AnthropicError}}
+    described["headers"] |= {
+        name: {"description": text, "schema": {"type": "string"}} for name, text in REQUEST_ID.items()
+    }
+    return described

@@ -1,0 +1,48 @@
+"""Signatures of thinking blocks, which bring back the reasoning that a client did not want to see.
+
+Signatures are not secret and prove nothing. Signatures of other servers are left alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from typing import Any
+
+from gateway.api.openai.request_json import MOST_CHARACTERS
+
+_MARK = "gateway-1."
+
+
+def signature_of(reasoning: str, *, shown: bool) -> str:
+    """The signature of a block.
+
+    Args:
+        reasoning: of the block.
+        shown: whether the block has the text itself.
+    """
+    if shown:
+        return _MARK
+    return _MARK + base64.b64encode(zlib.compress(reasoning.encode("utf-8", "surrogatepass"))).decode()
+
+
+def reasoning_of(signature: Any, most: int = MOST_CHARACTERS) -> str | None:
+    """The reasoning in a signature; empty for one that has none.
+
+    Args:
+        signature: of a client's block.
+        most: bytes of reasoning that are unpacked; None is returned for more.
+    """
+    if not isinstance(signature, str) or not signature.startswith(_MARK):
+        return ""
+    unpacker = zlib.decompressobj()
+    try:
+        packed = base64.b64decode(signature.removeprefix(_MARK), validate=True)
+        unpacked = unpacker.decompress(packed, most + 1)  # 0 would be no bound
+        if len(unpacked) > most:
+            return None
+        text = unpacked.decode("utf-8")
+    except (binascii.Error, zlib.error, UnicodeDecodeError):
+        return ""
+    return "" if "\0" in text else text

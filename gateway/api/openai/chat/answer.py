@@ -1,0 +1,501 @@
+"""The answer to a chat request over its running generations: its whole body, or the events of a stream."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from gateway.api.openai.chat.choice import ChunkExtras, ParsedChoice
+from gateway.api.openai.chat.protocol import ChatCompletionRequest
+from gateway.api.openai.endpoint import DONE, PendingAnswer, best, error_event, prompt_logprobs_list
+from gateway.api.openai.errors import Names, OpenAIError
+from gateway.api.openai.guidance import ANY_TEXT, Structure
+from gateway.api.openai.usage import ReasonedUsage, at_beginning, usage_object
+from gateway.generation import Piece, TokenLogprob, Usage
+from gateway.generation.ids import new_id
+from gateway.generation.relay.interface import Drain, Forward, Write
+from gateway.generation.relay.text_events import PassthroughTemplate, one_line, parsed_events, text_events
+from gateway.generation.token_logprobs import named_by_id
+from gateway.serving.generation import Generation, Ready
+from gateway.serving.generation_group import Generations
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerExpectations:
+    """The conditions that a finished answer must fulfil, because nothing has guaranteed them.
+
+    Attributes:
+        structure: of its content.
+        arguments: by the name of a tool, what its arguments must fit.
+        demanded: whether there must be a call.
+    """
+
+    structure: Structure = ANY_TEXT
+    arguments: Mapping[str, Callable[[str], bool]] = field(default_factory=dict)
+    demanded: bool = False
+
+    def __bool__(self) -> bool:
+        return self.structure.fits is not None or bool(self.arguments) or self.demanded
+
+    def failure(self, content: str, calls: Sequence[tuple[str, str]]) -> OpenAIError | None:
+        """Why a whole answer that was not cut is not what was asked for; None when it is.
+
+        Args:
+            content: of the answer.
+            calls: name and arguments of each call.
+        """
+        if self.demanded and not calls:
+            return _failed(
+                "The model made no tool call although the request requires a call, and its engine cannot "
+                "enforce tool calls."
+            )
+        for name, arguments in calls:
+            fits = self.arguments.get(name)
+            if fits is not None and not fits(arguments):
+                return _failed(f"The model called {name!r} with arguments that do not match the schema of the tool.")
+        fits = self.structure.fits
+        if fits is not None and not calls and not fits(content):
+            return _failed(f"The model's answer does not match the format that {self.structure.field!r} requires.")
+        return None
+
+
+def _failed(message: str) -> OpenAIError:
+    # The model's doing, so a server's error; but another try costs a whole answer: clients shall not make it unasked.
+    return OpenAIError(
+        500, message, type="server_error", code="invalid_model_output", headers={"x-should-retry": "false"}
+    )
+
+
+def logprobs_object(entries: Sequence[TokenLogprob], *, names_as_ids: bool = False) -> dict[str, Any]:
+    """The ``logprobs`` object of a choice; ``bytes`` is a list of integers, as OpenAI has it.
+
+    Args:
+        entries: of its tokens.
+        names_as_ids: whether tokens are named by their ids.
+    """
+    if names_as_ids:
+        entries = list(map(named_by_id, entries))
+    return {"content": [_entry(entry) for entry in entries], "refusal": None}
+
+
+def _entry(entry: TokenLogprob) -> dict[str, Any]:
+    return {
+        "token": entry.token,
+        "logprob": entry.logprob,
+        "bytes": list(entry.bytes),
+        "top_logprobs": [
+            {"token": token, "logprob": logprob, "bytes": list(data)} for token, data, logprob in entry.top
+        ],
+    }
+
+
+class ChatAnswer(PendingAnswer):
+    """An answer to a chat request.
+
+    Attributes:
+        request: the request.
+        parsed: one for each generation where calls or reasoning may be in it, else none.
+        calls: whether calls may be made.
+        expectations: conditions that are checked at the end; None where there are none.
+    """
+
+    __slots__ = ("_created", "_logprobs", "_texts", "calls", "expectations", "parsed", "request")
+
+    def __init__(
+        self,
+        request: ChatCompletionRequest,
+        generations: Sequence[Generation],
+        names: Names,
+        *,
+        parsed: Sequence[ParsedChoice] = (),
+        calls: bool = False,
+        expectations: AnswerExpectations | None = None,
+        changed: Sequence[str] = (),
+    ) -> None:
+        """Take generations that have not begun."""
+        super().__init__(generations, names, padded=request.stream_options is not None and request.obfuscated)
+        self.changed = changed
+        self.request = request
+        self.parsed = parsed
+        self.calls = calls
+        self.expectations = expectations or None
+        self._created = int(time.time())
+        self._texts: defaultdict[int, list[str]] = defaultdict(list)
+        self._logprobs: defaultdict[int, list[TokenLogprob]] = defaultdict(list)
+
+    def take(self, index: int, pieces: Sequence[Piece], *, complete: bool) -> None:
+        """See the base."""
+        for piece in pieces:
+            self._texts[index].append(piece.text)
+            self._logprobs[index] += piece.logprobs
+        if complete and self.parsed:
+            self.close(index)
+            self.parsed[index].events(complete=True)
+
+    def close(self, index: int) -> None:
+        """Tell the parser of a choice that its text has ended."""
+        self.parsed[index].reader.close(cut=self.generations[index].assembler.finish_reason == "length")
+
+    def finish_reason(self, index: int) -> str:
+        """The finish reason of a choice; valid at its end."""
+        reason = self.generations[index].assembler.finish_reason
+        return self.parsed[index].finish_reason(reason) if self.parsed else reason
+
+    def finish_reasons(self) -> list[str]:
+        """See the base."""
+        return [self.finish_reason(index) for index in range(len(self.generations))]
+
+    def usage(self, group: Generations) -> Usage:
+        """Token counts so far, with those of the reasoning where there may be any."""
+        usage = group.usage()
+        if not self.parsed:
+            return usage
+        counts = [choice.reasoning_tokens for choice in self.parsed]
+        known = [count for count in counts if count is not None]
+        reasoning = sum(known) if len(known) == len(counts) else None
+        return ReasonedUsage(
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.cached_tokens,
+            usage.predicted,
+            usage.estimated,
+            reasoning,
+        )
+
+    def failure(self, index: int, text: str) -> OpenAIError | None:
+        """Return the error of an ended choice that is not what was requested; a cut choice is not validated.
+
+        Args:
+            index: of the choice.
+            text: its content where it was not parsed.
+        """
+        if self.expectations is None or self.generations[index].assembler.finish_reason == "length":
+            return None
+        if not self.parsed:
+            return self.expectations.failure(text, ())
+        return self.expectations.failure(self.parsed[index].content or "", self.parsed[index].calls)
+
+    async def body(self, group: Generations) -> bytes:
+        """The ``chat.completion`` object."""
+        request = self.request
+        shown = best([_mean(self._logprobs[index]) for index in range(len(self.generations))], request.n)
+        texts = ["".join(self._texts[index]) for index in shown]
+        for index, text in zip(shown, texts, strict=True):
+            failure = self.failure(index, text)
+            if failure is not None:
+                raise failure
+        body = {
+            "id": f"chatcmpl-{new_id()}",
+            "object": "chat.completion",
+            "created": self._created,
+            "model": request.model,
+            "choices": [self._choice(place, *found) for place, found in enumerate(zip(shown, texts, strict=True))],
+            "usage": usage_object(self.usage(group)),
+        }
+        if request.tier is not None:
+            body["service_tier"] = request.tier
+        if request.return_token_ids:
+            body["prompt_token_ids"] = list(self.generations[0].request.prompt.ids)
+        if request.prompt_logprobs is not None:
+            body["prompt_logprobs"] = prompt_logprobs_list(self.generations[0].assembler.prompt_entries())
+        return orjson.dumps(body)
+
+    def _choice(self, place: int, index: int, text: str) -> dict[str, Any]:
+        request, assembler = self.request, self.generations[index].assembler
+        content: str | None = text
+        calls: Mapping[str, Any] = {}
+        if self.parsed:
+            content, calls = self.parsed[index].content, self.parsed[index].message()
+        entries = self._logprobs[index]
+        choice = {
+            "index": place,
+            "message": {
+                "role": "assistant",
+                "content": None if content is None else request.echoed + content,
+                "refusal": None,
+                **calls,
+            },
+            "logprobs": logprobs_object(entries, names_as_ids=request.return_tokens_as_token_ids)
+            if request.logprobs
+            else None,
+            "finish_reason": self.finish_reason(index),
+            "stop_reason": assembler.stop_reason,
+        }
+        if assembler.finish_estimated:
+            choice["finish_reason_estimated"] = True
+        return choice | {"token_ids": assembler.token_ids} if request.return_token_ids else choice
+
+
+def _mean(entries: Sequence[TokenLogprob]) -> float:
+    return sum(entry.logprob for entry in entries) / len(entries) if entries else -math.inf
+
+
+class ChatChunkWriter:
+    """Writes the events of one answer.
+
+    Attributes:
+        wants_usage: whether every chunk needs the usage so far.
+    """
+
+    __slots__ = (
+        "_after",
+        "_before",
+        "_close",
+        "_head",
+        "_include_usage",
+        "_names_as_ids",
+        "_unfinished",
+        "wants_usage",
+    )
+
+    def __init__(
+        self,
+        completion_id: str,
+        created: int,
+        model: str,
+        *,
+        include_usage: bool,
+        continuous_usage: bool = False,
+        choices: int = 1,
+        service_tier: str | None = None,
+        names_as_ids: bool = False,
+    ) -> None:
+        """Build what all chunks share.
+
+        Args:
+            completion_id: the answer's id.
+            created: Unix time.
+            model: the served model's name.
+            include_usage: whether a usage chunk will come; then the others say ``"usage": null``.
+            continuous_usage: whether the others have the usage so far instead.
+            choices: how many there are.
+            service_tier: the tier, where the request asked for one.
+            names_as_ids: whether log-prob entries name tokens by their ids.
+        """
+        fields = {"id": completion_id, "object": "chat.completion.chunk", "created": created, "model": model}
+        if service_tier is not None:
+            fields["service_tier"] = service_tier
+        self.wants_usage = continuous_usage
+        self._include_usage = include_usage
+        self._names_as_ids = names_as_ids
+        self._head = b"data: " + orjson.dumps(fields)[:-1] + b',"choices":['
+        self._close = (b'],"usage":null}' if include_usage else b"]}") + b"\n\n"
+        self._before = [self._head + b'{"index":%d,"delta":{"content":' % index for index in range(choices)]
+        self._unfinished = b',"finish_reason":null}' + self._close
+        self._after = b'},"logprobs":null' + self._unfinished
+
+    def role(
+        self, index: int, prompt_ids: Sequence[int] | None = None, usage: Usage | None = None, *, calls: bool = False
+    ) -> bytes:
+        """The first chunk of a choice; the very first one may have the prompt's ids.
+
+        Its content is null where the answer may consist of ``calls`` only.
+        """
+        delta = b'{"role":"assistant","content":null}' if calls else b'{"role":"assistant","content":""}'
+        choice = b'{"index":%d,"delta":%s,"logprobs":null,"finish_reason":null}' % (index, delta)
+        ids = b"" if prompt_ids is None else b',"prompt_token_ids":' + orjson.dumps(list(prompt_ids))
+        closing = self._close if usage is None else self._closing(usage)
+        return self._head + choice + closing.replace(b"]", b"]" + ids, 1)
+
+    def piece(self, index: int, piece: Piece, usage: Usage | None = None) -> bytes:
+        """A chunk with text, the log-prob entries and the ids that belong to it."""
+        start = self._before[index] + orjson.dumps(piece.text)
+        more = usage is not None or piece.ids is not None
+        if not piece.logprobs and not more:
+            return start + self._after
+        start += b'},"logprobs":' + orjson.dumps(self._logprobs(piece.logprobs) if piece.logprobs else None)
+        if not more:
+            return start + self._unfinished
+        ids = b"" if piece.ids is None else b',"token_ids":' + orjson.dumps(piece.ids)
+        return start + b',"finish_reason":null' + ids + b"}" + (self._close if usage is None else self._closing(usage))
+
+    def forward(self, write: Write) -> Forward:
+        """Make the function that immediately writes pieces of the only choice.
+
+        Args:
+            write: takes events on one line each.
+        """
+        return text_events(self._before[0], self._after, write, functools.partial(self.piece, 0))
+
+    def around(self, fields: Sequence[str]) -> list[bytes]:
+        """What a chunk of the first choice has around a text that stands in each of some fields, at least one."""
+        before = [b",%s:" % orjson.dumps(name) for name in fields]
+        return [self._head + b'{"index":0,"delta":{' + before[0][1:], *before[1:], self._after]
+
+    def chunk(
+        self,
+        index: int,
+        delta: Mapping[str, Any],
+        extras: ChunkExtras,
+        usage: Usage | None = None,
+        finish_reason: str | None = None,
+        stop_reason: str | int | None = None,
+        *,
+        estimated: bool = False,
+    ) -> bytes:
+        """A chunk with whatever ``delta`` has, and the log-prob entries and ids that came by it or are left.
+
+        Args:
+            index: of the choice.
+            delta: of the choice; empty in its last chunk.
+            extras: entries and ids.
+            usage: so far, where it is wanted.
+            finish_reason: why the choice has ended; None while it goes on.
+            stop_reason: the stop string or id that ended it, as in vLLM.
+            estimated: whether nothing tells for certain why it ended.
+        """
+        choice: dict[str, Any] = {
+            "index": index,
+            "delta": delta,
+            "logprobs": self._logprobs(extras.logprobs) if extras.logprobs else None,
+            "finish_reason": finish_reason,
+        }
+        if finish_reason is not None:
+            choice["stop_reason"] = stop_reason
+        if estimated:
+            choice["finish_reason_estimated"] = True
+        if extras.ids is not None:
+            choice["token_ids"] = extras.ids
+        return self._head + orjson.dumps(choice) + (self._close if usage is None else self._closing(usage))
+
+    def close(self, usage: Usage) -> bytes:
+        """The usage chunk where it is wanted, and ``[DONE]``."""
+        if not self._include_usage:
+            return DONE
+        return self._head + b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n" + DONE
+
+    def _logprobs(self, entries: Sequence[TokenLogprob]) -> dict[str, Any]:
+        return logprobs_object(entries, names_as_ids=self._names_as_ids)
+
+    def _closing(self, usage: Usage) -> bytes:
+        """What ends a chunk behind its choice, with the usage so far."""
+        return b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n"
+
+
+class ChatEvents:
+    """The events of one stream; see ``gateway.api.openai.endpoint.AnswerEvents``."""
+
+    def __init__(self, answer: ChatAnswer) -> None:
+        """Begin before anything was generated."""
+        request = answer.request
+        options = request.stream_options
+        self._answer = answer
+        self._writer = ChatChunkWriter(
+            f"chatcmpl-{new_id()}",
+            int(time.time()),
+            request.model,
+            include_usage=options is not None and options.include_usage,
+            continuous_usage=options is not None and options.continuous_usage_stats,
+            choices=request.n,
+            service_tier=None if request.service_tier is None else request.tier,
+            names_as_ids=request.return_tokens_as_token_ids,
+        )
+        # The text of each choice, where it must be checked and no parser collects it.
+        collected = answer.expectations is not None and not answer.parsed
+        self._texts: list[list[str]] | None = [[] for _ in answer.generations] if collected else None
+
+    def opening(self) -> bytes:
+        """The first chunk of every choice, and the text that it continues where that is wanted."""
+        answer, writer, request = self._answer, self._writer, self._answer.request
+        usage = at_beginning(answer.generations[0].assembler.usage) if writer.wants_usage else None
+        prompt_ids = answer.generations[0].request.prompt.ids if request.return_token_ids else None
+        events = b""
+        for index in range(request.n):
+            events += writer.role(index, None if index else prompt_ids, usage, calls=answer.calls)
+            if request.echo:
+                events += writer.piece(index, Piece(request.echoed), usage)
+        return events
+
+    def take(self, ready: Ready, group: Generations) -> bytes:
+        """The chunks of all that became ready.
+
+        Raises:
+            OpenAIError: when a choice that has ended is not what was asked for.
+        """
+        writer = self._writer
+        usage = self._answer.usage(group) if writer.wants_usage else None
+        parts: list[bytes] = []
+        for index, pieces, complete in ready:
+            extras = None
+            if self._answer.parsed:
+                parts += self._parse(index, pieces, usage, complete=complete)
+                extras = self._answer.parsed[index].extras() if complete else None
+            else:
+                if self._texts is not None:
+                    self._texts[index] += [piece.text for piece in pieces]
+                for piece in pieces:
+                    parts.append(writer.piece(index, piece, usage))
+            if complete:
+                if self._answer.expectations is not None:
+                    self._check(index)
+                assembler = self._answer.generations[index].assembler
+                reasons = self._answer.finish_reason(index), assembler.stop_reason
+                estimated = assembler.finish_estimated
+                delta = {"content": ""} if self._says_nothing(index) else {}
+                parts.append(writer.chunk(index, delta, extras or ChunkExtras(), usage, *reasons, estimated=estimated))
+        return b"".join(parts)
+
+    def forward(self, write: Write) -> Forward | None:
+        """See the base."""
+        answer = self._answer
+        writer = self._writer
+        if self._texts is not None or answer.padded or len(answer.generations) > 1:
+            return None
+        if writer.wants_usage:
+            return None if answer.parsed else functools.partial(self._counted, write)
+        if not answer.parsed:
+            return writer.forward(write)
+        choice = answer.parsed[0]
+
+        def shown() -> PassthroughTemplate | None:
+            passing = choice.reader.passing
+            return passing and PassthroughTemplate(
+                writer.around(choice.fields(passing.kind)), [choice.texts(passing.kind)]
+            )
+
+        return parsed_events(choice.reader, shown, self._parsed, write)
+
+    def end(self, usage: Usage) -> bytes:
+        """The events that end the stream."""
+        return self._writer.close(usage)
+
+    def error(self, error: OpenAIError) -> bytes:
+        """The event of an error, in OpenAI's shape."""
+        return error_event(error)
+
+    def _counted(self, write: Write, pieces: Sequence[Piece | str]) -> Drain | None:
+        """Write the chunks of the only choice, which say the usage so far."""
+        writer, usage = self._writer, self._answer.usage(self._answer.generations[0])
+        whole = [Piece(piece) if isinstance(piece, str) else piece for piece in pieces]
+        return write(one_line(b"".join([writer.piece(0, piece, usage) for piece in whole])))
+
+    def _parsed(self, pieces: Sequence[Piece | str]) -> bytes:
+        """The chunks of the only choice, which is parsed; its reader has taken the texts."""
+        return b"".join(self._parse(0, [piece for piece in pieces if not isinstance(piece, str)], None, complete=False))
+
+    def _parse(self, index: int, pieces: Sequence[Piece], usage: Usage | None, *, complete: bool) -> list[bytes]:
+        """The chunks of a choice that is parsed; log-prob entries and ids ride with the next of them."""
+        choice = self._answer.parsed[index]
+        for piece in pieces:
+            choice.waiting.logprobs += piece.logprobs
+            if choice.waiting.ids is not None and piece.ids is not None:
+                choice.waiting.ids += piece.ids
+        if complete:
+            self._answer.close(index)
+        return [self._writer.chunk(index, delta, choice.extras(), usage) for delta in choice.take(complete=complete)]
+
+    def _says_nothing(self, index: int) -> bool:
+        """Whether a choice whose content began as null has ended without a text and a call."""
+        return self._answer.calls and self._answer.parsed[index].content == ""
+
+    def _check(self, index: int) -> None:
+        failure = self._answer.failure(index, "" if self._texts is None else "".join(self._texts[index]))
+        if failure is not None:
+            raise failure

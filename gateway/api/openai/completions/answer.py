@@ -1,0 +1,242 @@
+"""The answer to a completion request over its running generations: its whole body, or the events of a stream."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import anyio.to_thread
+import orjson
+
+from gateway.api.openai.completions.choice import ChoiceReader, LogprobRow
+from gateway.api.openai.completions.protocol import CompletionRequest
+from gateway.api.openai.endpoint import DONE, PendingAnswer, best, error_event
+from gateway.api.openai.errors import Names, OpenAIError
+from gateway.api.openai.usage import at_beginning, usage_object
+from gateway.generation import Piece, Usage
+from gateway.generation.ids import new_id
+from gateway.generation.relay.interface import Forward, Write
+from gateway.generation.relay.text_events import text_events
+from gateway.serving.generation import Ready
+from gateway.serving.generation_group import Generations
+
+
+class CompletionAnswer(PendingAnswer):
+    """An answer to a completion request.
+
+    Attributes:
+        request: the request.
+        choices: one for each generation, those of the first prompt first.
+    """
+
+    __slots__ = ("_created", "_rows", "_texts", "choices", "request")
+
+    def __init__(self, request: CompletionRequest, choices: Sequence[ChoiceReader], names: Names) -> None:
+        """Take choices whose generations have not begun."""
+        super().__init__([choice.running for choice in choices], names, padded=request.obfuscated)
+        self.request = request
+        self.choices = choices
+        self._created = int(time.time())
+        self._texts: list[list[str]] = [[] for _ in choices]
+        self._rows: list[list[LogprobRow]] = [[] for _ in choices]
+
+    def take(self, index: int, pieces: Sequence[Piece], *, complete: bool) -> None:
+        """See the base."""
+        del complete
+        text, rows = self.choices[index].take(pieces)
+        self._texts[index].append(text)
+        self._rows[index] += rows
+
+    def usage(self, group: Generations) -> Usage:
+        """Token counts so far; the one token that the engine generates for none is not counted."""
+        usage = group.usage()
+        nothing = self.request.max_tokens == 0
+        return dataclasses.replace(usage, completion_tokens=0, estimated=False) if nothing else usage
+
+    def finish_reasons(self) -> list[str]:
+        """See the base."""
+        return [choice.finish_reason for choice in self.choices]
+
+    async def body(self, group: Generations) -> bytes:
+        """The ``text_completion`` object."""
+        usage = self._noted or self.usage(group)
+        if self.request.logprobs is None:
+            return self._body(usage)
+        return await anyio.to_thread.run_sync(self._body, usage)  # of a long prompt a second's work
+
+    def _body(self, usage: Usage) -> bytes:
+        return orjson.dumps(
+            {
+                "id": completion_id(),
+                "object": "text_completion",
+                "created": self._created,
+                "model": self.request.model,
+                "choices": [self._choice(place, index) for place, index in enumerate(self._shown())],
+                "usage": usage_object(usage),
+            }
+        )
+
+    def _choice(self, place: int, index: int) -> dict[str, Any]:
+        choice = self.choices[index]
+        opening, first = choice.opening()
+        return {
+            "index": place,
+            "text": opening + "".join(self._texts[index]),
+            "logprobs": choice.logprobs(first + self._rows[index]),
+            "finish_reason": choice.finish_reason,
+            **choice.finish_marks,
+            **choice.prompt_extras(),
+            **choice.new_extras(),
+        }
+
+    def _shown(self) -> list[int]:
+        """The choices that are shown, in order: of each prompt the best candidates."""
+        shown: list[int] = []
+        candidates = self.request.candidates
+        for start in range(0, len(self.choices), candidates):
+            scores = [choice.mean_logprob for choice in self.choices[start : start + candidates]]
+            shown += [start + index for index in best(scores, self.request.n)]
+        return shown
+
+
+def completion_id() -> str:
+    """A new id of an answer."""
+    return f"cmpl-{new_id()}"
+
+
+class CompletionChunkWriter:
+    """Writes the events of one answer; everything that they share is built once.
+
+    Attributes:
+        wants_usage: whether every chunk needs the usage so far.
+    """
+
+    __slots__ = ("_head", "_include_usage", "wants_usage")
+
+    def __init__(
+        self, completion_id: str, created: int, model: str, *, include_usage: bool = False, continuous: bool = False
+    ) -> None:
+        """Build what all chunks share.
+
+        Args:
+            completion_id: the answer's id.
+            created: Unix time.
+            model: the name that the client sent.
+            include_usage: whether a usage chunk will come; then the others say ``"usage": null``.
+            continuous: whether every chunk says the usage so far.
+        """
+        head = orjson.dumps({"id": completion_id, "object": "text_completion", "created": created, "model": model})
+        self._head = b"data: " + head[:-1] + b',"choices":['
+        self._include_usage = include_usage
+        self.wants_usage = continuous
+
+    def choice(
+        self,
+        index: int,
+        text: str,
+        usage: Usage | None = None,
+        *,
+        logprobs: dict[str, Any] | None = None,
+        finish_reason: str | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> bytes:
+        """A chunk of one choice.
+
+        Args:
+            index: of the choice.
+            text: new text.
+            usage: so far, where it is wanted.
+            logprobs: lists of the tokens whose text this is.
+            finish_reason: on the last chunk of the choice.
+            extra: further fields of the choice.
+        """
+        choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason, **(extra or {})}
+        return self._head + orjson.dumps(choice) + b"]" + self._tail(usage)
+
+    def forward(self, write: Write) -> Forward:
+        """Make the function that immediately writes the text of pieces of the only choice.
+
+        Args:
+            write: takes events on one line each.
+        """
+        after = b',"logprobs":null,"finish_reason":null}]' + self._tail(None)
+        return text_events(self._head + b'{"index":0,"text":', after, write)
+
+    def end(self, usage: Usage) -> bytes:
+        """The usage chunk where it is wanted, and ``[DONE]``."""
+        if not self._include_usage:
+            return DONE
+        return self._head + b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n" + DONE
+
+    def _tail(self, usage: Usage | None) -> bytes:
+        if usage is not None:
+            return b',"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n"
+        return b',"usage":null}\n\n' if self._include_usage else b"}\n\n"
+
+
+class CompletionEvents:
+    """The events of one stream; see ``gateway.api.openai.endpoint.AnswerEvents``."""
+
+    def __init__(self, answer: CompletionAnswer) -> None:
+        """Begin before anything was generated."""
+        options = answer.request.stream_options
+        self._answer = answer
+        self._opened: set[int] = set()
+        self._writer = CompletionChunkWriter(
+            completion_id(),
+            int(time.time()),
+            answer.request.model,
+            include_usage=options is not None and options.include_usage,
+            continuous=options is not None and options.continuous_usage_stats,
+        )
+
+    def opening(self) -> bytes:
+        """None: each choice opens with its first text, when the log-probs of the prompt are there."""
+        return b""
+
+    def take(self, ready: Ready, group: Generations) -> bytes:
+        """The chunks of all that became ready.
+
+        Raises:
+            EngineError: when the engine did not give the prompt's log-probs.
+        """
+        # Once for all that is ready: counting over many choices takes its time.
+        usage = self._answer.usage(group) if self._writer.wants_usage else None
+        return b"".join([self._take(index, pieces, usage, complete=complete) for index, pieces, complete in ready])
+
+    def forward(self, write: Write) -> Forward | None:
+        """See the base."""
+        special = self._writer.wants_usage or self._answer.padded or not self._opened
+        plain = len(self._answer.choices) == 1 and self._answer.choices[0].plain and not special
+        return self._writer.forward(write) if plain else None
+
+    def end(self, usage: Usage) -> bytes:
+        """The events that end the stream."""
+        return self._writer.end(usage)
+
+    def error(self, error: OpenAIError) -> bytes:
+        """The event of an error, in OpenAI's shape."""
+        return error_event(error)
+
+    def _take(self, index: int, pieces: Sequence[Piece], usage: Usage | None, *, complete: bool) -> bytes:
+        """The chunks of what one choice has ready."""
+        choice, writer = self._answer.choices[index], self._writer
+        events = b""
+        if index not in self._opened:
+            self._opened.add(index)
+            text, rows = choice.opening()
+            extras = choice.prompt_extras()
+            if text or rows or extras:
+                before = usage if usage is None or len(self._opened) > 1 else at_beginning(usage)
+                events = writer.choice(index, text, before, logprobs=choice.logprobs(rows), extra=extras)
+        for piece in pieces:
+            text, rows = choice.take([piece])
+            extras = choice.new_extras()
+            if text or rows or extras:
+                logprobs = choice.logprobs(rows) if rows else None
+                events += writer.choice(index, text, usage, logprobs=logprobs, extra=extras)
+        if complete:
+            events += writer.choice(index, "", usage, finish_reason=choice.finish_reason, extra=choice.finish_marks)
+        return events

@@ -1,0 +1,533 @@
+"""One request from its body to its answer, whole or as a stream: the same for every endpoint that generates."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.api.openai.errors import CLIENT_GONE, Names, OpenAIError, from_engine
+from gateway.api.openai.parameters.check import IgnoredParameters
+from gateway.api.openai.request_body import read_request
+from gateway.api.openai.request_json import RequestBody
+from gateway.generation import EngineError, Piece, PromptTokenLogprob, Usage
+from gateway.generation.relay.interface import Forward, StreamOutput, Write, copied
+from gateway.generation.relay.text_events import one_line
+from gateway.http.access.caller import caller
+from gateway.http.access_log import RequestRecord, record_of
+from gateway.http.client_connection import ClientDisconnectedError, while_connected
+from gateway.http.sse import COMMENT, EventStream
+from gateway.serving.generation import Generation, Ready
+from gateway.serving.generation_group import Generations, together
+from gateway.serving.mirror.copies import RequestCopies, RequestCopy
+from gateway.serving.registry import Registry
+from gateway.serving.served_model import ServedModel
+from gateway.settings import TimeoutSettings
+from gateway.telemetry.metrics import Metrics
+
+_IGNORED = "x-ignored-parameters"
+DONE = b"data: [DONE]\n\n"
+
+
+class AnswerEvents(Protocol):
+    """The Server-Sent Events of one streamed answer."""
+
+    def opening(self) -> bytes:
+        """The events before the first text; they are sent together with it."""
+        ...
+
+    def take(self, ready: Ready, group: Generations) -> bytes:
+        """The events of all that became ready.
+
+        Raises:
+            OpenAIError: when a choice that has ended is not what was asked for.
+        """
+        ...
+
+    def forward(self, write: Write) -> Forward | None:
+        """Make the relay's function that immediately writes pieces of text, or None where events have more than text.
+
+        Args:
+            write: takes events on one line each.
+        """
+        ...
+
+    def end(self, usage: Usage) -> bytes:
+        """The events that end the stream."""
+        ...
+
+    def error(self, error: OpenAIError) -> bytes:
+        """The event that ends a stream which has already begun and breaks off."""
+        ...
+
+
+class PendingAnswer(ABC):
+    """An answer that is about to be generated.
+
+    Attributes:
+        generations: those of the first prompt first.
+        names: tells the request's names of parameters that errors of the engine call otherwise.
+        padded: whether the events of its stream are padded.
+        kept: whether its end is stored before it is sent to the client.
+        changed: paths of texts that the model is shown in another form or place than they have.
+    """
+
+    __slots__ = ("_noted", "changed", "generations", "kept", "names", "padded")
+
+    def __init__(self, generations: Sequence[Generation], names: Names, *, padded: bool = False) -> None:
+        """Take generations that have not begun."""
+        self.generations = generations
+        self.names = names
+        self.padded = padded
+        self.kept = False
+        self.changed: Sequence[str] = ()
+        self._noted: Usage | None = None
+
+    @abstractmethod
+    def take(self, index: int, pieces: Sequence[Piece], *, complete: bool) -> None:
+        """Collect pieces of a choice for the whole answer."""
+
+    @abstractmethod
+    async def body(self, group: Generations) -> bytes:
+        """The body of the whole answer.
+
+        Raises:
+            OpenAIError: when a choice is not what was asked for.
+        """
+
+    @abstractmethod
+    def finish_reasons(self) -> Sequence[str]:
+        """The finish reason of each choice; valid at the end."""
+
+    async def keep(self, usage: Usage | None) -> None:  # noqa: B027 - most answers are not kept
+        """Write the end of a streamed answer, if it is ``kept``.
+
+        Args:
+            usage: of the whole answer; None where its events have reported an error.
+
+        Raises:
+            OpenAIError: the end cannot be written. Not raised after an error.
+        """
+
+    def leave(self) -> None:  # noqa: B027 - as above
+        """Write that the client of a streamed answer has left, if it is ``kept``; without effect after its end."""
+
+    def usage(self, group: Generations) -> Usage:
+        """Token counts so far."""
+        return group.usage()
+
+    def note(self, record: RequestRecord, group: Generations, *, ended: bool) -> Usage:
+        """Write into the record of the access log what became of the generations, once; returns the token counts."""
+        if self._noted is not None:
+            return self._noted
+        usage = self._noted = self.usage(group)
+        record.ttft_s = group.ttft_s
+        record.endpoint = group.address or None
+        record.prompt_tokens = usage.prompt_tokens
+        record.completion_tokens = usage.completion_tokens
+        record.finish_reason = ",".join(dict.fromkeys(self.finish_reasons())) if ended else None
+        return usage
+
+
+async def collect_body(answer: PendingAnswer, record: RequestRecord) -> bytes:
+    """Run the generations to their end and return the body.
+
+    Raises:
+        OpenAIError: when one fails, or an answer is not what was asked for; no part of an answer is returned.
+    """
+    try:
+        return await _whole(answer, record)
+    except EngineError as error:
+        error.__traceback__ = None  # its frames lead to the generation, which keeps the error
+        raise from_engine(error, answer.names()) from None
+
+
+async def _whole(answer: PendingAnswer, record: RequestRecord) -> bytes:
+    async with together(answer.generations) as group:
+        ended = False
+        try:
+            while (ready := await group.ready()) is not None:
+                for index, pieces, complete in ready:
+                    answer.take(index, pieces, complete=complete)
+            ended = True
+        finally:
+            answer.note(record, group, ended=ended)
+    return await answer.body(group)
+
+
+async def stream(
+    answer: PendingAnswer, events: AnswerEvents, output: StreamOutput, record: RequestRecord, timeouts: TimeoutSettings
+) -> AsyncGenerator[bytes, None]:
+    """Yield all ready events together, and comments while the engine is silent.
+
+    The first bytes come with the engine's first response, or after ``headers_s`` of waiting for it.
+
+    Raises:
+        OpenAIError: when a generation fails before the first bytes. Afterwards its error is the last event.
+    """
+    finished = obfuscated if answer.padded else bytes
+    async with together(answer.generations) as group:
+        begun, waiting, more = False, b"", b""
+        try:
+            timeout = timeouts.headers_s
+            while not await group.wait_for_response(timeout):
+                begun, timeout = True, timeouts.keepalive_s
+                yield COMMENT
+            waiting = events.opening()
+            begun, quiet_since = begun or bool(waiting), time.monotonic()
+            forward: Forward | None = None
+            while True:
+                # Nothing may overtake the opening, which goes with the first text.
+                more += events.take(await group.ready(timeouts.keepalive_s, None if waiting else forward) or [], group)
+                if group.done:
+                    break
+                # What the engine has ended leaves with its end. A call that is held back makes no event of its tokens.
+                waiting, more = (b"", waiting + more) if group.complete else (waiting, more)
+                if not group.complete and (waiting or more or time.monotonic() - quiet_since >= timeouts.keepalive_s):
+                    yield finished(waiting + more) or COMMENT
+                    begun, waiting, more, quiet_since = True, b"", b"", time.monotonic()
+                    if forward is None and (write := output.write) is not None:
+                        forward = events.forward(write if output.copy is None else copied(write, output.copy))
+            usage = answer.note(record, group, ended=True)
+            last, more = waiting + more, b""
+            if answer.kept and last:  # what has been generated does not wait for what only the end waits for
+                yield finished(last)
+                last = b""
+            await answer.keep(usage)
+            last += events.end(usage)
+            output.ending = True
+            yield finished(last)
+        except (EngineError, OpenAIError) as error:
+            failure = from_engine(error, answer.names()) if isinstance(error, EngineError) else error
+            error.__traceback__ = None  # its frames lead to the generation, which keeps the error
+            if not (begun or more):
+                try:
+                    raise failure from None
+                finally:
+                    del failure  # or it would hold this frame, and this frame it
+            record.error = failure.code or failure.type
+            answer.note(record, group, ended=False)
+            last = (finished(waiting + more) if more else b"") + events.error(failure)
+            await answer.keep(None)
+            yield last
+        finally:
+            answer.note(record, group, ended=False)
+            if answer.kept:
+                answer.leave()
+
+
+def error_event(error: OpenAIError) -> bytes:
+    """The event that ends a stream which has already begun; no ``[DONE]`` follows it."""
+    return b"data: " + error.body() + b"\n\n"
+
+
+def best(scores: Sequence[float], n: int) -> list[int]:
+    """The indices of the ``n`` candidates with the highest scores, best first; all in order where there are ``n``.
+
+    Args:
+        scores: log-prob per token of each candidate; minus infinity for one without tokens, of which nothing tells how
+            likely it is.
+        n: candidates to choose.
+    """
+    order = list(range(len(scores)))
+    if n < len(order):
+        order.sort(key=scores.__getitem__, reverse=True)
+    return order[:n]
+
+
+def prompt_logprobs_list(entries: Sequence[PromptTokenLogprob]) -> list[dict[str, Any] | None]:
+    """``prompt_logprobs`` as vLLM writes it: for each token an object by token id, null for the first.
+
+    ``rank`` is null where the engine does not say it and the token is not among the alternatives.
+    """
+    rows: list[dict[str, Any] | None] = []
+    for entry in entries:
+        if entry.logprob is None:
+            rows.append(None)
+            continue
+        row = {str(entry.index): {"logprob": entry.logprob, "rank": entry.rank, "decoded_token": entry.token}}
+        for rank, (index, token, _, logprob) in enumerate(entry.top, start=1):
+            row[str(index)] = {"logprob": logprob, "rank": rank, "decoded_token": token}
+        rows.append(row)
+    return rows
+
+
+_MOST_NAMES = 32
+_LONGEST_NAME = 100
+
+
+class ParsedRequest(Protocol):
+    """A request as every endpoint has it.
+
+    Attributes:
+        model: the name under which the client asks for it, then that of the served model.
+    """
+
+    model: str
+
+    @property
+    def stream(self) -> bool:
+        """Whether the answer is wanted as a stream."""
+        ...
+
+    def annotations(self) -> dict[str, Any]:
+        """What the request says of itself; for the access log."""
+        ...
+
+
+class AnswerPlan(Protocol):
+    """The answer that a request wants, as far as it is known before the prompt is."""
+
+    @property
+    def names(self) -> Names:
+        """Tells the request's names of parameters that errors of the engine call otherwise."""
+        ...
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Paths at which schemas leave OpenAI's strict subset though ``strict`` was asked for."""
+        ...
+
+
+Fields = TypeVar("Fields", bound=ParsedRequest)
+Planned = TypeVar("Planned", bound=AnswerPlan)
+Answered = TypeVar("Answered", bound=PendingAnswer)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint(Generic[Fields, Planned, Answered]):
+    """The steps of a request that differ between endpoints. The first three run where the body is parsed.
+
+    Attributes:
+        parse: makes the request of a JSON object; raises ``BadRequestError``.
+        check: validates the request for the model; returns it without what the policies let pass unserved.
+        plan: decides how the answer is made; raises ``BadRequestError``.
+        prepare: builds the prompt and prepares the generations.
+        events: writes the answer as a stream.
+    """
+
+    parse: Callable[[dict[str, Any]], Fields]
+    check: Callable[[Fields, ServedModel], tuple[Fields, IgnoredParameters]]
+    plan: Callable[[Fields, ServedModel], Planned]
+    prepare: Callable[[Fields, Planned, ServedModel, RequestRecord], Coroutine[Any, Any, Answered]]
+    events: Callable[[Answered], AnswerEvents]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRequest(Generic[Fields, Planned]):
+    """A request whose body was read and checked.
+
+    Attributes:
+        request: as the policies let it pass; its model is the served one, also where an alias was asked for.
+        model: the served model.
+        plan: of its answer.
+        headers: of the response.
+        record: of the access log.
+        named: what the request is served without, as the headers name it.
+        copy: begins a copy of it for the model's mirror; None where it has none.
+    """
+
+    request: Fields
+    model: ServedModel
+    plan: Planned
+    headers: dict[str, str]
+    record: RequestRecord
+    named: Sequence[str] = ()
+    copy: Callable[[], RequestCopy | None] | None = None
+
+    def with_replaced(self, paths: Sequence[str]) -> CheckedRequest[Fields, Planned]:
+        """The same, whose response names texts in which characters were replaced."""
+        if not paths:
+            return self
+        named = [*self.named, *paths]
+        return replace(self, named=named, headers={**self.headers, **name_header(_IGNORED, named)})
+
+    def with_copy(self, copies: RequestCopies | None, request: Request, body: bytes) -> CheckedRequest[Fields, Planned]:
+        """The same, to be copied where the model has a mirror."""
+        settings = self.model.settings
+        if copies is None or settings.mirror is None:
+            return self
+        begin_copy = functools.partial(copies.begin, settings, request.scope["path"], body, self.record.request_id)
+        return replace(self, copy=begin_copy)
+
+
+async def parse_and_check(
+    endpoint: Endpoint[Fields, Planned, Answered], request: Request, registry: Registry, metrics: Metrics
+) -> CheckedRequest[Fields, Planned]:
+    """Read, parse and check a request.
+
+    Raises:
+        BadRequestError: naming the parameter at fault.
+        EngineError: UNAVAILABLE while the engine is unreachable.
+        OpenAIError: 404 for an unknown model; see ``read_request`` for others.
+    """
+    record = record_of(request.scope)
+
+    def take(body: RequestBody) -> CheckedRequest[Fields, Planned]:
+        begun = check_request(endpoint, endpoint.parse(body.fields), record, registry, metrics)
+        return begun.with_replaced(body.replaced).with_copy(registry.copies, request, body.raw)
+
+    return await read_request(request, take)
+
+
+def check_request(
+    endpoint: Endpoint[Fields, Planned, Answered],
+    asked: Fields,
+    record: RequestRecord,
+    registry: Registry,
+    metrics: Metrics,
+) -> CheckedRequest[Fields, Planned]:
+    """Validate a parsed request against its model.
+
+    Raises:
+        BadRequestError: naming the parameter at fault.
+        EngineError: UNAVAILABLE while the engine is unreachable.
+        OpenAIError: 404 for an unknown model.
+    """
+    record.annotations = asked.annotations()
+    model = find_model(registry, asked.model, record.session or record.annotations.get("prompt_cache_key"))
+    record.model = model.name
+    asked, ignored = endpoint.check(asked, model)
+    if asked.model != model.name:
+        asked.model = model.name
+    if ignored.counted:
+        metrics.count_ignored(model.name, ignored.counted)
+    plan = endpoint.plan(asked, model)
+    headers = name_header(_IGNORED, ignored.named) if ignored.named else {}
+    if plan.warnings:
+        headers |= name_header("x-strict-schema-deviations", plan.warnings)
+    return CheckedRequest(asked, model, plan, headers, record, ignored.named)
+
+
+async def prepared(
+    endpoint: Endpoint[Fields, Planned, Answered], request: Request, begun: CheckedRequest[Fields, Planned]
+) -> Answered:
+    """Prepare the answer, unless the client leaves meanwhile.
+
+    Raises:
+        BadRequestError: when the model cannot give what is asked.
+        ClientDisconnectedError: the client left.
+        OpenAIError: when the model is not ready, or the prompt is too long.
+    """
+    preparing = endpoint.prepare(begun.request, begun.plan, begun.model, begun.record)
+    try:
+        answer = await while_connected(request.scope, request.receive, preparing)
+    except EngineError as error:
+        raise from_engine(error, begun.plan.names()) from None
+    if answer.changed:
+        begun.headers.update(name_header(_IGNORED, [*begun.named, *answer.changed]))
+    return answer
+
+
+async def serve(
+    endpoint: Endpoint[Fields, Planned, Answered],
+    request: Request,
+    registry: Registry,
+    metrics: Metrics,
+    timeouts: TimeoutSettings,
+) -> Response:
+    """Answer a request: a stream where one is asked for, else the whole body, given up when the client leaves."""
+    begun = await parse_and_check(endpoint, request, registry, metrics)
+    return await answered(endpoint, request, begun, await prepared(endpoint, request, begun), timeouts)
+
+
+async def answered(
+    endpoint: Endpoint[Fields, Planned, Answered],
+    request: Request,
+    begun: CheckedRequest[Fields, Planned],
+    answer: Answered,
+    timeouts: TimeoutSettings,
+) -> Response:
+    """Run a prepared answer, as ``serve`` does."""
+    headers = {"Cache-Control": "no-cache", **begun.headers}
+    record = begun.record
+    copy = begun.copy() if begun.copy is not None else None
+    if begun.request.stream:
+        output = StreamOutput()
+        events = stream(answer, endpoint.events(answer), output, record, timeouts)
+        if copy is not None:
+            events = copy.streamed(events, output, COMMENT)
+        return EventStream(events, headers, output)
+    try:
+        body = await while_connected(request.scope, request.receive, collect_body(answer, record))
+        if copy is not None:
+            asyncio.get_running_loop().call_soon(copy.whole, body)  # once the answer is written
+    except ClientDisconnectedError:
+        record.disconnected = True
+        return Response(status_code=CLIENT_GONE)
+    return Response(body, headers=headers, media_type="application/json")
+
+
+def name_header(header: str, names: Sequence[str]) -> dict[str, str]:
+    """Make a response header that lists names, percent-encoded where needed.
+
+    At most 32 names are given; ``...`` stands for the others. The result is empty without names.
+    """
+    if not names:
+        return {}
+    shown = [quote(name[:_LONGEST_NAME], safe="[]._-$") for name in names[:_MOST_NAMES]]
+    return {header: ", ".join(shown + ["..."] * (len(names) > _MOST_NAMES))}
+
+
+def find_model(registry: Registry, name: str, conversation: str | None = None) -> ServedModel:
+    """The served model with this id, where the caller may use it; ``conversation`` as of ``Registry.get``.
+
+    Raises:
+        OpenAIError: 404 ``model_not_found``.
+    """
+    model = registry.get(name, conversation)
+    if model is None or (caller().models is not None and not _may_use(registry, name, model)):
+        what = f"The model {name[:256]!r} does not exist. GET /v1/models lists the available models."
+        raise OpenAIError(404, what, param="model", code="model_not_found")
+    return model
+
+
+def models_of_caller(registry: Registry) -> list[tuple[str, ServedModel]]:
+    """Every id under which the caller reaches a model, with the model."""
+    return [(name, model) for name, model in registry.names() if _may_use(registry, name, model)]
+
+
+def _may_use(registry: Registry, name: str, model: ServedModel) -> bool:
+    """Whether the caller may use a model under a name; a split by its own name only."""
+    who = caller()
+    return who.models is None or who.may_use((name,) if registry.split(name) else (model.name, name))
+
+
+STEP = 64
+"""Bytes; more than most tokens have, so that their chunks are all of one length."""
+
+_END_OF_EVENT = b"}\n\n"
+_NAMED_DELTA = re.compile(rb"event: [\w.]+\.delta\n")  # of a response, whose other events have no text of one token
+_PADDING = b',"obfuscation":"'
+_LEAST_PADDING = len(_PADDING) + 1  # with its closing quote
+
+
+def obfuscated(events: bytes) -> bytes:
+    """Pad every chunk or delta of a stream, but no other event (``stream_options.include_obfuscation``).
+
+    An observer of encrypted traffic sees the length of each event, which reveals the length of its token. The field
+    ``obfuscation`` fills every chunk up to a multiple of ``STEP`` bytes. The padding is random and so cannot be
+    compressed.
+
+    Args:
+        events: complete events, ready to send.
+    """
+    return b"".join(_padded(event + b"\n\n") for event in one_line(events).split(b"\n\n")[:-1])
+
+
+def _padded(event: bytes) -> bytes:
+    if not event.startswith(b"data: {") and not _NAMED_DELTA.match(event):
+        return event
+    wanted = -(len(event) + _LEAST_PADDING) % STEP
+    padding = secrets.token_urlsafe(STEP)[:wanted].encode()
+    return event[: -len(_END_OF_EVENT)] + _PADDING + padding + b'"' + _END_OF_EVENT

@@ -1,0 +1,67 @@
+"""The structure that a request wants of its answer: a guide of the engine, or a check of the finished answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.api.openai.formats import AnswerFormat
+from gateway.generation import EngineFeatures
+from gateway.generation.sampling_params import Guide
+from gateway.text.bad_request import BadRequestError
+from gateway.text.guides.checked import checker, is_object
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """The way in which an answer gets the wanted form.
+
+    Attributes:
+        guide: holds the engine to it.
+        fits: checks the finished answer; None where the guide guarantees it, or nothing is wanted.
+        field: the request's field that wants it.
+        path: where it stands in the request.
+    """
+
+    guide: Guide | None = None
+    fits: Callable[[str], bool] | None = None
+    field: str = ""
+    path: str = ""
+
+
+ANY_TEXT = Structure()
+
+
+def structure(wanted: AnswerFormat | None, features: EngineFeatures, *, validate: bool) -> Structure:
+    """Choose how to enforce or check the wanted form.
+
+    Args:
+        wanted: by the request; None: any text.
+        features: of the engine.
+        validate: whether the operator has finished answers checked where they cannot be guided.
+
+    Raises:
+        BadRequestError: naming the field, or the keyword of a schema, that cannot be enforced.
+    """
+    if wanted is None:
+        return ANY_TEXT
+    guide = wanted.guide(features.guide_types, features.guide_backend)
+    if guide is not None:
+        return Structure(guide, field=wanted.field, path=wanted.path)
+    if validate and wanted.checkable:
+        return Structure(fits=_check(wanted), field=wanted.field, path=wanted.path)
+    kinds = ", ".join(sorted(features.guide_types))
+    has = f"its engine supports only guides of the kinds {kinds}" if kinds else "its engine has no guided decoding"
+    raise BadRequestError(
+        f"This model does not support '{wanted.path}': {has}. Describe the format in a message and check the answer.",
+        param=wanted.path,
+        code="unsupported_parameter",
+    )
+
+
+def _check(wanted: AnswerFormat) -> Callable[[str], bool]:
+    if wanted.kind == "json_schema":
+        return checker(wanted.value, wanted.path)
+    if wanted.kind == "choice":
+        return frozenset(wanted.value).__contains__
+    return is_object

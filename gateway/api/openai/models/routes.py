@@ -1,0 +1,124 @@
+"""The routes of models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+
+from gateway.api.openai.endpoint import find_model, models_of_caller
+from gateway.api.openai.models.objects import Model, ModelDescription, ModelList, ParameterCapability
+from gateway.api.openai.parameters.row import Parameter
+from gateway.api.openai.parameters.table import PARAMETERS, served
+from gateway.api.openai.router import answers, api_router, parameter
+from gateway.generation import Capability
+from gateway.serving.registry import Registry
+from gateway.serving.served_model import ServedModel
+
+
+def capability_map(model: ServedModel) -> dict[str, ParameterCapability] | None:
+    """Map each parameter's name to its ``class``, ``how``, ``note`` and ``limit``.
+
+    The map is None before the engine was discovered. A parameter that means different things in chat and in completions
+    has the entry of chat and an entry named ``completions.NAME``. Known outputs of the engine, such as
+    ``cached_tokens``, have entries too.
+    """
+    if model.features is None:
+        return None
+    known = model.capabilities
+    found: dict[str, ParameterCapability] = {}
+    for row in sorted(PARAMETERS, key=lambda row: "chat" not in row.endpoints):
+        how = served(row, known)
+        name = row.name if row.name not in found else f"{row.endpoints[0]}.{row.name}"
+        found[name] = {"class": _class(row, how), "how": how.how, "note": how.note}
+        if how.limit is not None:
+            found[name]["limit"] = how.limit
+    for name, how in known.items():
+        if name not in found:
+            found[name] = {"class": "output", "how": how.how, "note": how.note}
+    return found
+
+
+def _class(row: Parameter, how: Capability) -> Literal["annotation", "impossible", "engine"]:
+    if row.kind == "annotation":
+        return "annotation"
+    return "impossible" if how.how == "impossible" else "engine"
+
+
+def models_router(registry: Registry) -> APIRouter:
+    """The routes ``GET /v1/models`` and ``GET /v1/models/{id}`` over the served models."""
+    router = api_router("models")
+
+    @router.get("/v1/models", responses=answers(ModelList))
+    async def list_models() -> JSONResponse:
+        """List all served models by all their names, ready or not."""
+        data = [model_object(model, name, registry.split(name)) for name, model in models_of_caller(registry)]
+        return JSONResponse(ModelList(object="list", data=data))
+
+    @router.get(
+        "/v1/models/{model_id:path}",
+        responses=answers(ModelDescription, (404,)),
+        openapi_extra={"parameters": [parameter("model_id", "path", "Id of a served model.", required=True)]},
+    )
+    async def retrieve_model(model_id: str) -> JSONResponse:
+        """Describe one served model: OpenAI's fields, ``gateway``: how it is served, ``capabilities``: what it can."""
+        named = dict(models_of_caller(registry))
+        model_id = model_id if model_id in named else model_id.removesuffix("/")
+        model = named.get(model_id) or find_model(registry, model_id)
+        described = model_object(model, model_id, registry.split(model_id))
+        return JSONResponse(ModelDescription(**described, capabilities=capability_map(model)))
+
+    return router
+
+
+def model_object(model: ServedModel, name: str, split: Mapping[str, float] | None = None) -> Model:
+    """OpenAI's model object, vLLM's ``max_model_len``, and an object ``gateway``; what is not known yet is null.
+
+    Args:
+        model: what is described.
+        name: its name, or the alias under which it was asked for; ``gateway.model`` is always its name.
+        split: where the name is one of several models' the weight of each; ``model`` has most of it.
+    """
+    features = model.features
+    reason = model.refusal()
+    described: Model = {
+        "id": name,
+        "object": "model",
+        "created": model.created,
+        "owned_by": "gateway",
+        "max_model_len": model.max_seq_len,
+        "gateway": {
+            "model": model.name,
+            "aliases": list(model.settings.aliases),
+            "ready": reason is None,
+            "state": model.backend.condition.state,
+            "reason": reason,
+            "path": features.path if features else None,
+            "path_reason": features.reason if features else None,
+            "triton_model": features.model if features else model.settings.triton.model,
+            "max_seq_len": model.max_seq_len,
+            "token_ids": features.token_ids if features else None,
+            "logprobs": features.logprobs if features else None,
+            "max_top_logprobs": features.max_top_logprobs if features else None,
+            "guide_types": sorted(features.guide_types) if features else None,
+            "guide_backend": features.guide_backend if features else None,
+            "family": model.family_choice.family.name if model.family_choice else None,
+            "family_reason": model.family_choice.reason if model.family_choice else None,
+            "family_doubts": dict(model.family_choice.doubts) if model.family_choice else None,
+            "template_renders": model.template_renders,
+            "escape_special_tokens": model.settings.escape_special_tokens,
+            "max_stops": model.settings.max_stops,
+            "streams": features.streams if features else None,
+            "estimates": sorted(features.estimates) if features else None,
+            "losses": list(model.losses) if features else None,
+            "cures": {loss: cure for loss, cure in model.losses.items() if cure} if features else None,
+        },
+    }
+    endpoints = [(each.condition.state, each.requests) for each in model.backend.endpoints]
+    if endpoints:
+        described["gateway"]["endpoints"] = [{"state": state, "in_flight": count} for state, count in endpoints]
+    if split:
+        described["gateway"]["split"] = dict(split)
+    return described

@@ -1,0 +1,156 @@
+"""Checks of a request's fields by the table: served, ignored by policy, or rejected by name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeVar
+
+from gateway.api.openai.formats import capability_of
+from gateway.api.openai.generation_fields import GREEDY_BELOW, GenerationFields, SamplingFields
+from gateway.api.openai.parameters.row import BY_GATEWAY, EndpointName
+from gateway.api.openai.parameters.table import find, served
+from gateway.generation.engine import Capability
+from gateway.settings.model_settings import SamplingDefaults
+from gateway.text.bad_request import BadRequestError, printable
+
+Policy = Literal["strict", "warn", "ignore"]
+
+Request = TypeVar("Request", bound=GenerationFields)
+
+_LOOKED_INTO = frozenset({"stream_options", "nvext"})
+# Rejected under every policy: a client that waits for events cannot read a whole answer.
+_NEVER_DROPPED = frozenset({"stream"})
+
+
+class ParameterPolicies(Protocol):
+    """What to do with parameters that cannot be served."""
+
+    @property
+    def impossible(self) -> Policy:
+        """For parameters that are known and that this model cannot serve."""
+        ...
+
+    @property
+    def hints(self) -> Policy:
+        """For those of them that an answer is as good without."""
+        ...
+
+    @property
+    def unknown(self) -> Policy:
+        """For fields that this gateway does not know."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredParameters:
+    """What a request is served without.
+
+    Attributes:
+        named: names for the header ``x-ignored-parameters``: what policy ``warn`` let pass.
+        counted: names for the metric: those, and what policy ``ignore`` let pass.
+        dropped: names of known parameters that must be left out when the request is carried out.
+    """
+
+    named: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
+    dropped: frozenset[str] = frozenset()
+
+
+def check_parameters(
+    endpoint: EndpointName,
+    fields: Mapping[str, Any],
+    capabilities: Mapping[str, Capability],
+    policies: ParameterPolicies,
+) -> IgnoredParameters:
+    """Decide for each field of a request whether it is served.
+
+    Args:
+        endpoint: where the request came in.
+        fields: the fields as given; ``stream_options`` and ``nvext`` are looked into.
+        capabilities: how the model serves each parameter, as of ``ServedModel.capabilities``; what it does not name
+            is served as the table says.
+        policies: of the model.
+
+    Raises:
+        BadRequestError: that names the parameter, where a policy is ``strict``.
+    """
+    found: list[tuple[str, Policy]] = []
+    dropped: set[str] = set()
+    for name, value in _flat(fields):
+        row = find(endpoint, name)
+        if row is None:
+            message = f"Unrecognized request argument supplied: {printable(name, 256)}."
+            found.append((name, _apply(policies.unknown, message, name)))
+        elif row.kind != "annotation" and not row.is_neutral(value):
+            how = served(row, capabilities)
+            if how.how == "impossible":
+                message = f"The parameter {name!r} is not supported with this value: {how.note}"
+                policy = policies.hints if row.hint else policies.impossible
+                policy = "strict" if name in _NEVER_DROPPED else policy
+                found.append((name, _apply(policy, message, name)))
+                dropped.add(name)
+            else:
+                _check_limit(name, value, how)
+    named = tuple(name for name, policy in found if policy == "warn")
+    return IgnoredParameters(named, tuple(name for name, _ in found), frozenset(dropped))
+
+
+def _flat(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in fields.items():
+        yield name, value
+        if name in _LOOKED_INTO and isinstance(value, Mapping):
+            for key, item in value.items():
+                yield f"{name}.{key}", item
+
+
+def _apply(policy: Policy, message: str, name: str) -> Policy:
+    if policy == "strict":
+        raise BadRequestError(message, param=printable(name, 256), code="unsupported_parameter")
+    return policy
+
+
+def _check_limit(name: str, value: Any, how: Capability) -> None:
+    if how.limit is not None and isinstance(value, (int, float)) and value > how.limit:
+        message = f"'{name}' must be at most {how.limit} for this model: {how.note}"
+        raise BadRequestError(message, param=name, code="integer_above_max_value")
+
+
+def without(request: Request, names: Collection[str]) -> Request:
+    """The request as if it did not have these fields."""
+    if not names:
+        return request
+    known = type(request).model_fields
+    defaults = {name: known[name].get_default(call_default_factory=True) for name in names if name in known}
+    copy = request.model_copy(update=defaults)
+    copy.model_fields_set.difference_update(names)
+    for name in vars(copy).keys() - known.keys():  # facts that were derived of the whole request
+        del vars(copy)[name]
+    return copy
+
+
+def consider_greedy(request: SamplingFields, capabilities: dict[str, Capability]) -> None:
+    """Let temperature 0 be served where a temperature is not: it takes none, but the best token each time."""
+    how = capabilities.get("temperature")
+    if how is not None and how.how == "impossible" and request.temperature < GREEDY_BELOW:
+        capabilities["temperature"] = capabilities.get("top_k", BY_GATEWAY)
+
+
+def consider_truncation(
+    request: GenerationFields, capabilities: dict[str, Capability], defaults: SamplingDefaults
+) -> None:
+    """Let what a model serves of the whole distribution alone not be served where the request's sampling truncates.
+
+    ``defaults``: of the model, for what the request leaves out.
+    """
+    given = request.model_fields_set
+    whole = [name for name, how in capabilities.items() if how.truncated and name in given]
+    if whole and request.sampling_params(defaults).truncates:
+        capabilities |= {name: Capability("impossible", capabilities[name].truncated) for name in whole}
+
+
+def consider_form(request: GenerationFields, capabilities: dict[str, Capability]) -> None:
+    """Let the type of ``response_format`` decide what it takes to serve it."""
+    how = capabilities.get(capability_of(request.response_format))
+    if how is not None:
+        capabilities["response_format"] = how

@@ -1,0 +1,431 @@
+"""The answer to a Responses request over its running generation: the response as it stands at any time, its events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from gateway.api.openai.chat.answer import ChatAnswer
+from gateway.api.openai.chat.serving import PreparedChat
+from gateway.api.openai.errors import Names, OpenAIError
+from gateway.api.openai.responses.output import Event, OutputItems
+from gateway.api.openai.responses.stored import (
+    ResponseLostError,
+    ResponseStore,
+    StoredResponse,
+    begun,
+    merge_json_objects,
+    new_response_id,
+    store_errors_as_503,
+)
+from gateway.api.openai.responses.translate import ResponsesTurn
+from gateway.api.openai.stored_items import append, stored_items
+from gateway.api.openai.usage import ReasonedUsage
+from gateway.generation import Piece, TokenLogprob, Usage
+from gateway.generation.relay.interface import Forward, Write
+from gateway.generation.relay.text_events import PassthroughTemplate, numbered_text_events, parsed_events
+from gateway.serving import store
+from gateway.serving.generation import Ready
+from gateway.serving.generation_group import Generations
+from gateway.text.families import CallArguments, CallStart, Content, Reasoning
+from gateway.text.families import Event as ParserEvent
+
+
+class ResponsesAnswer(ChatAnswer):
+    """An answer to a Responses request.
+
+    Attributes:
+        items: its output.
+        id: of the response.
+        told: whether the response was announced to the client.
+        end: the response as it has ended: its status, and its own fields; None before.
+    """
+
+    __slots__ = ("_entries", "_sent", "_turn", "_written", "end", "id", "items", "told")
+
+    def __init__(self, turn: ResponsesTurn, prepared: PreparedChat, names: Names, known: Mapping[str, Any]) -> None:
+        """Take a generation that has not begun.
+
+        Args:
+            turn: the request.
+            prepared: for its chat request.
+            names: tells the request's names of parameters that errors of the engine call otherwise.
+            known: fields of the response that are known already, of which some are the client's.
+        """
+        super().__init__(
+            turn.chat,
+            prepared.generations,
+            names,
+            parsed=prepared.parsed,
+            expectations=prepared.expectations,
+            changed=prepared.changed,
+        )
+        self.padded = turn.request.stream_options.include_obfuscation
+        self.id = new_response_id()
+        self.items = OutputItems(self.id, turn.cipher)
+        self.kept = turn.response_store is not None and not turn.request.background
+        self.told = False
+        self.end: tuple[str, bytes] | None = None
+        self._written = False
+        self._turn = turn
+        self._sent = orjson.dumps(known)
+        self._entries: list[TokenLogprob] = []  # of tokens whose text is not shown yet
+
+    def feed(self, pieces: Sequence[Piece], *, complete: bool) -> list[Event]:
+        """Add pieces to the output; returns the events that tell of it."""
+        events: list[Event] = []
+        if self.parsed:
+            for piece in pieces:
+                self._entries += piece.logprobs
+            if complete:
+                self.close(0)
+            for said in self.parsed[0].events(complete=complete):
+                events += self._said(said)
+        else:
+            for piece in pieces:
+                events += self.items.content(piece.text, piece.logprobs)
+        if complete:
+            cut = self.generations[0].assembler.finish_reason == "length"
+            if not self.items.items:
+                events += self.items.message()
+            events += self.items.close("incomplete" if cut else "completed")
+        return events
+
+    def take(self, index: int, pieces: Sequence[Piece], *, complete: bool) -> None:
+        """See the base."""
+        del index  # there is one choice
+        self.feed(pieces, complete=complete)
+
+    def unfit(self) -> OpenAIError | None:
+        """The reason why the whole answer is not what was asked for."""
+        return self.failure(0, self.items.text)
+
+    async def body(self, group: Generations) -> bytes:
+        """The ``response`` object."""
+        failure = self.unfit()
+        if failure is not None:
+            raise failure
+        body = self.ended(self.usage(group))
+        if self.kept:
+            await self._keep()
+        return body
+
+    async def keep(self, usage: Usage | None) -> None:
+        """See the base."""
+        if not self.kept:
+            return
+        if usage is not None:
+            self.ended(usage)
+            await self._keep()
+        else:
+            # The store has logged it, and the client gets an error anyway; lost: by a write without answer it is there.
+            with contextlib.suppress(OpenAIError, ResponseLostError):
+                await self._keep()
+
+    def leave(self) -> None:
+        """See the base."""
+        response_store = self._turn.response_store
+        if response_store is not None and self.kept and self.told and not self._written:
+            if self.end is None:
+                self.cancelled()
+            begun(self.write_end(response_store, 0))
+
+    async def _keep(self) -> None:
+        response_store = self._turn.response_store
+        if response_store is not None:
+            self._written = True
+            await asyncio.shield(begun(self.write_end(response_store, 0)))
+
+    async def write_end(self, response_store: ResponseStore, expected: int) -> None:
+        """Write the ended response, and add its input and output to its conversation, both or neither.
+
+        A failed or cancelled response is not a turn of the conversation.
+
+        Args:
+            response_store: where the response is stored.
+            expected: the version of its document, 0 where the document is new.
+
+        Raises:
+            LostError: the document has another version: the response was ended or deleted elsewhere.
+            OpenAIError: the store cannot be used; or the conversation is gone, or others keep changing it.
+        """
+        stored, conversation = self.stored_end(), self._turn.conversation
+        if conversation is None or stored.status not in ("completed", "incomplete"):
+            await response_store.put(self.id, stored, expected)
+            return
+        turn = dict(self._turn.items)
+        append(turn, stored_items(self.items.items))
+        await store_errors_as_503(conversation.append(turn, store.DocumentWrite(self.id, stored.encoded(), expected)))
+
+    def stored(self, status: str, own: bytes) -> StoredResponse:
+        """The response as it is kept.
+
+        Args:
+            status: of it.
+            own: its own fields; see ``own``.
+        """
+        turn, request = self._turn, self._turn.request
+        background = bool(request.background)
+        return StoredResponse(
+            status,
+            background=background,
+            streamed=background and request.stream,
+            previous=request.previous_response_id,
+            conversation=turn.conversation.id if turn.conversation else None,
+            own=own,
+            sent=self._sent,
+            input=turn.items,
+        )
+
+    def stored_end(self) -> StoredResponse:
+        """The response as it is kept when it has ended."""
+        if self.end is None:
+            raise ValueError("the response is not complete")
+        return self.stored(*self.end)
+
+    def ended(self, usage: Usage) -> bytes:
+        """The whole response: completed, or incomplete where a limit has cut it.
+
+        It has ``status_estimated``, true, where nothing tells for certain which of both it is.
+        """
+        if self.end is not None:
+            return merge_json_objects(self.end[1], self._sent)
+        cut = self.finish_reason(0) == "length"
+        marks = {"status_estimated": True} if self.generations[0].assembler.finish_estimated else {}
+        return self._ended(
+            "incomplete" if cut else "completed",
+            **marks,
+            completed_at=None if cut else int(time.time()),
+            incomplete_details={"reason": "max_output_tokens"} if cut else None,
+            usage=usage_of(usage),
+        )
+
+    def failed(self, error: OpenAIError) -> bytes:
+        """The response that an error has ended, with what there is of its output."""
+        self.items.close("incomplete")
+        code = "rate_limit_exceeded" if error.status == 429 else "server_error"
+        return self._ended("failed", error={"code": code, "message": error.message})
+
+    def cancelled(self) -> bytes:
+        """Return the cancelled response with its output so far."""
+        self.items.close("incomplete")
+        return self._ended("cancelled")
+
+    def _ended(self, status: str, **fields: Any) -> bytes:
+        self.end = status, self.own(status, output=self.items.items, **fields)
+        return merge_json_objects(self.end[1], self._sent)
+
+    def response(self, status: str) -> bytes:
+        """The response as JSON, before its end.
+
+        Args:
+            status: of it.
+        """
+        return merge_json_objects(self.own(status), self._sent)
+
+    def own(self, status: str, **fields: Any) -> bytes:
+        """The fields of the response that do not repeat its request, as a JSON object.
+
+        Args:
+            status: of it.
+            fields: that differ from those of a response that has just begun.
+        """
+        own: dict[str, Any] = {
+            "id": self.id,
+            "object": "response",
+            "created_at": self._created,
+            "status": status,
+            "background": bool(self._turn.request.background),
+            "completed_at": None,
+            "error": None,
+            "incomplete_details": None,
+            "output": [],
+            "usage": None,
+        }
+        return orjson.dumps(own | fields)
+
+    def _said(self, said: ParserEvent) -> list[Event]:
+        items = self.items
+        if isinstance(said, Content):
+            return items.content(said.text, self._taken(said.text) if self._entries else ())
+        if isinstance(said, Reasoning):
+            if self._entries:
+                self._taken(said.text)
+            return items.reasoning(said.text)
+        if isinstance(said, CallArguments):
+            return items.arguments(said.text)
+        return self._call(said)
+
+    def _call(self, start: CallStart) -> list[Event]:
+        call = self.parsed[0].made[start.index]
+        return self.items.call(self._turn.tools.origin_of(call.name), call.id)
+
+    def _taken(self, text: str) -> list[TokenLogprob]:
+        """The log-probs of the tokens of a text; markers before it have none that are shown.
+
+        All that wait are taken where the text does not stand among them, because a token ends within it.
+        """
+        entries = self._entries
+        start = b"".join(entry.bytes for entry in entries).find(text.encode())
+        if start < 0:
+            self._entries = []
+            return entries
+        position, first, last = 0, len(entries), len(entries)
+        for place, entry in enumerate(entries):
+            end = position + len(entry.bytes)
+            if first == len(entries) and end > start:
+                first = place
+            position = end
+            if end >= start + len(text.encode()):
+                last = place + 1
+                break
+        self._entries = entries[last:]
+        return entries[first:last]
+
+
+def usage_of(usage: Usage) -> dict[str, Any]:
+    """Write the ``usage`` of a response, with 0 for unknown details, which OpenAI's type demands.
+
+    ``output_tokens_details`` has ``estimated``, true, where ``output_tokens`` was counted by tokenizing the answer
+    again.
+    """
+    reasoning = usage.reasoning_tokens if isinstance(usage, ReasonedUsage) else 0
+    details: dict[str, Any] = {"reasoning_tokens": reasoning or 0}
+    if usage.estimated:
+        details["estimated"] = True
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0, "cache_write_tokens": 0},
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": details,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }
+
+
+class ResponsesEvents:
+    """The events of one stream; see ``gateway.api.openai.endpoint.AnswerEvents``."""
+
+    def __init__(self, answer: ResponsesAnswer) -> None:
+        """Begin before anything was generated."""
+        self._answer = answer
+        self._numbers = itertools.count()
+        self._unsent = b""  # what an error would overtake: the opening, and the end of an answer that does not fit
+        self._opened = False
+
+    def opening(self) -> bytes:
+        """The beginning of the response, and of its message where it can have nothing else."""
+        self._open()
+        if not self._answer.parsed:
+            self._unsent += self._written(self._answer.items.message())
+        return self._unsent
+
+    def take(self, ready: Ready, group: Generations) -> bytes:
+        """The events of all that became ready.
+
+        Raises:
+            OpenAIError: when an answer that has ended is not what was asked for.
+        """
+        del group
+        events: list[Event] = []
+        failure: OpenAIError | None = None
+        for _, pieces, complete in ready:
+            events += self._answer.feed(pieces, complete=complete)
+            failure = self._answer.unfit() if complete else None
+        written = self._written(events)
+        if failure is not None:
+            self._unsent += written
+            raise failure
+        self._unsent = b""
+        return written
+
+    def forward(self, write: Write) -> Forward | None:
+        """See the base."""
+        answer = self._answer
+        if answer.padded:
+            return None
+        if answer.parsed:  # its reader has taken the texts
+            reader = answer.parsed[0].reader
+            return parsed_events(reader, self._passed, self._parsed, write, joined=True, numbers=self._numbers)
+        delta = {"type": "response.output_text.delta", **answer.items.place, "content_index": 0}
+        before = _head(delta["type"]) + orjson.dumps(delta)[:-1] + b',"delta":'
+        texts = answer.items.texts.append
+        return numbered_text_events(before, b',"logprobs":[]', self._numbers, write, texts, self._piece)
+
+    def end(self, usage: Usage) -> bytes:
+        """The event that ends the stream, with the whole response."""
+        cut = self._answer.finish_reason(0) == "length"
+        response = self._answer.ended(usage)
+        return self._written([_whole("incomplete" if cut else "completed", response)])
+
+    def error(self, error: OpenAIError) -> bytes:
+        """The event of a response that has failed, behind all that was not sent before."""
+        if not self._opened:  # the engine has not answered
+            self._open()
+        return self._unsent + self._written([_whole("failed", self._answer.failed(error))])
+
+    def queued(self) -> bytes:
+        """The events of a background response before the engine has answered; the opening goes on from there."""
+        self._answer.told = True
+        response = self._answer.response("queued")
+        return self._written([_whole("created", response), _whole("queued", response)])
+
+    def _open(self) -> None:
+        self._opened = True
+        begun = self._answer.response("in_progress")
+        events = [
+            _whole(name, begun) for name in (("in_progress",) if self._answer.told else ("created", "in_progress"))
+        ]
+        self._answer.told = True
+        self._unsent = self._written(events)
+
+    def _passed(self) -> PassthroughTemplate | None:
+        """How texts are shown that pass by the parser; None before they have an open item."""
+        choice, items = self._answer.parsed[0], self._answer.items
+        passing = choice.reader.passing
+        delta = None if passing is None else items.delta(passing.kind)
+        if passing is None or delta is None:
+            return None
+        before, after = orjson.dumps(delta)[:-1].rsplit(b'""', 1)
+        return PassthroughTemplate((_head(delta["type"]) + before, after), (choice.texts(passing.kind), items.texts))
+
+    def _parsed(self, pieces: Sequence[Piece | str]) -> bytes:
+        whole = [piece for piece in pieces if not isinstance(piece, str)]
+        return self._written(self._answer.feed(whole, complete=False))
+
+    def _piece(self, piece: Piece) -> bytes:
+        return self._written(self._answer.items.content(piece.text, piece.logprobs))
+
+    def _written(self, events: Sequence[dict[str, Any]]) -> bytes:
+        written: list[bytes] = []
+        for event in events:
+            event["sequence_number"] = next(self._numbers)
+            written += _head(event["type"]), orjson.dumps(event), b"\n\n"
+        return b"".join(written)
+
+
+def last_event(status: str, response: bytes, number: int) -> bytes:
+    """The event that ends the stream of a stored response. OpenAI has none of a cancelled one: it is incomplete.
+
+    Args:
+        status: of the response.
+        response: all of it.
+        number: of the event.
+    """
+    event = _whole("incomplete" if status == "cancelled" else status, response)
+    return _head(event["type"]) + orjson.dumps({**event, "sequence_number": number}) + b"\n\n"
+
+
+def _whole(name: str, response: bytes) -> Event:
+    return {"type": f"response.{name}", "response": orjson.Fragment(response)}
+
+
+@functools.cache
+def _head(kind: str) -> bytes:
+    return b"event: " + kind.encode() + b"\ndata: "

@@ -1,0 +1,228 @@
+"""Items of responses and conversations as they are kept, with ids, statuses and parts; and as they are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import jiter
+from starlette.datastructures import QueryParams
+from typing_extensions import TypedDict
+
+from gateway.api.openai.encryption import OwnerCipher
+from gateway.api.openai.router import parameter
+from gateway.generation.ids import new_id
+from gateway.text.bad_request import BadRequestError
+from gateway.text.repeated import repeated
+
+LOGPROBS = "message.output_text.logprobs"
+"""The value of ``include`` that requests log-probs."""
+
+ENCRYPTED = "reasoning.encrypted_content"
+"""The value of ``include`` that requests encrypted reasoning."""
+
+_PREFIXES = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "compaction": "cmp",
+}
+_LONGEST_ID = 128
+_WHOLE = frozenset({"message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"})
+"""Types of items that OpenAI lists with a status."""
+_STATUSES = frozenset({"in_progress", "completed", "incomplete"})
+
+_MOST_LISTED = 100  # items of a page
+_MOST_INCLUDED = 64
+
+INCLUDE: Final = parameter("include", "query", f"`{LOGPROBS}` and `{ENCRYPTED}` are supported.")
+"""The OpenAPI entry of ``include``, which may be given several times, also as ``include[]``."""
+
+PAGING: Final = (
+    parameter("order", "query", "`asc` or `desc`; the default is `desc`."),
+    parameter("limit", "query", "The number of items of a page, from 1 to 100; the default is 20."),
+    parameter("after", "query", "Id of the item before the page."),
+    INCLUDE,
+)
+"""The OpenAPI entries of the parameters of a list."""
+
+
+def as_stored(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str, Any]:
+    """An item of a request that was checked, as it is kept.
+
+    Args:
+        item: as the client sent it.
+        taken: ids of other items; one of them is not given again.
+    """
+    kind = "message" if item.get("type") is None else item["type"]  # the empty type is one that is not read
+    given = item.get("id")
+    own = isinstance(given, str) and 0 < len(given) <= _LONGEST_ID and given not in taken
+    kept: dict[str, Any] = {"id": given if own else f"{_PREFIXES.get(kind, 'item')}_{new_id()}", "type": kind}
+    if kind in _WHOLE:
+        status = item.get("status")
+        kept["status"] = status if isinstance(status, str) and status in _STATUSES else "completed"
+    kept |= {key: value for key, value in item.items() if key not in {"id", "type", "status"}}
+    if kind == "message":
+        kept["content"] = _parts(item["role"], item.get("content"))
+    elif kind == "reasoning":
+        kept["summary"] = item.get("summary") or []
+    elif kind.endswith("_call_output"):
+        kept["output"] = item.get("output") or ""
+    return kept
+
+
+def shown(item: Mapping[str, Any], include: Collection[str], cipher: OwnerCipher | None) -> dict[str, Any]:
+    """Return a stored item as it is listed.
+
+    Args:
+        item: as it was stored.
+        include: what else is requested: log-probs and encrypted reasoning are left out unless named.
+        cipher: of the owner.
+    """
+    listed = dict(item)
+    if item["type"] == "reasoning":
+        encrypted = listed.pop("encrypted_content", None)
+        if ENCRYPTED in include and (encrypted is not None or cipher is not None):
+            listed["encrypted_content"] = encrypted or _encrypted(item, cipher)
+    elif item["type"] == "message" and LOGPROBS not in include:
+        listed["content"] = [{**part, "logprobs": []} if part.get("logprobs") else part for part in item["content"]]
+    return listed
+
+
+def text_of(parts: Any) -> str:
+    """The texts of content parts as lines; empty where there are none that can be read."""
+    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return "\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def _encrypted(item: Mapping[str, Any], cipher: OwnerCipher | None) -> str | None:
+    text = text_of(item.get("content"))
+    return cipher.encrypt("reasoning", text) if cipher is not None and text else None
+
+
+def _parts(role: str, content: Any) -> list[dict[str, Any]]:
+    said = role == "assistant"
+    if isinstance(content, str):
+        content = [{"type": "output_text" if said else "input_text", "text": content}]
+    lists: dict[str, Any] = {"annotations": [], "logprobs": []}
+    return [lists | part if part["type"] == "output_text" else dict(part) for part in content or ()]
+
+
+StoredItems = dict[str, bytes]
+"""Items by their ids, the oldest first, as JSON: most are passed on, and few are looked at."""
+
+
+def stored_items(items: Iterable[Mapping[str, Any]]) -> StoredItems:
+    """Items of a request that was checked, or of a response, as they are kept."""
+    made: StoredItems = {}
+    for item in items:
+        kept = as_stored(item, made)
+        made[kept["id"]] = repeated(kept)
+    return made
+
+
+def append(items: StoredItems, others: StoredItems) -> StoredItems:
+    """Put items behind those that are there; returns them as they are here: one whose id is taken gets another."""
+    added: StoredItems = {}
+    for name, line in others.items():
+        if name in items:
+            added |= stored_items([{**jiter.from_json(line), "id": None}])
+        else:
+            added[name] = line
+    items |= added
+    return added
+
+
+class ItemPage(TypedDict):
+    """A page of a list of items. The ids of its first and last one are null where it is empty."""
+
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """A page that is asked for.
+
+    Attributes:
+        newest_first: the order.
+        limit: most items of it.
+        after: id of the item before it; None: it is the first page.
+    """
+
+    newest_first: bool
+    limit: int
+    after: str | None
+
+
+def paging_of(query: QueryParams) -> Paging:
+    """Read the page that the parameters of the URL ask for.
+
+    Raises:
+        BadRequestError: naming the one at fault.
+    """
+    if "before" in query:
+        message = "The parameter 'before' is not supported; send the opposite 'order' and use 'after'."
+        raise BadRequestError(message, "before", "unsupported_parameter")
+    order, limit = query.get("order", "desc"), query.get("limit", "20")
+    if order not in ("asc", "desc"):
+        raise BadRequestError("Invalid value for 'order': must be 'asc' or 'desc'.", "order", "invalid_value")
+    if not (limit.isascii() and limit.isdecimal() and len(limit) <= 3 and 1 <= int(limit) <= _MOST_LISTED):
+        message = f"Invalid value for 'limit': must be an integer from 1 to {_MOST_LISTED}."
+        raise BadRequestError(message, "limit", "invalid_value")
+    return Paging(order == "desc", int(limit), query.get("after"))
+
+
+def included(query: QueryParams, cipher: OwnerCipher | None) -> tuple[frozenset[str], list[str]]:
+    """What ``include`` asks for, and the names of those of its values that are not served."""
+    values = [*query.getlist("include"), *query.getlist("include[]")][:_MOST_INCLUDED]
+    served = {LOGPROBS} | ({ENCRYPTED} if cipher is not None else set())
+    return frozenset(values), [f"include.{value}" for value in dict.fromkeys(values) if value not in served]
+
+
+def page_of(
+    items: StoredItems, paging: Paging, query: QueryParams, cipher: OwnerCipher | None
+) -> tuple[bytes, list[str]]:
+    """Write the page that the parameters of the URL ask for.
+
+    Args:
+        items: the whole list.
+        paging: of the page.
+        query: of the URL, for `include`.
+        cipher: of the owner.
+
+    Returns:
+        An ``ItemPage`` as JSON, and the names of what is not served of ``include``.
+
+    Raises:
+        BadRequestError: the item ``after`` does not exist.
+    """
+    include, left_out = included(query, cipher)
+    names = list(items)[:: -1 if paging.newest_first else 1]
+    start = 0
+    if paging.after is not None:
+        if paging.after not in items:
+            message = "Invalid value for 'after': the list has no item with this id."
+            raise BadRequestError(message, "after", "invalid_value")
+        start = names.index(paging.after) + 1
+    page = {name: items[name] for name in names[start : start + paging.limit]}
+    return list_of(page, include, cipher, more=len(names) > start + paging.limit), left_out
+
+
+def list_of(items: StoredItems, include: frozenset[str], cipher: OwnerCipher | None, *, more: bool = False) -> bytes:
+    """Write a list of items as they are shown; see ``page_of``."""
+    page: ItemPage = {
+        "object": "list",
+        "data": [shown(jiter.from_json(line), include, cipher) for line in items.values()],
+        "first_id": next(iter(items), None),
+        "last_id": next(reversed(items), None),
+        "has_more": more,
+    }
+    return repeated(page)

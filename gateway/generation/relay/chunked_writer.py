@@ -1,0 +1,45 @@
+"""Events on their way into a client's socket, in the chunked coding of HTTP/1.1 (RFC 9112, section 7.1)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from gateway.generation.relay.interface import Drain
+
+_SIZES = 1024  # an event of one token has some 200 bytes
+_CHUNK_HEADS = [b"%x\r\n" % size for size in range(_SIZES)]
+
+
+class FlowControl(Protocol):
+    """The state of a connection's write buffer, as uvicorn keeps it.
+
+    Attributes:
+        write_paused: whether the buffer is full.
+    """
+
+    write_paused: bool
+
+    async def drain(self) -> None:
+        """Wait until there is room."""
+        ...
+
+
+class ChunkedWriter:
+    """Writes pieces of a response of unknown length that has begun, without an ASGI message for each."""
+
+    __slots__ = ("_flow", "_is_closing", "_write")
+
+    def __init__(self, flow: FlowControl, transport: asyncio.Transport) -> None:
+        self._flow = flow
+        self._is_closing = transport.is_closing
+        self._write = transport.write
+
+    def write(self, data: bytes) -> Drain | None:
+        """Write a piece; returns what waits for room before the next, None where there is room."""
+        if self._is_closing():
+            return None
+        size = len(data)
+        head = _CHUNK_HEADS[size] if size < _SIZES else b"%x\r\n" % size
+        self._write(b"".join((head, data, b"\r\n")))
+        return self._flow.drain if self._flow.write_paused else None

@@ -1,0 +1,87 @@
+"""The caller of a request, by the keys and tokens that it carries."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gateway.http.access.key_ring import Key, KeyRing
+
+if TYPE_CHECKING:
+    from gateway.http.access.tokens import TokenChecker
+
+_log = logging.getLogger(__name__)
+WRONG: Final = "Incorrect API key provided."
+_MISSING: Final = "You didn't provide an API key: send it in the header 'Authorization: Bearer KEY'."
+_EXPIRED: Final = "The API key has expired."
+_EXPIRED_TOKEN: Final = "The token has expired."  # noqa: S105 - a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class AuthFailure:
+    """Why a request is not let in.
+
+    Attributes:
+        message: one sentence for the client.
+        name: of the key that has expired, for the log.
+    """
+
+    message: str
+    name: str = ""
+
+
+class Identity:
+    """Finds the sender of a request.
+
+    Args:
+        keys: that are accepted; may be replaced at any time.
+        tokens: checks what is not a key; None where tokens are not taken.
+    """
+
+    def __init__(self, keys: KeyRing, tokens: TokenChecker | None = None) -> None:
+        self.keys = keys
+        self.tokens = tokens
+
+    def look(self, given: Sequence[bytes]) -> Key | AuthFailure | None:
+        """Find the key of a request, or why it is rejected; None where a token must be checked.
+
+        Args:
+            given: keys of the request, of which some clients send two; an empty one where its scheme is not known.
+        """
+        expired: Key | None = None
+        for key in filter(None, given):
+            found = self.keys.find(key)
+            if found is not None and not self.keys.expired(found):
+                return found
+            expired = expired or found
+            if found is None and self.tokens is not None and (found := self.tokens.known(key)) is not None:
+                return found
+        if expired is not None:
+            return AuthFailure(_EXPIRED, expired.caller.name)
+        if not given:
+            return AuthFailure(_MISSING)
+        return None if self.tokens is not None else AuthFailure(WRONG)
+
+    async def check(self, given: Sequence[bytes]) -> Key | AuthFailure:
+        """Find the key of a request with unknown keys, or why it is rejected."""
+        if self.tokens is None:
+            return AuthFailure(WRONG)
+        found: Key | AuthFailure = AuthFailure(WRONG)
+        for token in filter(None, given):
+            found = await self._check(self.tokens, token)
+            if isinstance(found, Key):
+                break
+        return found
+
+    async def _check(self, tokens: TokenChecker, token: bytes) -> Key | AuthFailure:
+        from gateway.http.access.tokens import ExpiredTokenError, TokenError  # noqa: PLC0415 - an extra
+
+        try:
+            return await tokens.check(token)
+        except ExpiredTokenError:
+            return AuthFailure(_EXPIRED_TOKEN)
+        except TokenError as error:
+            _log.debug("a token is rejected: %s", error, extra={"event": "token_refused"})
+            return AuthFailure(WRONG)

@@ -1,0 +1,119 @@
+"""The keys that open the gateway, found by their digests."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import hmac
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.http.access.caller import Caller
+from gateway.settings import AuthSettings, ConfigError, KeySettings
+from gateway.settings.settings_validation import validate_keys
+from gateway.settings.yaml_file import read_document
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a key stands for.
+
+    Attributes:
+        caller: its holder.
+        owner: of what the gateway stores for the holder.
+        digest: SHA-256 of the key.
+        expires: Unix time at which it ends; None: never.
+    """
+
+    caller: Caller
+    owner: bytes
+    digest: bytes
+    expires: float | None = None
+
+
+class KeyRing:
+    """All keys that are accepted now.
+
+    A key is 32 random bytes, out of reach of trying: SHA-256 is as good for it as a slow hash, which would only let
+    unknown clients spend the gateway's time. The search takes as long for any key: one digest, one look into a table
+    whose order is not known outside, one comparison in constant time.
+
+    Args:
+        plain: keys without names.
+        named: keys with names; a plain one that has the same digest is this one.
+        clock: Unix time in seconds.
+    """
+
+    def __init__(
+        self, plain: Iterable[str], named: Iterable[KeySettings] = (), clock: Callable[[], float] = time.time
+    ) -> None:
+        self._clock = clock
+        digests = (hashlib.sha256(key.encode()).digest() for key in plain)
+        self._keys = {digest: Key(Caller(f"digest:{digest.hex()}"), digest, digest) for digest in digests}
+        self._keys |= {key.digest: key for key in map(_of_settings, named)}
+        self._none = Key(Caller(), b"", hashlib.sha256(b"").digest())
+
+    def find(self, key: bytes) -> Key | None:
+        """The key, also one that has expired; None for one that is not known."""
+        digest = hashlib.sha256(key).digest()
+        found = self._keys.get(digest, self._none)
+        return found if hmac.compare_digest(found.digest, digest) and found is not self._none else None
+
+    def expired(self, key: Key) -> bool:
+        """Whether a key has ended."""
+        return key.expires is not None and key.expires <= self._clock()
+
+    def names(self) -> list[str]:
+        """The names of all keys that have one."""
+        return [key.caller.name for key in self._keys.values() if key.caller.name]
+
+
+def _of_settings(key: KeySettings) -> Key:
+    who = Caller(
+        id=f"key:{key.name}",
+        name=key.name,
+        models=None if key.models is None else frozenset(key.models),
+        limits=key.limits,
+        weight=key.weight,
+    )
+    return Key(who, owner_of_name(who.id), bytes.fromhex(key.hash.partition(":")[2]), _timestamp(key.expires))
+
+
+def owner_of_name(identity: str) -> bytes:
+    """Return the owner of what the gateway stores for a named caller, the same for all its keys, also later ones."""
+    return hashlib.sha256(f"caller:{identity}".encode()).digest()
+
+
+def _timestamp(moment: dt.datetime | None) -> float | None:
+    return None if moment is None else moment.timestamp()
+
+
+def read_keys(path: Path) -> tuple[KeySettings, ...]:
+    """Read a key file.
+
+    Raises:
+        ConfigError: it cannot be read, or holds something else; with the lines of all mistakes.
+    """
+    keys, problems = validate_keys(read_document(path, "key file"))
+    if problems:
+        raise ConfigError.of(problems, path)
+    return keys
+
+
+def named_keys(settings: AuthSettings) -> Sequence[KeySettings]:
+    """The keys of the settings and of their file.
+
+    Raises:
+        ConfigError: the file cannot be used, or has a name or a hash of the settings.
+    """
+    if settings.keys_file is None:
+        return settings.keys
+    own, others = settings.keys, read_keys(settings.keys_file)
+    for what in ("name", "hash"):
+        taken = {getattr(key, what) for key in own}
+        for key in others:
+            if getattr(key, what) in taken:
+                raise ConfigError(f"{settings.keys_file}: the key {key.name!r} has the {what} of a key in auth.keys.")
+    return (*own, *others)

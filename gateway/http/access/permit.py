@@ -1,0 +1,169 @@
+"""The permit of a request: its place in flight, its tokens from reservation to settlement, for every endpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Final, Protocol
+
+from gateway.generation import GenerationRequest, SamplingParams, Usage
+from gateway.generation.ids import new_id
+from gateway.http.access.caller import Caller, caller
+from gateway.http.access.limits import LimitedError, RemainingLimits
+from gateway.http.access.rate_limiter import RateLimiter, Reservation
+from gateway.text.bad_request import BadRequestError
+
+
+class CallerCounters(Protocol):
+    """Where what callers do is counted."""
+
+    def request(self, who: Caller) -> None:
+        """Count a request."""
+        ...
+
+    def tokens(self, who: Caller, prompt: int, completion: int) -> None:
+        """Count tokens that were used."""
+        ...
+
+    def limited(self, who: Caller, limit: str) -> None:
+        """Count a request that a limit did not allow."""
+        ...
+
+
+class Permit:
+    """The permit of one request, from its admission to the end of all that it has begun.
+
+    Attributes:
+        standing: of the caller, when it was last looked at.
+    """
+
+    def __init__(self, who: Caller, limiter: RateLimiter, counters: CallerCounters, assumed_max_tokens: int) -> None:
+        """Describe it; nothing is taken before ``admit``.
+
+        Args:
+            who: sends the request.
+            limiter: of all callers.
+            counters: of what they do.
+            assumed_max_tokens: reserved for an answer where the request does not say.
+        """
+        self.standing = RemainingLimits()
+        self._who = who
+        self._limiter = limiter
+        self._counters = counters
+        self._assumed = assumed_max_tokens
+        self._lease = new_id()
+        self._limited = has_limits(who)
+        self._reserved = Reservation()
+        self._used = 0
+        self._holders = 1
+
+    async def admit(self) -> None:
+        """Take the request into flight, to be released by ``release``.
+
+        Raises:
+            LimitedError: a limit does not allow it; nothing is taken, and there is nothing to release.
+        """
+        self._counters.request(self._who)
+        if not self._limited:
+            return
+        try:
+            self.standing = await self._limiter.admit(self._who, self._lease)
+        except LimitedError as error:
+            self._counters.limited(self._who, error.limit)
+            raise
+
+    async def reserve(self, requests: Sequence[GenerationRequest], *, asked: bool) -> UsageTally:
+        """Take the tokens that generations of one prompt may use.
+
+        Args:
+            requests: of the generations, at least one.
+            asked: whether the client has said how many tokens its answer may have.
+
+        Returns:
+            What takes note of the true use of each of them.
+
+        Raises:
+            LimitedError: they are not left.
+        """
+        limit = self._who.limits.tokens_per_minute
+        if limit is not None:
+            prompt = len(requests[0].prompt.ids)
+            answers = [each.max_tokens for each in requests]
+            if not asked:
+                room = max(1, (limit - prompt) // len(requests))
+                answers = [min(each, self._assumed, room) for each in answers]
+            try:
+                level, taken = await self._limiter.reserve(self._who, self._lease, prompt + sum(answers))
+            except LimitedError as error:
+                self._counters.limited(self._who, error.limit)
+                raise
+            self.standing = RemainingLimits(self.standing.requests, level)
+            self._reserved += taken
+        return UsageTally(self)
+
+    def spend(self, prompt: int, completion: int) -> None:
+        """Take note of tokens that were used."""
+        self._used += prompt + completion
+        self._counters.tokens(self._who, prompt, completion)
+
+    def hold(self) -> None:
+        """Keep it for something that goes on after the answer, until ``release`` is called once more."""
+        self._holders += 1
+
+    def release(self) -> None:
+        """Give it up, and at the last holder's release settle what was reserved by what was used."""
+        self._holders -= 1
+        if self._holders == 0 and self._limited:
+            self._limiter.settle(self._who, self._lease, self._reserved, self._used)
+
+
+class UsageTally:
+    """The true use of the generations of one prompt, which counts once."""
+
+    def __init__(self, permit: Permit) -> None:
+        """Spend what ``permit`` has reserved."""
+        self._permit = permit
+        self._prompt_counted = False
+
+    def ended(self, usage: Usage) -> None:
+        """Take note of a generation that has ended."""
+        self._permit.spend(0 if self._prompt_counted else usage.prompt_tokens, usage.completion_tokens)
+        self._prompt_counted = True
+
+
+_PERMIT: ContextVar[Permit | None] = ContextVar("permit", default=None)
+
+
+permit: Final[Callable[[], Permit | None]] = _PERMIT.get
+"""The permit of the request that the running task serves; None where none is needed."""
+
+
+def grant(given: Permit) -> None:
+    """Let the running task, and all that it starts, serve a request with a permit."""
+    _PERMIT.set(given)
+
+
+def has_limits(who: Caller) -> bool:
+    """Whether a caller has limits that requests are counted for."""
+    limits = who.limits
+    return not (limits.requests_per_minute is limits.tokens_per_minute is limits.in_flight is None)
+
+
+def bounded(params: SamplingParams) -> SamplingParams:
+    """The parameters of an answer with no more tokens than its caller may have.
+
+    Raises:
+        BadRequestError: more are asked for.
+    """
+    most = caller().limits.max_tokens
+    if most is None:
+        return params
+    if params.max_tokens is None:
+        return dataclasses.replace(params, max_tokens=most, clamp_max_tokens=True)
+    if params.max_tokens > most:
+        message = (
+            f"This API key allows at most {most} tokens for an answer, but the request asks for {params.max_tokens}."
+        )
+        raise BadRequestError(message, params.max_tokens_name, "integer_above_max_value")
+    return params

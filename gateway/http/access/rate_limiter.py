@@ -1,0 +1,189 @@
+"""The limits of all callers: shared by gateways while their Redis answers, else by the processes of this one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from gateway.http.access.buckets import Level
+from gateway.http.access.caller import Caller
+from gateway.http.access.limits import RemainingLimits
+from gateway.http.access.shared_buckets import SharedBuckets
+from gateway.settings import KeyLimits
+from gateway.telemetry.supervision import keep_running
+
+if TYPE_CHECKING:
+    from gateway.http.access.redis_limits import RedisLimits
+
+_log = logging.getLogger(__name__)
+_RENEW_S: Final = 8.0
+_LOOK_S: Final = 1.0  # between looks for an unreachable Redis
+_CLOSE_S: Final = 2.0
+_MOST_UNSETTLED: Final = 10_000
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Tokens that were taken for a request: of what gateways share, and of what this one has by itself."""
+
+    shared: int = 0
+    here: int = 0
+
+    def __add__(self, other: Reservation) -> Reservation:
+        return Reservation(self.shared + other.shared, self.here + other.here)
+
+
+class RateLimiter:
+    """Takes requests and tokens from the limits of callers.
+
+    Args:
+        buckets: that the processes of this gateway share.
+        redis: that gateways share; None where there is none.
+        gateways: how many share it.
+    """
+
+    def __init__(self, buckets: SharedBuckets, redis: RedisLimits | None = None, gateways: int = 1) -> None:
+        self._buckets = buckets
+        self._redis = redis
+        self._gateways = gateways
+        self._away = False
+        self._running: dict[str, Caller] = {}  # with a limit of requests in flight, by their leases
+        self._unsettled: dict[str, tuple[Caller, int]] = {}  # what ended requests have used, by their leases
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watch: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Begin to renew leases."""
+        if self._redis is not None:
+            renew = functools.partial(self._renew, self._redis)
+            self._watch = asyncio.create_task(keep_running("the renewal of leases in Redis", renew))
+
+    async def close(self) -> None:
+        """Wait a moment for what is being settled."""
+        if self._watch is not None:
+            self._watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watch
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSE_S)
+        if self._redis is not None:
+            await self._redis.close()
+
+    async def admit(self, who: Caller, lease: str) -> RemainingLimits:
+        """Take one request into flight; returns where its caller stands.
+
+        Args:
+            who: sends it.
+            lease: its id.
+
+        Raises:
+            LimitedError: a limit does not allow it; nothing is taken.
+        """
+        redis = self._redis
+        if redis is None:
+            return self._buckets.admit(who, who.limits)
+        admitted = None if self._away else await self._asked(lambda: redis.admit(who, who.limits, lease))
+        if admitted is None:
+            standing = self._buckets.admit(who, self._own(who.limits))
+        else:
+            standing = admitted[0]
+            self._buckets.count(who, 1)  # for the time without Redis
+        self._running[lease] = who
+        return standing
+
+    async def reserve(self, who: Caller, lease: str, tokens: int) -> tuple[Level | None, Reservation]:
+        """Take the tokens that a request may use; returns what is left, and where they were taken.
+
+        Raises:
+            LimitedError: they are not left; nothing is taken.
+        """
+        redis = self._redis
+        if redis is not None and not self._away:
+            reserved = await self._asked(lambda: redis.reserve(who, who.limits, lease, tokens))
+            if reserved is not None:
+                return reserved[0], Reservation(shared=tokens)
+        return self._buckets.reserve(who, self._own(who.limits), tokens), Reservation(here=tokens)
+
+    def settle(self, who: Caller, lease: str, reserved: Reservation, used: int) -> None:
+        """End a request that was admitted.
+
+        Args:
+            who: sent it.
+            lease: its id.
+            reserved: all tokens that were taken for it.
+            used: tokens that it has used; more than reserved become a debt.
+        """
+        redis = self._redis
+        self._running.pop(lease, None)
+        used_here = max(0, used - reserved.shared) if reserved.here or redis is None else 0
+        self._buckets.settle(who, self._own(who.limits), reserved.here - used_here)
+        if redis is not None:
+            self._unsettled[lease] = (who, used - used_here)
+            if len(self._unsettled) > _MOST_UNSETTLED:  # the lease ends by itself
+                self._unsettled.pop(next(iter(self._unsettled)))
+            if not self._away:
+                task = asyncio.create_task(self._settle(redis, lease))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _settle(self, redis: RedisLimits, lease: str) -> None:
+        """Settle a request in Redis, now or when it is back."""
+        if lease in self._unsettled:
+            who, used = self._unsettled[lease]
+            if await self._asked(lambda: redis.settle(who, who.limits, lease, used)) is not None:
+                self._unsettled.pop(lease, None)
+
+    async def _asked(self, ask: Callable[[], Awaitable[Result]]) -> tuple[Result] | None:
+        """Return what Redis says; None where it is unreachable."""
+        from redis.exceptions import RedisError  # noqa: PLC0415 - an extra
+
+        try:
+            found = await ask()
+        except (RedisError, OSError) as error:
+            if not self._away:
+                self._away = True
+                part = f"1/{self._gateways} of each limit" if self._gateways > 1 else "the whole of each limit"
+                _log.error(
+                    "limits are not shared, this gateway applies %s because Redis cannot be used: %s",
+                    part,
+                    error,
+                    extra={"event": "limits_not_shared"},
+                )
+            return None
+        return (found,)
+
+    async def _renew(self, redis: RedisLimits) -> None:
+        """Renew leases, and look for an unreachable Redis."""
+        loop = asyncio.get_running_loop()
+        renewed = loop.time()
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            if self._away or loop.time() - renewed >= _RENEW_S:
+                renewed = loop.time()
+                answered = await self._asked(
+                    lambda: redis.renew([(who, lease) for lease, who in self._running.items()])
+                )
+                if answered is not None and self._away:
+                    self._away = False
+                    _log.warning("limits are shared again: Redis can be used", extra={"event": "limits_shared"})
+                    await asyncio.gather(*(self._settle(redis, lease) for lease in list(self._unsettled)))
+
+    def _own(self, limits: KeyLimits) -> KeyLimits:
+        """The part of limits that this gateway takes by itself."""
+        if self._redis is None or self._gateways == 1:
+            return limits
+        return KeyLimits(
+            requests_per_minute=self._part(limits.requests_per_minute),
+            tokens_per_minute=self._part(limits.tokens_per_minute),
+            in_flight=self._part(limits.in_flight),
+            max_tokens=limits.max_tokens,
+        )
+
+    def _part(self, limit: int | None) -> int | None:
+        return None if limit is None else max(1, limit // self._gateways)

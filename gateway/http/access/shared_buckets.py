@@ -1,0 +1,226 @@
+"""Limits that all processes of one gateway count together, in shared memory.
+
+A slot for each caller: its buckets, and its requests in flight by process. Several processes write a bucket: a lock of
+one byte of the memory's file, which the kernel takes from a process that dies, makes them take turns. A process that is
+stopped while it holds one makes the others wait for a moment only: then they go on without, and may count one request
+less.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import mmap
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from gateway.http.access.buckets import Level, refilled
+from gateway.http.access.caller import Caller
+from gateway.http.access.limits import RemainingLimits, too_many_in_flight, too_many_requests, too_many_tokens
+from gateway.settings import KeyLimits
+
+_SLOTS: Final = 4096  # callers that are counted separately at a time
+_PROBES: Final = 16
+_HEAD: Final = 5  # key, then level and time of the last change of requests and of tokens
+_REQUESTS: Final = 1
+_TOKENS: Final = 3
+_IDLE_S: Final = 60.0  # after which a bucket without debt is full, so that its slot may serve another caller
+_PATIENCE_S: Final = 0.002
+
+
+class SharedBuckets:
+    """Buckets and counts of callers.
+
+    Args:
+        rows: of all processes.
+        row: of this one.
+        memory: shared by all of them, of ``size_of(rows)`` bytes; None: this process is alone.
+        descriptor: of the memory's file, whose bytes are locked.
+        clock: in seconds, the same in all processes.
+    """
+
+    def __init__(
+        self,
+        rows: int = 1,
+        row: int = 0,
+        memory: mmap.mmap | None = None,
+        descriptor: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._rows = rows
+        self._row = row
+        self._size = _HEAD + rows
+        view = memoryview(memory or mmap.mmap(-1, size_of(rows)))
+        self._counts = view.cast("q")
+        self._levels = view.cast("d")
+        self._descriptor = descriptor
+        self._clock = clock
+
+    @classmethod
+    def of_file(cls, descriptor: int, rows: int, row: int = 0) -> SharedBuckets:
+        """Share the memory behind a file descriptor, which all processes have inherited."""
+        return cls(rows, row, mmap.mmap(descriptor, size_of(rows)), descriptor)
+
+    def clear(self, row: int) -> None:
+        """Forget the requests in flight of a process, which has died."""
+        for slot in range(_SLOTS):
+            self._counts[slot * self._size + _HEAD + row] = 0
+
+    def admit(self, who: Caller, limits: KeyLimits) -> RemainingLimits:
+        """Take one request into flight.
+
+        Args:
+            who: sends it.
+            limits: of which those on requests must allow it.
+
+        Raises:
+            LimitedError: one does not; nothing is taken.
+        """
+        with self._slot(who.id) as base:
+            if limits.in_flight is not None and self._running(base) >= limits.in_flight:
+                raise too_many_in_flight(who, limits.in_flight)
+            requests = self._level(base + _REQUESTS, limits.requests_per_minute)
+            if requests is not None:
+                if not requests.allows(1):
+                    raise too_many_requests(who, requests)
+                requests = self._put(base + _REQUESTS, requests, requests.left - 1)
+            self._counts[base + _HEAD + self._row] += 1
+            return RemainingLimits(requests, self._level(base + _TOKENS, limits.tokens_per_minute))
+
+    def reserve(self, who: Caller, limits: KeyLimits, tokens: int) -> Level | None:
+        """Take the tokens that a request may use; returns what is left, None without such a limit.
+
+        Raises:
+            LimitedError: they are not left; nothing is taken.
+        """
+        with self._slot(who.id) as base:
+            level = self._level(base + _TOKENS, limits.tokens_per_minute)
+            if level is None:
+                return None
+            # Of a part of the limit, in which it has no room, a request takes all: time pays the rest.
+            whole = min(tokens, level.limit) if tokens <= (who.limits.tokens_per_minute or 0) else tokens
+            if not level.allows(whole):
+                raise too_many_tokens(who, level, tokens)
+            return self._put(base + _TOKENS, level, level.left - tokens)
+
+    def settle(self, who: Caller, limits: KeyLimits, unused: int) -> None:
+        """End a request.
+
+        Args:
+            who: sent it.
+            limits: that held for it.
+            unused: tokens of what it had reserved, below 0 where it has used more.
+        """
+        with self._slot(who.id) as base:
+            place = base + _HEAD + self._row
+            self._counts[place] = max(0, self._counts[place] - 1)
+            level = self._level(base + _TOKENS, limits.tokens_per_minute) if unused else None
+            if level is not None:
+                self._put(base + _TOKENS, level, min(float(level.limit), level.left + unused))
+
+    def count(self, who: Caller, requests: int) -> None:
+        """Change the count of requests in flight by a number that was admitted or ended elsewhere."""
+        with self._slot(who.id) as base:
+            place = base + _HEAD + self._row
+            self._counts[place] = max(0, self._counts[place] + requests)
+
+    def _running(self, base: int) -> int:
+        return sum(max(0, each) for each in self._counts[base + _HEAD : base + self._size])
+
+    def _level(self, place: int, limit: int | None) -> Level | None:
+        if limit is None:
+            return None
+        then = self._levels[place + 1]
+        if not then:
+            return Level(limit, float(limit))
+        return Level(limit, refilled(self._levels[place], self._clock() - then, limit))
+
+    def _put(self, place: int, level: Level, left: float) -> Level:
+        self._levels[place] = left
+        self._levels[place + 1] = self._clock()
+        return Level(level.limit, left)
+
+    @contextlib.contextmanager
+    def _slot(self, identity: str) -> Iterator[int]:
+        """The first cell of a caller's slot; meanwhile no other process changes those that begin where it does."""
+        key = _key_of(identity)
+        first = key % _SLOTS
+        held = self._lock(first)
+        try:
+            found = self._find(key, first)
+            yield self._claim(key, first) if found is None else found
+        finally:
+            if held:
+                self._unlock(first)
+
+    def _claim(self, key: int, first: int) -> int:
+        """Make a slot a key's own, one at a time: one slot is not to be taken by two."""
+        held = self._lock(_SLOTS)
+        try:
+            found = self._find(key, first)
+            return self._take(key, first) if found is None else found
+        finally:
+            if held:
+                self._unlock(_SLOTS)
+
+    def _find(self, key: int, first: int) -> int | None:
+        """The slot of a key among those that it may have; None where it has none."""
+        for probe in range(_PROBES):
+            base = (first + probe) % _SLOTS * self._size
+            if self._counts[base] in {key, 0}:
+                return base if self._counts[base] == key else None
+        return None
+
+    def _take(self, key: int, first: int) -> int:
+        """Give a key a free slot, or one that is at rest; where there is none it shares one, and its limits."""
+        places = [(first + probe) % _SLOTS * self._size for probe in range(_PROBES)]
+        idle = next((base for base in places if not self._counts[base] or self._rests(base)), None)
+        if idle is None:
+            return places[0]
+        for cell in range(idle, idle + self._size):
+            self._counts[cell] = 0
+        self._counts[idle] = key
+        return idle
+
+    def _rests(self, base: int) -> bool:
+        """Whether a slot says no more than a fresh one."""
+        levels, long_ago = self._levels, self._clock() - _IDLE_S
+        return not any(self._counts[base + _HEAD : base + self._size]) and all(
+            levels[base + place] >= 0 and levels[base + place + 1] < long_ago for place in (_REQUESTS, _TOKENS)
+        )
+
+    def _lock(self, place: int) -> bool:
+        """Take a lock, if it can be had in a moment; whether it is held."""
+        if self._descriptor is None:
+            return False
+        until = None
+        while not self._try(place):
+            now = time.monotonic()
+            until = until or now + _PATIENCE_S
+            if now > until:
+                return False
+            time.sleep(0)
+        return True
+
+    def _unlock(self, place: int) -> None:
+        assert self._descriptor is not None  # noqa: S101 - for the type checker
+        fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, place)
+
+    def _try(self, place: int) -> bool:
+        assert self._descriptor is not None  # noqa: S101 - for the type checker
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+        except OSError:
+            return False
+        return True
+
+
+def _key_of(identity: str) -> int:
+    return int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8).digest(), "little") >> 1 or 1
+
+
+def size_of(rows: int) -> int:
+    """Bytes of memory for a number of processes."""
+    return _SLOTS * (_HEAD + rows) * 8

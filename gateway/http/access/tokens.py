@@ -1,0 +1,126 @@
+"""Tokens of an identity provider (JWT, RFC 7519) that stand for callers."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Final
+
+import jwt
+from pydantic import ValidationError
+
+from gateway.http.access.caller import Caller
+from gateway.http.access.jwks import AGAIN_S, JwksSource
+from gateway.http.access.key_ring import Key, owner_of_name
+from gateway.settings import JwtSettings, KeyLimits
+
+_LONGEST: Final = 16384  # bytes of a token
+_LONGEST_NAME: Final = 128
+_MOST_MODELS: Final = 256
+_CHECKED: Final = 4096  # tokens whose signatures need not be checked again
+_RECHECK_S: Final = 60.0
+
+
+class TokenError(Exception):
+    """A token that does not open the gateway; the message is for its log."""
+
+
+class ExpiredTokenError(TokenError):
+    """A token that once did."""
+
+
+class TokenChecker:
+    """Checks tokens, and remembers those that it has checked for a minute.
+
+    Args:
+        settings: what is expected of them.
+        again_s: seconds between two looks for an unknown key of the provider.
+    """
+
+    def __init__(self, settings: JwtSettings, again_s: float = AGAIN_S) -> None:
+        self._settings = settings
+        self.source = JwksSource(settings.jwks_url, settings.jwks_file, settings.refresh_s, again_s)
+        self._checked: OrderedDict[bytes, tuple[Key, float, int]] = OrderedDict()
+
+    def known(self, token: bytes) -> Key | None:
+        """The caller of a token that was checked a moment ago; None for one that must be."""
+        found = self._checked.get(hashlib.sha256(token).digest())
+        if found is None or found[1] <= time.monotonic() or found[2] != self.source.generation:
+            return None
+        key = found[0]
+        return None if key.expires is not None and key.expires <= time.time() else key
+
+    async def check(self, token: bytes) -> Key:
+        """Find out whose a token is.
+
+        Raises:
+            TokenError: it does not open the gateway.
+        """
+        settings = self._settings
+        if token.count(b".") != 2 or len(token) > _LONGEST:
+            raise TokenError("it is not a JWT")
+        try:
+            header = jwt.get_unverified_header(token)
+            if header.get("alg") not in settings.algorithms:
+                raise TokenError("its signature algorithm is not allowed")
+            kid = header.get("kid")
+            found = await self.source.find(kid if isinstance(kid, str) else None)
+            if found is None:
+                raise TokenError("the identity provider has no key with its key id")
+            claims = jwt.decode(
+                token,
+                found,
+                algorithms=list(settings.algorithms),
+                audience=list(settings.audience),
+                issuer=settings.issuer,
+                leeway=settings.leeway_s,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except jwt.ExpiredSignatureError:
+            raise ExpiredTokenError("it has expired") from None
+        except (
+            jwt.PyJWTError,
+            ValueError,
+            TypeError,
+            RecursionError,
+        ) as error:  # the latter of tokens of strange forms
+            raise TokenError(str(error)) from None
+        key = self._key(claims)
+        self._remember(token, key)
+        return key
+
+    def _remember(self, token: bytes, key: Key) -> None:
+        self._checked[hashlib.sha256(token).digest()] = (key, time.monotonic() + _RECHECK_S, self.source.generation)
+        while len(self._checked) > _CHECKED:
+            self._checked.popitem(last=False)
+
+    def _key(self, claims: dict[str, Any]) -> Key:
+        settings = self._settings
+        name = claims.get(settings.name_claim)
+        if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
+            raise TokenError(f"its claim {settings.name_claim!r} must be a string of 1 to {_LONGEST_NAME} characters")
+        identity = f"jwt:{name}"
+        who = Caller(id=identity, name=name, models=self._models(claims), limits=self._limits(claims))
+        return Key(who, owner_of_name(identity), b"", float(claims["exp"]) + settings.leeway_s)
+
+    def _models(self, claims: dict[str, Any]) -> frozenset[str] | None:
+        claim, usual = self._settings.models_claim, self._settings.models
+        given: Sequence[Any] | None = usual
+        if claim is not None and claim in claims:
+            given = claims[claim]
+            if isinstance(given, str):
+                given = given.split()
+            if not isinstance(given, list) or len(given) > _MOST_MODELS or not all(isinstance(i, str) for i in given):
+                raise TokenError(f"its claim {claim!r} must be a list of model names")
+        return None if given is None else frozenset(given)
+
+    def _limits(self, claims: dict[str, Any]) -> KeyLimits:
+        claim = self._settings.limits_claim
+        if claim is None or claim not in claims:
+            return self._settings.limits
+        try:
+            return KeyLimits.model_validate(claims[claim])
+        except ValidationError:
+            raise TokenError(f"its claim {claim!r} must be an object of limits") from None

@@ -1,0 +1,295 @@
+"""Certificates of TLS from files: verified before they are used, and followed as the files change."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import logging
+import os
+import re
+import ssl
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Generic, TypeVar
+
+from gateway.telemetry.supervision import keep_running
+
+Stamp = tuple[tuple[str, int, int, int] | None, ...]
+
+_FIRST = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_STEPS = 10  # more turns than any handshake takes
+_EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
+_NOT_YET = 9  # X509_V_ERR_CERT_NOT_YET_VALID
+_PURPOSE = 26  # X509_V_ERR_INVALID_PURPOSE
+
+_log = logging.getLogger(__name__)
+_LOOK_S: Final = 2.0
+
+T = TypeVar("T")
+
+
+class CertificateError(Exception):
+    """Files that cannot be used; the message is one sentence for the operator, without its full stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """Names of files.
+
+    Attributes:
+        certificate: shown to the other side, with those between it and its authority behind it; None shows none.
+        key: of the certificate.
+        authorities: that vouch for the other side; None where other authorities do, or none is needed.
+    """
+
+    certificate: Path | None = None
+    key: Path | None = None
+    authorities: Path | None = None
+
+    def stamp(self) -> Stamp:
+        """Identity of each file, which changes when it does: also where a symbolic link above it is switched."""
+        return tuple(_identity(path) for path in (self.certificate, self.key, self.authorities) if path is not None)
+
+
+def read_pem(path: Path) -> bytes:
+    """Return the content of a PEM file.
+
+    Raises:
+        CertificateError: the file cannot be read, or is not PEM.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CertificateError(f"{path} cannot be read ({error.strerror})") from None
+    if b"-----BEGIN " not in content:
+        raise CertificateError(f"{path} is not a PEM file: no line begins with -----BEGIN")
+    return content
+
+
+def _identity(path: Path) -> tuple[str, int, int, int] | None:
+    # A volume of Kubernetes changes all its files together, by a link to another folder.
+    real = os.path.realpath(path)
+    try:
+        found = Path(real).stat()
+    except OSError:
+        return None
+    return real, found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def load_pair(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    """Have a context show a certificate.
+
+    Raises:
+        CertificateError: the files are not a certificate and its key.
+    """
+    _leaf(certificate)
+    read_pem(key)
+    try:
+        # Without a password at hand OpenSSL would ask the terminal for it.
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except _EncryptedError:
+        raise CertificateError(f"the key in {key} is encrypted; it must not have a password") from None
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise CertificateError(f"the key in {key} does not match the certificate in {certificate}") from None
+        raise CertificateError(f"{certificate} with {key} cannot be used ({_words(error)})") from None
+    except OSError as error:
+        raise CertificateError(f"{certificate} or {key} cannot be read ({error.strerror})") from None
+
+
+def load_authorities(context: ssl.SSLContext, path: Path) -> None:
+    """Have a context trust certificates.
+
+    Raises:
+        CertificateError: the file has none.
+    """
+    read_pem(path)
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise CertificateError(f"{path} contains no CA certificates ({_words(error)})") from None
+
+
+def expiry_of(certificate: Path, key: Path, *, client: bool) -> dt.datetime:
+    """When a pair that is good now expires: found by a handshake with itself, in memory.
+
+    Args:
+        certificate: its file.
+        key: its file.
+        client: whether it is shown by the side that connects.
+
+    Raises:
+        CertificateError: the files are not a pair, or no other side will take it.
+    """
+    listening, connecting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    connecting.check_hostname = False
+    connecting.verify_mode = ssl.CERT_NONE
+    load_pair(listening, certificate, key)
+    load_pair(connecting, certificate, key)
+    verifying = listening if client else connecting
+    verifying.verify_mode = ssl.CERT_REQUIRED
+    verifying.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trusted for itself: who vouches for it is not asked
+    verifying.load_verify_locations(cadata=_leaf(certificate))
+    try:
+        shown = _shake_hands(listening, connecting, listens=client)
+    except ssl.SSLCertVerificationError as error:
+        raise CertificateError(_why_not(certificate, error, client=client)) from None
+    except ssl.SSLError as error:
+        raise CertificateError(f"{certificate} with {key} cannot be used ({_words(error)})") from None
+    return dt.datetime.fromtimestamp(ssl.cert_time_to_seconds(str(shown["notAfter"])), dt.timezone.utc)
+
+
+def _why_not(certificate: Path, error: ssl.SSLCertVerificationError, *, client: bool) -> str:
+    if error.verify_code == _EXPIRED:
+        return f"the certificate in {certificate} has expired"
+    if error.verify_code == _NOT_YET:
+        return f"the certificate in {certificate} is not valid yet"
+    if error.verify_code == _PURPOSE:
+        side = "a client" if client else "a server"
+        return f"the certificate in {certificate} is not for {side} (extended key usage)"
+    return f"the certificate in {certificate} is not accepted ({error.verify_message})"
+
+
+def _shake_hands(listening: ssl.SSLContext, connecting: ssl.SSLContext, *, listens: bool) -> dict[str, object]:
+    """Connect two contexts; the certificate that the listening or else the connecting side has seen."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = listening.wrap_bio(up, down, server_side=True)
+    client = connecting.wrap_bio(down, up)
+    for _ in range(_STEPS):
+        if _goes_on(client) + _goes_on(server) == 2:
+            break
+    return dict((server if listens else client).getpeercert() or {})
+
+
+def _goes_on(side: ssl.SSLObject) -> bool:
+    """Go on with its handshake; whether that is done."""
+    try:
+        side.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True
+
+
+def _leaf(certificate: Path) -> bytes:
+    """The first certificate of a file, as DER."""
+    found = _FIRST.search(read_pem(certificate))
+    try:
+        return ssl.PEM_cert_to_DER_cert(found[0].decode("ascii") if found else "")
+    except ValueError:
+        raise CertificateError(f"{certificate} contains no certificate") from None
+
+
+class _EncryptedError(Exception):
+    """A key needs a password."""
+
+
+def _no_password() -> str:
+    raise _EncryptedError
+
+
+def _words(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).replace("_", " ").lower()
+
+
+class FileBackedValue(Generic[T]):
+    """A value made of files, such as a context of TLS. What new files cannot make leaves the former one in force.
+
+    Args:
+        files: that are followed.
+        load: makes the value; raises ``CertificateError`` where the files cannot be used.
+        name: of the setting, for the log.
+
+    Attributes:
+        value: the last that was made.
+        on_change: called after another one was.
+
+    Raises:
+        CertificateError: the files cannot be used at the start.
+    """
+
+    def __init__(self, files: CertificateFiles, load: Callable[[], T], name: str) -> None:
+        self._files = files
+        self._load = load
+        self._name = name
+        self._used = self._last_look = files.stamp()
+        self._rejected = False
+        self.on_change: list[Callable[[], None]] = []
+        self.value = load()
+
+    async def look(self, *, now: bool = False) -> None:
+        """Follow the files where they have changed.
+
+        Args:
+            now: do not wait until they have stayed the same from one look to the next, which a change that is under way
+                does not.
+        """
+        if await asyncio.to_thread(self._follow, now):
+            for tell in self.on_change:
+                tell()
+
+    def _follow(self, now: bool) -> bool:
+        stamp = self._files.stamp()
+        settled, self._last_look = stamp == self._last_look, stamp
+        if not (now or settled) or (stamp == self._used and not (now and self._rejected)):
+            return False
+        try:
+            value = self._load()
+        except CertificateError as error:
+            if self._files.stamp() == stamp:  # else they are being changed: the next look sees them whole
+                self._used, self._rejected = stamp, True
+                _log.error(
+                    "%s: %s; the previous certificates stay in use",
+                    self._name,
+                    error,
+                    extra={"event": "certificates_refused"},
+                )
+            return False
+        if self._files.stamp() != stamp:
+            return False
+        self.value, self._used, self._rejected = value, stamp, False
+        _log.info(
+            "%s: the files have changed; new connections use the new certificates",
+            self._name,
+            extra={"event": "certificates_reloaded"},
+        )
+        return True
+
+
+class CertificateWatch:
+    """Looks at the files of all that is followed, every few seconds while its context is open."""
+
+    def __init__(self) -> None:
+        self._followed: weakref.WeakSet[FileBackedValue[Any]] = weakref.WeakSet()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> CertificateWatch:
+        self._task = asyncio.create_task(keep_running("the certificate watcher", self._run))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def follow(self, reloading: FileBackedValue[T]) -> FileBackedValue[T]:
+        """Look at its files from now on."""
+        self._followed.add(reloading)
+        return reloading
+
+    async def look(self) -> None:
+        """Look at all of them now."""
+        for each in list(self._followed):
+            await each.look(now=True)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for each in list(self._followed):
+                await each.look()

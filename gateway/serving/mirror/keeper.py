@@ -1,0 +1,99 @@
+"""The process of the copies as the one that keeps it sees it: started, started again, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from gateway.settings import Settings
+from gateway.telemetry.supervision import keep_running
+
+_log = logging.getLogger(__name__)
+_MODULE: Final = "gateway.workers.mirror_process"
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 30.0
+_STABLE_S: Final = 30.0
+_END_S: Final = 1.0  # it has nothing to save, and the end of the gateway waits for it
+
+
+def wants_mirror(settings: Settings) -> bool:
+    """Whether a model has a mirror."""
+    return any(model.mirror is not None for model in settings.models)
+
+
+class MirrorSupervisor:
+    """Keeps the process of the copies running while its context is open.
+
+    Attributes:
+        socket: path of the socket on which it takes copies.
+
+    Args:
+        settings: path of the settings file; None: there is only the environment.
+    """
+
+    def __init__(self, settings: Path | None) -> None:
+        self._settings = settings
+        self._folder = tempfile.TemporaryDirectory(prefix="gateway-mirror-")
+        self.socket = Path(self._folder.name) / "copies"
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> MirrorSupervisor:
+        self._task = asyncio.create_task(keep_running("the watcher of the process for mirrored requests", self._keep))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        self._folder.cleanup()
+
+    async def _keep(self) -> None:
+        loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE_S
+        while True:
+            begun = loop.time()
+            status = await self._run()
+            _log.error(
+                "the process for mirrored requests is restarted: it ended with status %d",
+                status,
+                extra={"event": "mirror_restarted"},
+            )
+            if loop.time() - begun > _STABLE_S:
+                pause = _FIRST_PAUSE_S
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def _run(self) -> int:
+        # That folder is for the metrics of the workers only, without the metrics of copies.
+        environment = {key: value for key, value in os.environ.items() if key != "PROMETHEUS_MULTIPROC_DIR"}
+        settings = () if self._settings is None else (str(self._settings),)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", _MODULE, str(os.getpid()), str(self.socket), *settings),
+            stdin=asyncio.subprocess.DEVNULL,
+            start_new_session=True,  # a terminal's Ctrl-C is for the gateway
+            env=environment,
+        )
+        try:
+            return await process.wait()
+        finally:
+            if process.returncode is None:
+                await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    waiting = asyncio.create_task(process.wait())
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+        await asyncio.wait((waiting,), timeout=_END_S)
+        if waiting.done():
+            return

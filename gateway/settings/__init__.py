@@ -1,0 +1,49 @@
+"""Settings: one YAML file and the environment, parsed once into validated values and passed down.
+
+The file is ``GATEWAY_CONFIG``, else ``gateway.yaml`` in the working folder when it exists. Environment variables win
+over the file. ``GATEWAY_MODEL`` (a served name) with ``GATEWAY_TRITON_URL`` and the other model variables describes one
+model and takes the place of the file's ``models``.
+"""
+
+from gateway.settings.auth_settings import AuthSettings, JwtSettings, KeyLimits, KeySettings
+from gateway.settings.gateway_settings import (
+    LimitSettings,
+    MemorySettings,
+    ServerSettings,
+    Settings,
+    StateSettings,
+    TelemetrySettings,
+    TimeoutSettings,
+)
+from gateway.settings.model_settings import (
+    ModelSettings,
+    PolicySettings,
+    SamplingDefaults,
+    TextStreaming,
+    TritonSettings,
+)
+from gateway.settings.settings_source import SettingsSource, load_settings
+from gateway.settings.yaml_file import ConfigError, SettingsProblem
+
+__all__ = [
+    "AuthSettings",
+    "ConfigError",
+    "JwtSettings",
+    "KeyLimits",
+    "KeySettings",
+    "LimitSettings",
+    "MemorySettings",
+    "ModelSettings",
+    "PolicySettings",
+    "SamplingDefaults",
+    "ServerSettings",
+    "Settings",
+    "SettingsProblem",
+    "SettingsSource",
+    "StateSettings",
+    "TelemetrySettings",
+    "TextStreaming",
+    "TimeoutSettings",
+    "TritonSettings",
+    "load_settings",
+]

@@ -1,0 +1,1 @@
+"""Conversations, prompts, families, guides and tokens: pure, and usable alone."""

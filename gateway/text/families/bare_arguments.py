@@ -1,0 +1,239 @@
+"""Arguments that a format writes as bare text: JSON, except strings, which stand as they are. Read, and guided."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from gateway.text.families.call_schema import DEFINITIONS, arguments_schema, resolve
+from gateway.text.families.family import Tool
+from gateway.text.families.json_calls import dumps
+from gateway.text.families.json_scanner import is_json
+from gateway.text.families.literals import WORDS, python_json
+from gateway.text.families.parser_events import FormingCall
+from gateway.text.families.structural_tags import FREE_TEXT, NOTHING, Format, constant, either, json_format, sequence
+from gateway.text.families.text_source import SPACE, Emit, Steps, TextSource, need
+
+_DEEPEST = 16  # references and alternatives that are followed inside each other
+_MOST_MISSING = 8  # arguments of a call that may all be missing: their rows are as many, each with all that follow
+NOTES = frozenset({"type", "title", "description", "default", "examples", *DEFINITIONS})
+"""Keywords of a schema that limit no value beyond its type."""
+_Held = TypeVar("_Held")
+_BEGINNINGS = {"array": "[", "object": "{"}
+
+
+class BareArguments:
+    """The arguments of one call, from bare text to JSON; a value that must be a string is passed on as it arrives."""
+
+    def __init__(
+        self, source: TextSource, call: FormingCall, parameters: Mapping[str, Any] | None, *, line_end: str = ""
+    ) -> None:
+        """Begin the arguments; ``parameters``: schema of the tool's."""
+        self._source, self._say = source, call.arguments
+        self._parameters = parameters
+        self._line_end = line_end  # what the format writes between a value and its closing tag, outside of the value
+        self._names: set[str] = set()
+        self._held = ""
+        self._say("{")
+
+    def read(self, name: str, value: Callable[[Emit], Steps[None]], *, text: bool | None = None) -> Steps[None]:
+        """Read an argument.
+
+        Args:
+            name: of the argument.
+            value: reads the text of its value.
+            text: whether its value is a string, where the format tells; None: the schema does.
+
+        Raises:
+            BrokenCallError: when it can be none: a second value of a name contradicts the first, and a name with space
+                in it, which the tool does not declare, is a tag that went wrong.
+        """
+        declared = (self._parameters or {}).get("properties")
+        known = isinstance(declared, Mapping) and name in declared
+        need(name not in self._names and (known or (name and not re.search(r"\s", name))))
+        self._say(f"{', ' if self._names else ''}{dumps(name)}: ")
+        self._names.add(name)
+        if text or (text is None and is_text(self._parameters, name)):
+            self._held = ""
+            self._say('"')
+            yield from value(self._say_string)
+            self._say('"')
+            return
+        pieces: list[str] = []
+        yield from value(pieces.append)
+        written = "".join(pieces)
+        self._source.examined += len(written)
+        written = written.removesuffix(self._line_end)
+        self._say(typed_json(self._parameters, name, written) if text is None else value_json(written))
+
+    def _say_string(self, text: str) -> None:
+        """Say more of a string; a line end is held, as it may belong to the format."""
+        text = self._held + text
+        self._held = self._line_end if self._line_end and text.endswith(self._line_end) else ""
+        shown = text[: len(text) - len(self._held)]
+        if shown:
+            self._say(dumps(shown)[1:-1])
+
+    def end(self) -> None:
+        """End the arguments."""
+        self._say("}")
+
+
+def is_text(parameters: Mapping[str, Any] | None, name: str) -> bool:
+    """Whether a tool's argument can only be a string, so that its text is one even if it looks like a number."""
+    return argument_types(parameters, name) == {"string"}
+
+
+def value_json(text: str) -> str:
+    """The JSON text of an argument that need not be a string: the text itself where it is JSON, else a string."""
+    bare = text.strip(SPACE)
+    return bare if is_json(bare) else dumps(text)
+
+
+def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> str:
+    """The JSON text of an argument by the types that the tool's schema names for it.
+
+    A string that may be null is null only as ``null`` or ``None``; elsewhere Python's words are JSON's, lists and
+    objects may be Python's, and a text that is neither is a string.
+    """
+    bare = text.strip(SPACE)
+    types = argument_types(parameters, name)
+    if types == {"string"} or (types == {"string", "null"} and bare not in {"null", "None"}):
+        return dumps(text)
+    told = WORDS.get(bare.capitalize() if types == {"boolean"} else bare) or value_json(text)
+    if told.startswith('"') and "string" not in types and bare[:1] in {_BEGINNINGS.get(kind) for kind in types}:
+        literal = python_json(bare)
+        return literal if literal[:1] == bare[:1] else told
+    return told
+
+
+def argument_types(parameters: Mapping[str, Any] | None, name: str) -> set[str]:
+    """The JSON types that a tool's schema names for an argument; empty where it does not say."""
+    return _types(argument_schema(parameters or {}, name), parameters or {}, _DEEPEST)
+
+
+def argument_schema(parameters: Mapping[str, Any], name: str) -> Any:
+    """What stands as the schema of an argument; None where it is not declared."""
+    properties = parameters.get("properties")
+    return properties.get(name) if isinstance(properties, Mapping) else None
+
+
+def types_of(schema: Mapping[str, Any]) -> set[str]:
+    """The JSON types that a schema names, which has its own definitions; empty where it does not say."""
+    return _types(schema, schema, _DEEPEST)
+
+
+def _types(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
+    if not isinstance(schema, Mapping) or depth == 0:
+        return set()
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        return _types(resolve(reference, root), root, depth - 1)
+    named = schema.get("type")
+    if isinstance(named, str):
+        return {named}
+    if isinstance(named, list):
+        return {part for part in named if isinstance(part, str)}
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list):
+            each = [_types(part, root, depth - 1) for part in schema[key]]
+            return set().union(*each) if all(each) else set()
+    values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    return {"string" if isinstance(value, str) else "other" for value in values} if isinstance(values, list) else set()
+
+
+def row_format(
+    tool: Tool, hold: Callable[[str, Mapping[str, Any]], Format | None], *, begin: str, between: str
+) -> Format | None:
+    """The arguments of a tool in a row, as a piece of a structural tag; those that may be missing are last.
+
+    None where an argument cannot be held, may have another name, or where too many may all be missing.
+
+    Args:
+        tool: the tool.
+        hold: makes the format of an argument, with its name; see ``held_arguments``.
+        begin: text before the first.
+        between: text between two.
+    """
+    held = held_arguments(tool, hold)
+    if held is None:
+        return None
+    required = [form for form, optional in held.values() if not optional]
+    optional = [either(sequence(between, form), NOTHING) for form, optional in held.values() if optional]
+    if required or not optional:
+        row = [piece for form in required for piece in (between, form)]
+        return sequence(begin, *row[1:], *optional)
+    if len(optional) > _MOST_MISSING:
+        return None
+    rows = [sequence(form, *optional[number:]) for number, (form, _) in enumerate(held.values(), 1)]
+    return sequence(begin, either(*rows, NOTHING))
+
+
+def held_arguments(
+    tool: Tool, hold: Callable[[str, Mapping[str, Any]], _Held | None]
+) -> dict[str, tuple[_Held, bool]] | None:
+    """The arguments of a tool by name, in order: what ``hold`` made of each, and whether it may be missing.
+
+    None where one cannot be held, or may have another name. ``hold`` makes the pieces of an argument, of its name and
+    its schema with all definitions; None: it cannot.
+    """
+    schema = arguments_schema(tool)
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or schema.get("additionalProperties", True) is not False:
+        return None
+    required = schema.get("required", ())
+    definitions = definitions_of(schema)
+    held: dict[str, tuple[_Held, bool]] = {}
+    for name, value in properties.items():
+        if not isinstance(value, Mapping) or any(part not in definitions for part in _references(value)):
+            return None
+        form = hold(name, {**value, **definitions})
+        if form is None:
+            return None
+        held[name] = (form, name not in required)
+    return held
+
+
+def bare_forms(value: Mapping[str, Any]) -> list[tuple[bool, Format]]:
+    """The forms that an argument may have: whether that is a string, which stands bare, and its format, else JSON.
+
+    None where bare text cannot be held to the schema: strings have limits, or may be something else than null as well.
+    """
+    types = types_of(value)
+    if "string" not in types:
+        return [(False, json_format(value))] if types else []
+    texts = _text_formats(value, value, _DEEPEST) if types <= {"string", "null"} else None
+    if not texts:
+        return []
+    return [(True, either(*texts)), *([(False, constant("null"))] if "null" in types else [])]
+
+
+def _text_formats(value: Any, root: Mapping[str, Any], depth: int) -> list[Format] | None:
+    """The strings that a schema of strings and null allows; None where bare text cannot be held to them."""
+    if not isinstance(value, Mapping) or depth == 0:
+        return None
+    limits = set(value) - NOTES
+    for key in limits & {"anyOf", "oneOf", "$ref"}:
+        inner = [resolve(value[key], root)] if key == "$ref" else value[key]
+        parts = [_text_formats(part, root, depth - 1) for part in inner] if isinstance(inner, list) else [None]
+        if len(limits) > 1 or None in parts:
+            return None
+        return [text for part in parts for text in part or ()]
+    words = value.get("enum", [value["const"]] if "const" in value else None)
+    if words and isinstance(words, list):
+        return [constant(word) for word in words if isinstance(word, str)]
+    if value.get("type") == "null":
+        return []
+    return None if limits or "string" not in value.get("type", "string") else [FREE_TEXT]
+
+
+def definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of a schema that hold definitions, which a part of it needs where it stands alone."""
+    return {key: schema[key] for key in DEFINITIONS if key in schema}
+
+
+def _references(schema: Mapping[str, Any]) -> list[str]:
+    """Where the references of a schema lead: the first part of each path."""
+    # Quotes inside of strings are escaped, so that this is found as a key alone.
+    return re.findall(r'"\$ref": "(?:#/)?([^"/]*)', dumps(schema))

@@ -1,0 +1,209 @@
+"""Structural tags: guides that leave some of the answer free.
+
+Format: xgrammar's structural tags, in the parts that version 0.1.25 has, which TensorRT-LLM 1.2 carries
+(https://xgrammar.mlc.ai/docs/tutorials/structural_tag.html).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from gateway.generation import Guide
+from gateway.text.families.call_schema import arguments_schema
+from gateway.text.families.family import Tool, ToolPlan
+from gateway.text.families.markers import ThinkTags
+
+Format: TypeAlias = dict[str, Any]
+"""One piece of a structural tag, as JSON."""
+
+FREE_TEXT: Format = {"type": "any_text"}
+"""Any text, up to the end of the tag around it."""
+
+NOTHING: Format = {"type": "grammar", "grammar": 'root ::= ""'}
+"""Empty text. xgrammar 0.1.25 rejects an empty ``const_string``."""
+
+_NUMBER: Format = {"type": "regex", "pattern": "[0-9]{1,4}"}
+
+
+def json_format(schema: Mapping[str, Any]) -> Format:
+    """A format: JSON that follows a schema."""
+    return {"type": "json_schema", "json_schema": dict(schema)}
+
+
+def constant(text: str) -> Format:
+    """A format: exactly this text."""
+    return {"type": "const_string", "value": text}
+
+
+def tag(begin: str, content: Format, end: str) -> Format:
+    """A format: content between two texts."""
+    return {"type": "tag", "begin": begin, "content": content, "end": end}
+
+
+def sequence(*elements: Format | str) -> Format:
+    """A format: these formats, and texts, one after the other."""
+    pieces = [constant(each) if isinstance(each, str) else each for each in elements if each]
+    return {"type": "sequence", "elements": pieces} if len(pieces) > 1 else (pieces or [NOTHING])[0]
+
+
+def either(*elements: Format) -> Format:
+    """A format: one of these formats."""
+    return {"type": "or", "elements": list(elements)} if len(elements) > 1 else elements[0]
+
+
+def arguments_format(tool: Tool) -> Format:
+    """A tool's arguments: held to the schema of a strict tool, else to an object."""
+    return json_format(arguments_schema(tool) if tool.strict else {"type": "object"})
+
+
+@dataclass(frozen=True)
+class CallFormat:
+    """A family's own format of calls, as its models write them.
+
+    Attributes:
+        call: a call, with ``NAME`` for the tool's name, ``ARGUMENTS`` for its arguments, and perhaps ``NUMBER`` between
+            them, for that of the call as models count them.
+        trigger: beginning of the call that stands nowhere in free text; empty: all before the name. A beginning of the
+            section instead: calls stand only inside of a section.
+        section: texts before the first and after the last of calls that follow each other.
+        gap: text between two of them.
+        lead: text before calls, or their section, that stand alone, behind reasoning or not.
+        once: whether a guide lets an answer have one call at most, as its models were taught.
+        arguments: the format of a tool's arguments, which holds them to the schema of a strict tool, and leaves those
+            of another as free as can be; None where it cannot.
+        also: other forms of the same calls that are read too, so that none of them passes unguided.
+    """
+
+    call: str
+    trigger: str = ""
+    section: tuple[str, str] = ("", "")
+    gap: str = ""
+    lead: str = ""
+    once: bool = False
+    arguments: Callable[[Tool], Format | None] = arguments_format
+    also: tuple[CallFormat, ...] = ()
+
+    @cached_property
+    def texts(self) -> Sequence[str]:
+        """The texts before the name, up to the arguments or the number, between those, and after the arguments."""
+        before, _, rest = self.call.partition("NAME")
+        between, _, after = rest.partition("ARGUMENTS")
+        return before, *between.partition("NUMBER")[::2], after
+
+    def begun_by(self, text: str) -> CallFormat:
+        """The format with another text in place of its trigger."""
+        begin, end = (part.replace(self.trigger, text) for part in self.section)
+        return replace(self, call=self.call.replace(self.trigger, text), trigger=text, section=(begin, end))
+
+    def among_text(self, plan: ToolPlan) -> Format | None:
+        """The format of an answer of free text, with or without calls; only strict tools are held to their schema.
+
+        None where the arguments of a strict tool cannot be held to its schema, or others not at all.
+        """
+        calls = self._held(plan.tools, exact=False)
+        if calls is None:
+            return None
+        forms, many = (self, *self.also), plan.parallel and not self.once
+        return {
+            "type": "triggered_tags",
+            "triggers": [form.trigger or form.texts[0] for form in forms],
+            "tags": [tagged for form in forms for tagged in form.tags_among(calls, many=many)],
+            "at_least_one": False,
+            "stop_after_first": not many,
+        }
+
+    def tags_among(self, calls: Mapping[str, Format], *, many: bool) -> list[Format]:
+        """The tags of calls among text, in this form alone; ``calls``: the arguments of each tool."""
+        if self.texts[0].startswith(self.trigger):
+            return self.each(calls, "", "")
+        return [self._several(calls)] if many and self.section[1] else self.each(calls, *self.section)
+
+    def alone(self, plan: ToolPlan, *, beside: bool = False) -> Format | None:
+        """The format of an answer that is calls, one at least; None where the arguments of a tool cannot be held.
+
+        Args:
+            plan: names the tools. All are held to their schemas, those that are not strict as far as can be.
+            beside: whether it is one alternative of an answer. Then it ends by itself: as one call, or by the
+                section's end, for version 0.1.25 takes no endless row beside a format that ends.
+        """
+        calls = self._held(plan.tools, exact=True)
+        if calls is None:
+            return None
+        single = self.once or not plan.parallel or (beside and not self.section[1])
+        forms = (self, *self.also) if self.once else (self,)
+        ones = [tagged for form in forms for tagged in form.each(calls, *form.section)]
+        form = either(*ones) if single else self._several(calls)
+        return sequence(self.lead, form)
+
+    def _held(self, tools: Sequence[Tool], *, exact: bool) -> Mapping[str, Format] | None:
+        """The arguments of each tool, with the number before them; None where those of one cannot be held.
+
+        ``exact``: whether those that are not strict follow their schemas, too, as far as can be.
+        """
+        number: list[Format | str] = [_NUMBER, self.texts[2]] if self.texts[2] else []
+        held = {}
+        for tool in tools:
+            arguments = self.arguments(replace(tool, strict=exact or tool.strict))
+            if arguments is None and not tool.strict:
+                arguments = self.arguments(tool)
+            if arguments is None:
+                return None
+            held[tool.name] = sequence(*number, arguments)
+        return held
+
+    def each(self, calls: Mapping[str, Format], begin: str, end: str) -> list[Format]:
+        """A call of each tool in this form, each between two texts; ``calls``: the arguments of each tool."""
+        before, between, _, after = self.texts
+        return [tag(f"{begin}{before}{name}{between}", content, after + end) for name, content in calls.items()]
+
+    def _several(self, calls: Mapping[str, Format]) -> Format:
+        """Return the format of calls in a row, in a section.
+
+        The gap, which must not be empty, marks where each call begins.
+        """
+        (begin, end), (before, between, _, after) = self.section, self.texts
+        row: Format = {
+            "type": "tags_with_separator",
+            "tags": [tag(name + between, content, after) for name, content in calls.items()],
+            "separator": self.gap + before,
+            "at_least_one": True,
+            "stop_after_first": False,
+        }
+        return tag(begin + before, row, end) if end else sequence(begin + before, row)
+
+
+def tag_guide(content: Format) -> Guide:
+    """The guide of a structural tag."""
+    return Guide("structural_tag", json.dumps({"type": "structural_tag", "format": content}, ensure_ascii=False))
+
+
+def guide_format(guide: Guide) -> Format:
+    """The piece of a structural tag that stands for a guide."""
+    if guide.kind == "json":
+        return json_format({"type": "object"})
+    if guide.kind == "json_schema":
+        return json_format(json.loads(guide.text))
+    if guide.kind == "regex":
+        return {"type": "regex", "pattern": guide.text}
+    if guide.kind == "ebnf_grammar":
+        return {"type": "grammar", "grammar": guide.text}
+    form: Format = json.loads(guide.text)["format"]
+    return form
+
+
+def final_format(tags: ThinkTags | None, guide: Guide) -> Format:
+    """The piece of a structural tag that stands for the guide of an answer without calls."""
+    return sequence(tags.final if tags else "", guide_format(guide))
+
+
+def after_reasoning(tags: ThinkTags | None, prompt: str, content: Format) -> Format:
+    """``content`` behind the reasoning that the model is in, or may begin with, as ``tags`` tell."""
+    if tags is None or tags.closed_by(prompt):
+        return content
+    opened = tags.opened_by(prompt)
+    reasoned = sequence(tag("" if opened else tags.open, FREE_TEXT, tags.close), tags.between, content)
+    return reasoned if opened else either(reasoned, content)

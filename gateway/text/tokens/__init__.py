@@ -1,0 +1,11 @@
+"""Tokenizer, exact token bytes and incremental detokenisation. Pure: reads the tokenizer folder once.
+
+A folder without tokenizer.json is converted in a process of its own.
+"""
+
+from gateway.text.tokens.conversion import VOCABULARY_FILES, unreadable
+from gateway.text.tokens.detokenizer import IncrementalDetokenizer
+from gateway.text.tokens.folder import TokenizerError
+from gateway.text.tokens.tokenizer import Tokenizer, word_sequences
+
+__all__ = ["VOCABULARY_FILES", "IncrementalDetokenizer", "Tokenizer", "TokenizerError", "unreadable", "word_sequences"]
