@@ -49,7 +49,7 @@ from gateway.api.openai.responses.background import BackgroundRuns
 from gateway.api.openai.responses.routes import responses_router, retrieval_router
 from gateway.api.openai.state import ApplicationState, sealer_of
 from gateway.api.openai.tokens.routes import tokens_router
-from gateway.api.operations import Page, operations_router
+from gateway.api.operations import OPEN_PATHS, Page, operations_router
 from gateway.api.page.routes import PAGE_PATHS, api_page_router, chat_page_router
 from gateway.generation import EngineError, ErrorKind
 from gateway.generation.health import EngineCondition
@@ -64,7 +64,6 @@ from gateway.http.http_protocol import HttpLimits, http_protocol
 from gateway.http.listening import BACKLOG, listen, room_for
 from gateway.http.listening_tls import listening_contexts
 from gateway.http.middleware import (
-    OPEN_PATHS,
     AllowedHostsMiddleware,
     AuthMiddleware,
     BodyLimitMiddleware,
@@ -86,6 +85,7 @@ from gateway.serving.registry import Registry
 from gateway.serving.reload import SettingsReloader
 from gateway.serving.served_model import ServedModel
 from gateway.serving.store import StoreHolder
+from gateway.serving.store.metered_store import MeteredStore
 from gateway.settings import (
     ConfigError,
     ModelSettings,
@@ -100,7 +100,6 @@ from gateway.telemetry.logs import set_up_logging
 from gateway.telemetry.memory import Memory
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.slim_page import CONTENT_TYPE, ModelQueue, load_families, slim_page
-from gateway.telemetry.store_metrics import MeteredStore
 from gateway.telemetry.triton_metrics import TritonMetrics
 from gateway.text.tokens.token_cache import TokenCache, own_token_cache
 from gateway.text.untrusted_work import helper_pids

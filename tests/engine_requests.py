@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from gateway.generation import GenerationRequest, Prompt, SamplingParams
+from gateway.generation import GenerationRequest, SamplingParams
 from gateway.serving.engine_requests import engine_seed
+from gateway.text.prompt.prompt import Prompt
 
 _PARAMS = {field.name for field in dataclasses.fields(SamplingParams)} - {
     field.name for field in dataclasses.fields(GenerationRequest)

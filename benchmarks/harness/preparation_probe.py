@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
-from gateway.generation import Prompt
 from gateway.text.prompt import PromptBuilder
+from gateway.text.prompt.prompt import Prompt
 
 from .probe import serve
 

@@ -10,11 +10,14 @@ from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 from typing_extensions import NotRequired, TypedDict
 
+from gateway.api.page.routes import DOCS_PATHS
 from gateway.generation.health import EngineCondition, HealthState
 from gateway.generation.route import EndpointStatus
 from gateway.http.middleware import owner_of
 from gateway.http.routing import DirectRoute
 
+OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/version"}) | DOCS_PATHS
+"""Paths that need no key."""
 Page = tuple[bytes, str]
 """A page of metrics, and its content type."""
 

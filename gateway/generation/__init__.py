@@ -19,8 +19,8 @@ from gateway.generation.engine import (
     context_exceeded,
     too_many_tokens,
 )
-from gateway.generation.request import GenerationRequest, Prompt
-from gateway.generation.sampling_params import Guide, GuideKind, SamplingParams
+from gateway.generation.request import GenerationRequest
+from gateway.generation.sampling_params import SamplingParams
 from gateway.generation.stop import StopMatcher
 from gateway.generation.token_counts import PredictedCounts, Usage
 from gateway.generation.token_logprobs import PromptTokenLogprob, TokenLogprob, prompt_entries
@@ -36,11 +36,8 @@ __all__ = [
     "ErrorKind",
     "Estimate",
     "GenerationRequest",
-    "Guide",
-    "GuideKind",
     "Piece",
     "PredictedCounts",
-    "Prompt",
     "PromptTokenLogprob",
     "PromptTooLongError",
     "SamplingParams",

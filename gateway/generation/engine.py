@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from gateway.generation.request import GenerationRequest
-from gateway.generation.sampling_params import GuideBackend
 from gateway.generation.tokenizing import TokenizedSentences
+from gateway.text.guides.guide import GuideBackend
 
 EngineFinish = Literal["stop", "length", "cut", "untold"]
 """Reasons for which an engine may call an answer whole; any other is a failure. ``length`` is the limit of the request,

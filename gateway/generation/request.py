@@ -3,38 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gateway.generation.sampling_params import SamplingParams
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A rendered prompt.
-
-    Attributes:
-        text: the template's output, without escape marks; text dialects send it.
-        ids: its token ids, BOS exactly once where the model has one; token dialects send them.
-        escaped: True when control-token text from a user was split so that ids hold no control token for it.
-            That prompt cannot travel as text.
-        bos_text: the BOS token's text where ``ids`` begin with BOS and the tokenizer adds BOS by itself when asked
-            for special tokens; empty otherwise. A text dialect needs it to send BOS exactly once.
-        recalled: how many of the ids were known from an earlier prompt; the same prompt may be known or not.
-        changed: paths of texts of the conversation that are shown in another form or place than they have.
-    """
-
-    text: str
-    ids: Sequence[int]
-    escaped: bool = False
-    bos_text: str = ""
-    recalled: int = field(default=0, compare=False)
-    changed: Sequence[str] = field(default=(), compare=False)
-
-    @property
-    def bare_text(self) -> str:
-        """The text for a server that puts BOS before it by itself."""
-        return self.text.removeprefix(self.bos_text)
+from gateway.text.prompt.prompt import Prompt
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,24 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-GuideKind = Literal["json", "json_schema", "regex", "ebnf_grammar", "structural_tag"]
-GuideBackend = Literal["xgrammar", "llguidance"]
-"""Backends that compile guides in TensorRT-LLM."""
-
-
-@dataclass(frozen=True, slots=True)
-class Guide:
-    """A form that the engine holds an answer to, token by token (wire contract 2.7).
-
-    Attributes:
-        kind: the engine's word for it; ``EngineFeatures.guide_types`` has the kinds that an engine takes.
-        text: JSON schema, regular expression, grammar (GBNF) or structural tag (JSON); empty for ``json``.
-    """
-
-    kind: GuideKind
-    text: str = ""
+from gateway.text.guides.guide import Guide
 
 
 @dataclass(frozen=True, slots=True)

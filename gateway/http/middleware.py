@@ -10,7 +10,6 @@ from typing import Any
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.api.page.routes import DOCS_PATHS
 from gateway.http.access.caller import Caller, caller, enter
 from gateway.http.access.identity import AuthFailure, Identity
 from gateway.http.access.key_ring import Key
@@ -95,10 +94,6 @@ def _is_address(name: str) -> bool:
     return True
 
 
-# Asked without a key by load balancers, Prometheus and readers of the documentation. None of them shows prompts.
-OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/metrics", "/version"}) | DOCS_PATHS
-
-
 class AuthMiddleware:
     """Passes requests that carry a key or a token, or ask for an open path (also with a slash behind it)."""
 
@@ -108,7 +103,7 @@ class AuthMiddleware:
         *,
         identity: Identity,
         reject: Callable[[str], ASGIApp],
-        open_paths: frozenset[str] = OPEN_PATHS,
+        open_paths: frozenset[str],
         half_open_paths: frozenset[str] = frozenset(),
     ) -> None:
         """Guard ``app``.

@@ -15,7 +15,7 @@ from typing import Protocol
 from gateway.generation.engine import Engine, EngineChunk, EngineFeatures, ForcedChunk
 from gateway.generation.relay.interface import Began, Take, can_relay
 from gateway.generation.request import GenerationRequest
-from gateway.generation.sampling_params import Guide
+from gateway.text.guides.guide import Guide
 
 _MOST_ENDS = 4  # of one answer: some models think again
 _SEEDS = 2**64

@@ -11,7 +11,6 @@ from gateway.generation import (
     EngineError,
     EngineFeatures,
     GenerationRequest,
-    Prompt,
     PromptTooLongError,
     SamplingParams,
     context_exceeded,
@@ -24,6 +23,7 @@ from gateway.serving.long_work import LongWork
 from gateway.serving.prompts import LengthBound, check_ids, work_of
 from gateway.settings import ModelSettings
 from gateway.text.bad_request import BadRequestError
+from gateway.text.prompt.prompt import Prompt
 from gateway.text.tokens import word_sequences
 
 _SEEDS = 2**64

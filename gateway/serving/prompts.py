@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
-from gateway.generation import Prompt, PromptTooLongError, context_exceeded
+from gateway.generation import PromptTooLongError, context_exceeded
 from gateway.serving.loading import ModelParts
 from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, TEMPLATES, ClientLeftError, LongWork
 from gateway.settings import ModelSettings
 from gateway.text.bad_request import BadRequestError
 from gateway.text.families.call_schema import definitions_in_place
 from gateway.text.prompt import RequestTemplate, history
+from gateway.text.prompt.prompt import Prompt
 from gateway.text.prompt.turn_text import TokenBreaker, path_of
 from gateway.text.tokens.segments import CacheScope
 

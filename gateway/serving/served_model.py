@@ -22,7 +22,6 @@ from gateway.generation import (
     EngineError,
     EngineFeatures,
     ErrorKind,
-    Prompt,
     SamplingParams,
     SequenceAssembler,
 )
@@ -51,6 +50,7 @@ from gateway.telemetry.slim_page import ModelQueue
 from gateway.telemetry.traces import RequestTrace, current_trace
 from gateway.text.families import ToolPlan
 from gateway.text.families.family_choice import FamilyChoice
+from gateway.text.prompt.prompt import Prompt
 from gateway.text.tokens.segments import CacheScope
 from gateway.text.tokens.token_cache import TokenCache
 

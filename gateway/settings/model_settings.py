@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from gateway.serving.comparison.verdict import Aspect
 from gateway.settings.section import Seconds, Section, split_commas
 from gateway.settings.tls_settings import Metadata, TritonTlsSettings
 
@@ -20,6 +19,8 @@ TextStreaming = Literal["reject", "whole", "lossy"]
 MOST_DRAFT_TOKENS = 256
 """Tokens that a draft model may guess at a time: more are rarely right, and the answer waits for them."""
 
+Aspect = Literal["text", "reasoning", "calls", "finish_reason", "usage", "logprobs", "choices"]
+"""What answers are compared in."""
 _SHIPPED = Path(__file__).parents[1] / "chat_templates"  # in a checkout a link to the folder of that name
 
 

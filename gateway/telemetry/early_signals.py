@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from types import FrameType
 from typing import Final
 
+from gateway.text.untrusted_work import end_with_parent
+
 SUPERVISOR_VARIABLE: Final = "GATEWAY_SUPERVISOR_PID"
-_PR_SET_PDEATHSIG = 1
 
 
 class EarlyHangup:
@@ -37,18 +36,6 @@ def outlive_hangups() -> None:
     if not isinstance(signal.getsignal(signal.SIGHUP), EarlyHangup):
         signal.signal(signal.SIGHUP, EarlyHangup())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
-
-
-def end_with_parent(parent: int, how: signal.Signals) -> None:
-    """Ask the kernel for a signal when the parent dies, or the thread of it that started this process.
-
-    Args:
-        parent: process id of the parent; this process exits immediately where its parent is another process.
-        how: the signal.
-    """
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, how, 0, 0, 0)
-    if os.getppid() != parent:  # it died before we asked
-        sys.exit(1)
 
 
 def end_with_supervisor(environ: Mapping[str, str] | None = None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -26,13 +27,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Literal
 
-from gateway.telemetry.early_signals import end_with_parent
-
 _ROOT = Path(__file__).parents[2]
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from gateway.text.untrusted_work import run_child; run_child(sys.argv[2:])"
 )
+_PR_SET_PDEATHSIG = 1
 _START_S = 60.0
 _END_S = 5.0
 _ENVIRONMENT = ("TZ",)  # a template may show the date
@@ -281,3 +281,15 @@ def _allow_cpu(seconds: float) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used.ru_utime + used.ru_stime + seconds) + 1, hard))
+
+
+def end_with_parent(parent: int, how: signal.Signals) -> None:
+    """Ask the kernel for a signal when the parent dies, or the thread of it that started this process.
+
+    Args:
+        parent: process id of the parent; this process exits immediately where its parent is another process.
+        how: the signal.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, how, 0, 0, 0)
+    if os.getppid() != parent:  # it died before we asked
+        sys.exit(1)

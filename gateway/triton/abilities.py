@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.generation.sampling_params import GuideBackend
 from gateway.settings import ModelSettings, TextStreaming
+from gateway.text.guides.guide import GuideBackend
 from gateway.triton import hints
 from gateway.triton.guides import declared_guide_backend, declared_guide_types
 from gateway.triton.model_view import ModelView

@@ -11,8 +11,10 @@ from typing import Any
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import Engine, EngineError, EngineFeatures, ErrorKind
-from gateway.generation.request import GenerationRequest, Prompt
-from gateway.generation.sampling_params import Guide, SamplingParams
+from gateway.generation.request import GenerationRequest
+from gateway.generation.sampling_params import SamplingParams
+from gateway.text.guides.guide import Guide
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.engine_factory import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from gateway.generation.sampling_params import Guide, GuideBackend, GuideKind
+from gateway.text.guides.guide import Guide, GuideBackend, GuideKind
 from gateway.triton import hints
 from gateway.triton.model_view import ModelView
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.generation.request import GenerationRequest
-from gateway.generation.sampling_params import GuideKind
+from gateway.text.guides.guide import GuideKind
 from gateway.triton.model_view import ModelView
 
 _OF_IDS = frozenset({"return_logprobs", "return_num_output_tokens", "return_finish_reason"})

@@ -35,8 +35,9 @@ from gateway.settings import (
     StateSettings,
     TelemetrySettings,
 )
-from gateway.telemetry.early_signals import end_with_parent, outlive_hangups
+from gateway.telemetry.early_signals import outlive_hangups
 from gateway.telemetry.logs import set_up_logging
+from gateway.text.untrusted_work import end_with_parent
 
 _log = logging.getLogger(__name__)
 _NICE = 10

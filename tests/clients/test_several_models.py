@@ -13,7 +13,8 @@ import httpx
 import pytest
 import yaml
 
-from gateway.generation import Prompt, SamplingParams
+from gateway.generation import SamplingParams
+from gateway.text.prompt.prompt import Prompt
 from gateway.text.tokens import Tokenizer
 from gateway.triton.triton_backend import TritonBackend
 from gateway_ops.local_stack.tiny_model import write_tiny_model

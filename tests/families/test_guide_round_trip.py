@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.generation.sampling_params import Guide
 from gateway.text.families import Content, Event, Family, Reasoning, Tool, ToolPlan
 from gateway.text.families.family_table import FAMILIES
+from gateway.text.guides.guide import Guide
 from tests.families.harness import GUIDES, cut_at, parse, tool
 from tests.families.written import (
     BEFORE,

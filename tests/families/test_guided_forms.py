@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from gateway.generation import Guide
 from gateway.text.families import Family, Tool, ToolPlan
 from gateway.text.families.family_table import FAMILIES
+from gateway.text.guides.guide import Guide
 from gateway_ops.local_stack.cache import locked
 from tests.families.harness import GUIDES, Case, cases, parse, tool
 from tests.families.test_guides import keeps_to as by_the_reference_engine

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gateway.generation import Guide
 from gateway.text.families import Family, Preparation, ToolPlan
 from gateway.text.families.family_table import FAMILIES
 from gateway.text.families.model_family import ModelFamily
+from gateway.text.guides.guide import Guide
 from tests.chat_templates.conversation import MESSAGES, TOOLS, template
 from tests.families.harness import GUIDES, parse, tool
 from tests.families.written import prompts

@@ -15,12 +15,12 @@ from gateway.generation import (
     ErrorKind,
     GenerationRequest,
     Piece,
-    Prompt,
     SequenceAssembler,
     TokenLogprob,
     Usage,
 )
 from gateway.generation.engine import MalformedOutputError
+from gateway.text.prompt.prompt import Prompt
 from gateway.text.tokens import IncrementalDetokenizer, Tokenizer
 from tests.engine_requests import generation_request
 from tests.tokens.build import FIXED, all_exact, byte_level, sentence_piece

@@ -10,15 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.generation import (
-    EngineChunk,
-    EngineError,
-    GenerationRequest,
-    Prompt,
-    SequenceAssembler,
-    Usage,
-    prompt_entries,
-)
+from gateway.generation import EngineChunk, EngineError, GenerationRequest, SequenceAssembler, Usage, prompt_entries
+from gateway.text.prompt.prompt import Prompt
 from gateway.text.tokens import Tokenizer
 from tests.engine_requests import generation_request
 from tests.tokens.build import FIXED, all_exact, byte_level, sentence_piece

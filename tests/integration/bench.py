@@ -14,7 +14,8 @@ from tokenizers import Tokenizer
 
 from gateway.generation import SamplingParams
 from gateway.generation.engine import EngineChunk, EngineError
-from gateway.generation.request import GenerationRequest, Prompt
+from gateway.generation.request import GenerationRequest
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.discovery import read_models

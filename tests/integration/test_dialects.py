@@ -19,7 +19,8 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from gateway.generation import SamplingParams
 from gateway.generation.engine import Engine, EngineChunk, EngineError, ErrorKind
-from gateway.generation.request import GenerationRequest, Prompt
+from gateway.generation.request import GenerationRequest
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton import TritonBackend
 from gateway_ops.local_stack.tritonserver import MODELS, TritonServer
 from tests.engine_requests import generation_request

@@ -11,8 +11,9 @@ from bench import Bench, collect, failure, prompt_ids
 
 from gateway.generation import SamplingParams, SequenceAssembler
 from gateway.generation.engine import EngineChunk, ErrorKind
-from gateway.generation.request import GenerationRequest, Prompt
+from gateway.generation.request import GenerationRequest
 from gateway.text.contract import ENSEMBLE, TENSORRT_LLM, ModelSpec
+from gateway.text.prompt.prompt import Prompt
 from gateway.text.tokens import Tokenizer, word_sequences
 from gateway.triton import EngineOptions
 from gateway.triton.model_view import ModelView

@@ -17,7 +17,7 @@ from bench import TEXT, Bench, Spoil, collect, failure, prompt_ids
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from gateway.generation.engine import EngineError, ErrorKind
-from gateway.generation.request import Prompt
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton.engines.ensemble_engine import StopSender
 from gateway.triton.triton_client import TritonClient
 from gateway_ops.local_stack.tiny_model import write_tiny_model

@@ -14,8 +14,8 @@ from tokenizers import Tokenizer
 
 from gateway.generation import SamplingParams
 from gateway.generation.engine import EngineChunk, EngineError, ErrorKind
-from gateway.generation.request import Prompt
-from gateway.generation.sampling_params import Guide, GuideKind
+from gateway.text.guides.guide import Guide, GuideKind
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton import TritonBackend
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.engine_requests import generation_request

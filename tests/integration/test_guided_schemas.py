@@ -16,8 +16,8 @@ from tokenizers import Tokenizer
 
 from gateway.generation import SamplingParams
 from gateway.generation.engine import Engine
-from gateway.generation.request import Prompt
-from gateway.generation.sampling_params import Guide
+from gateway.text.guides.guide import Guide
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton import TritonBackend
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.engine_requests import generation_request

@@ -18,7 +18,7 @@ from slow_model import SLOW_TOP_P, write_slow_model
 from tokenizers import Tokenizer
 
 from gateway.generation import SamplingParams
-from gateway.generation.request import Prompt
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton import TritonBackend
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.engine_requests import generation_request

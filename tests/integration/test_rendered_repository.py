@@ -16,9 +16,10 @@ import yaml
 from kserve import Kserve
 
 from gateway.generation import SamplingParams
-from gateway.generation.request import Matrix, Prompt, PromptTable
+from gateway.generation.request import Matrix, PromptTable
 from gateway.settings.settings_validation import validate_deployments
 from gateway.settings.yaml_file import read_document
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton.inspection import read_configurations
 from gateway.triton.triton_backend import TritonBackend
 from gateway_ops.local_stack.tiny_model import VOCAB_SIZE

@@ -15,7 +15,7 @@ import promql_parser
 import pytest
 import yaml
 
-from gateway.http.middleware import OPEN_PATHS
+from gateway.api.operations import OPEN_PATHS
 from gateway.settings import ConfigError, Settings, TimeoutSettings, load_settings
 from gateway.telemetry.slim_page import EngineLoad, load_families
 from gateway_ops.repository.launch_script import launch_script

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from gateway.generation.sampling_params import GuideBackend
 from gateway.text.bad_request import BadRequestError
 from gateway.text.guides import check_schema, guided_schema
 from gateway.text.guides.checked import checker
+from gateway.text.guides.guide import GuideBackend
 from gateway.text.guides.keywords import document
 from gateway.text.guides.patterns import CHECKED, STRING_FORMATS, pattern_of
 from tests.app.harness import gateway, says

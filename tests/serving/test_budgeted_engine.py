@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest, Prompt, SamplingParams, SequenceAssembler
+from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest, SamplingParams, SequenceAssembler
 from gateway.generation.engine import ForcedChunk
 from gateway.serving.answer_reader import AnswerReader, PreparedTurn, prepare
 from gateway.serving.budgeted_engine import BudgetedEngine
 from gateway.text.families import Content, Reasoning, Tool, ToolPlan
 from gateway.text.families.family_table import FAMILIES
 from gateway.text.families.model_family import ModelFamily
+from gateway.text.prompt.prompt import Prompt
 from gateway.text.tokens import Tokenizer
 from tests.app.scripted import TOKENS, write_tokenizer
 from tests.chat_templates.conversation import template

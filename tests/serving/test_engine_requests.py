@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gateway.generation import EngineFeatures, Guide, Prompt, SamplingParams
+from gateway.generation import EngineFeatures, SamplingParams
 from gateway.serving.engine_requests import draft_length, engine_requests
 from gateway.serving.loading import ModelParts, load_parts
 from gateway.settings import ModelSettings
 from gateway.text.bad_request import BadRequestError
+from gateway.text.guides.guide import Guide
+from gateway.text.prompt.prompt import Prompt
 from tests.app.scripted import TOKENS
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, Prompt, SequenceAssembler
+from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest, Piece, SequenceAssembler
 from gateway.generation.health import EngineHealth, HealthRules
 from gateway.generation.relay.interface import Began, Forward, Take
 from gateway.generation.route import EngineLookup, SingleRoute
@@ -18,6 +18,7 @@ from gateway.serving import generation as module
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.generation import Generation
 from gateway.telemetry.metrics import Metrics
+from gateway.text.prompt.prompt import Prompt
 from gateway.text.tokens import Tokenizer
 from tests.app.scripted import TOKENS, ByteIds, RelayingEngine, Script, ScriptedEngine, chunks
 from tests.engine_requests import generation_request

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.generation import EngineChunk, EngineError, ErrorKind, Prompt, SequenceAssembler
+from gateway.generation import EngineChunk, EngineError, ErrorKind, SequenceAssembler
 from gateway.generation.health import EngineHealth
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.generation import Generation
 from gateway.serving.generation_group import Generations, together
 from gateway.telemetry.metrics import Metrics
+from gateway.text.prompt.prompt import Prompt
 from gateway.text.tokens import Tokenizer
 from tests.app.scripted import TOKENS, ByteIds, ScriptedEngine, Step, chunks
 from tests.engine_requests import generation_request

@@ -6,11 +6,12 @@ from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
-from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest, Prompt
+from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest
 from gateway.generation.engine import AdapterNotHeldError, AdapterRejectedError
 from gateway.generation.relay.interface import Began, Take, can_relay
 from gateway.generation.request import LoraAdapter, Matrix
 from gateway.serving.lora_engine import LoraEngine, LoraState
+from gateway.text.prompt.prompt import Prompt
 from tests.engine_requests import generation_request
 
 ADAPTER = LoraAdapter(3, Matrix(b"ab", 1, 1), Matrix(bytes(12), 1, 3))

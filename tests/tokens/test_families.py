@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.generation import EngineChunk, Prompt, SequenceAssembler
+from gateway.generation import EngineChunk, SequenceAssembler
+from gateway.text.prompt.prompt import Prompt
 from gateway.text.tokens import IncrementalDetokenizer, Tokenizer
 from gateway.text.tokens.token_bytes import ByteLevelDecoder, SentencePieceDecoder
 from tests.engine_requests import generation_request

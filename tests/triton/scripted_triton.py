@@ -13,7 +13,8 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 
 from gateway.generation import SamplingParams
-from gateway.generation.request import GenerationRequest, Prompt
+from gateway.generation.request import GenerationRequest
+from gateway.text.prompt.prompt import Prompt
 from tests.engine_requests import generation_request
 
 REPOSITORY = Path(__file__).parents[2] / "triton_repo"

@@ -10,7 +10,7 @@ import pytest
 from scripted_triton import ask, floats, ints, response, string, text, tokens
 
 from gateway.generation.engine import EngineError, ErrorKind
-from gateway.generation.request import Prompt
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton.abilities import Abilities
 from gateway.triton.engines.answer_readers import TextReader, TokenReader
 

@@ -16,10 +16,11 @@ from scripted_triton import ask, inputs_of, play, response, string, text
 from tritonclient.grpc import model_config_pb2, service_pb2
 
 from gateway.api.openai.parameters.table import PARAMETERS
-from gateway.generation import GenerationRequest, Prompt, SamplingParams
+from gateway.generation import GenerationRequest, SamplingParams
 from gateway.generation.engine import Capability, EngineChunk, EngineError, EngineFeatures, MalformedOutputError
 from gateway.generation.request import LoraAdapter
 from gateway.text.contract import LLMAPI
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.engine_factory import llmapi_engine

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from scripted_triton import ask, stock_config, tokens
 from tritonclient.grpc import service_pb2
 
-from gateway.generation import GenerationRequest, Prompt, SequenceAssembler
+from gateway.generation import GenerationRequest, SequenceAssembler
 from gateway.generation.engine import EngineError, EngineFeatures, MalformedOutputError
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton.abilities import Abilities
 from gateway.triton.connection import Connection
 from gateway.triton.engines.answer_readers import TextReader, TokenReader

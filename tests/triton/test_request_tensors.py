@@ -15,8 +15,9 @@ from tritonclient.grpc import model_config_pb2
 
 from gateway.generation import SamplingParams
 from gateway.generation.engine import EngineError, ErrorKind
-from gateway.generation.request import GenerationRequest, LoraAdapter, Matrix, Prompt, PromptTable
-from gateway.generation.sampling_params import Guide
+from gateway.generation.request import GenerationRequest, LoraAdapter, Matrix, PromptTable
+from gateway.text.guides.guide import Guide
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.engine_factory import ensemble_engine, tokens_engine

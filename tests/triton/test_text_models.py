@@ -15,9 +15,9 @@ from tritonclient.grpc import model_config_pb2, service_pb2
 from gateway.api.openai.parameters.table import PARAMETERS
 from gateway.generation import SamplingParams
 from gateway.generation.engine import Capability, EngineError, EngineFeatures
-from gateway.generation.request import Prompt
-from gateway.generation.sampling_params import Guide
 from gateway.text.contract import VLLM
+from gateway.text.guides.guide import Guide
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton import discovery
 from gateway.triton.connection import Connection
 from gateway.triton.engine_factory import plain_engine, vllm_engine

@@ -15,7 +15,8 @@ from tokenizers import Tokenizer
 
 from gateway.generation import SamplingParams
 from gateway.generation.engine import Engine, EngineError, ErrorKind
-from gateway.generation.request import GenerationRequest, Prompt
+from gateway.generation.request import GenerationRequest
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton import TritonBackend
 from gateway.triton.transports import TransportName
 from gateway_ops.local_stack.tritonserver import TritonServer

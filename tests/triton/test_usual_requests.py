@@ -10,8 +10,9 @@ from scripted_triton import ask
 
 from gateway.generation import SamplingParams
 from gateway.generation.engine import EngineError
-from gateway.generation.request import GenerationRequest, Prompt
-from gateway.generation.sampling_params import Guide
+from gateway.generation.request import GenerationRequest
+from gateway.text.guides.guide import Guide
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.engine_factory import tokens_engine

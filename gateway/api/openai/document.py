@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter
 
 from gateway.api.openai.router import failure
-from gateway.http.middleware import OPEN_PATHS
+from gateway.api.operations import OPEN_PATHS
 
 _OPENAPI: Final = "3.1.0"
 _KEYS: Final = {

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from gateway.api.openai.request_json import parse_body
 from gateway.api.openai.validation import BRANCH, RequestPart, branch_by
-from gateway.generation.sampling_params import Guide, GuideBackend, GuideKind
 from gateway.text.bad_request import BadRequestError
 from gateway.text.guides import check_schema, deviations, guided_schema
+from gateway.text.guides.guide import Guide, GuideBackend, GuideKind
 from gateway.text.guides.patterns import has_assertions
 
 _LONGEST = 65536

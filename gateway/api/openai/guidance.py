@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from gateway.api.openai.formats import AnswerFormat
 from gateway.generation import EngineFeatures
-from gateway.generation.sampling_params import Guide
 from gateway.text.bad_request import BadRequestError
 from gateway.text.guides.checked import checker, is_object
+from gateway.text.guides.guide import Guide
 
 
 @dataclass(frozen=True, slots=True)

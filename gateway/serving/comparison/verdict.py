@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
@@ -19,7 +19,6 @@ from gateway.serving.comparison.answer_forms import (
     plain,
 )
 
-Aspect = Literal["text", "reasoning", "calls", "finish_reason", "usage", "logprobs", "choices"]
 _AROUND = 40  # characters shown before and behind the first that differs
 _LONGEST_WORD = 32
 

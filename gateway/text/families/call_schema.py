@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.generation import Guide
 from gateway.text.families.family import Tool
+from gateway.text.guides.guide import Guide
 
 # Keywords whose value is data, not a schema; and those whose value maps names to schemas (JSON Schema 2020-12).
 _DATA = frozenset({"const", "enum", "default", "example", "examples"})

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
-from gateway.generation import Guide
+from gateway.text.guides.guide import Guide
 
 
 @dataclass(frozen=True, slots=True)

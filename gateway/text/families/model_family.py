@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gateway.generation import Guide
 from gateway.text.families.call_schema import calls_guide, object_schema
 from gateway.text.families.family import Family, Parser, Preparation, ReasoningEnd, ToolPlan
 from gateway.text.families.family_parser import NO_CALLS, FamilyParser, Grammar
 from gateway.text.families.json_calls import GuidedCalls
 from gateway.text.families.markers import Markers, ThinkTags
 from gateway.text.families.structural_tags import CallFormat, Format, after_reasoning, either, final_format, tag_guide
+from gateway.text.guides.guide import Guide
 
 
 @dataclass(frozen=True, kw_only=True)

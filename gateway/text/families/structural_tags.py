@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from gateway.generation import Guide
 from gateway.text.families.call_schema import arguments_schema
 from gateway.text.families.family import Tool, ToolPlan
 from gateway.text.families.markers import ThinkTags
+from gateway.text.guides.guide import Guide
 
 Format: TypeAlias = dict[str, Any]
 """One piece of a structural tag, as JSON."""

@@ -15,9 +15,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from gateway.generation.sampling_params import GuideBackend
 from gateway.text.guides.checked import FittingConstants
 from gateway.text.guides.combinations import Conjunct, Contradictions, Disjointness, ObjectShapes
+from gateway.text.guides.guide import GuideBackend
 from gateway.text.guides.keywords import (
     BY_TYPE,
     CONSTRAINTS,

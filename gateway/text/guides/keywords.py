@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 from jsonschema import Draft202012Validator
 
-from gateway.generation.sampling_params import GuideBackend
 from gateway.text.bad_request import BadRequestError, printable
+from gateway.text.guides.guide import GuideBackend
 
 Schema = Mapping[str, Any]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gateway.generation.sampling_params import GuideBackend
 from gateway.text.guides.combinations import Conjunct
+from gateway.text.guides.guide import GuideBackend
 from gateway.text.guides.keywords import CONSTRAINTS, NoValueError, Schema, constants, is_empty, unsupported
 from gateway.text.guides.numbers import beyond, bounds, common_step, contradiction, few_digits
 from gateway.text.guides.patterns import INEXPRESSIBLE, STRING_FORMATS, are_disjoint, fewest, pattern_of, portable

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from gateway.generation.request import Prompt
 from gateway.text.prompt.chat_template import ChatTemplate
 from gateway.text.prompt.control_tokens import PromptSpan, nonce, own_spans
 from gateway.text.prompt.history import TemplateError
+from gateway.text.prompt.prompt import Prompt
 from gateway.text.prompt.request_template import RequestTemplate
 from gateway.text.tokens import Tokenizer
 from gateway.text.tokens.segments import NoBounds, TokenizingContext

@@ -12,8 +12,9 @@ from typing import Any
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
-from gateway.generation.request import GenerationRequest, Prompt
+from gateway.generation.request import GenerationRequest
 from gateway.text.contract import BLS, TENSORRT_LLM
+from gateway.text.prompt.prompt import Prompt
 from gateway.triton.abilities import Abilities
 from gateway.triton.connection import BackgroundTasks, Connection
 from gateway.triton.engines.answer_readers import TextReader, TokenReader

@@ -24,8 +24,7 @@ from gateway.api.openai.parameters.check import (
     consider_truncation,
     without,
 )
-from gateway.generation import Capability, EngineFeatures, Prompt, SamplingParams
-from gateway.generation.sampling_params import Guide
+from gateway.generation import Capability, EngineFeatures, SamplingParams
 from gateway.http.access_log import RequestRecord
 from gateway.serving.budgeted_engine import ReasoningBudget
 from gateway.serving.generation import Generation
@@ -38,7 +37,9 @@ from gateway.text.families.call_schema import are_objects
 from gateway.text.families.model_family import writes_calls
 from gateway.text.guides import deviations, guided_schema
 from gateway.text.guides.checked import checker
+from gateway.text.guides.guide import Guide
 from gateway.text.guides.keywords import unsupported
+from gateway.text.prompt.prompt import Prompt
 
 _log = logging.getLogger(__name__)
 _CALL_GUIDES = frozenset({"json_schema", "structural_tag"})

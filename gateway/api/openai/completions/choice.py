@@ -11,10 +11,11 @@ from typing import Any
 
 from gateway.api.openai.completions.protocol import CompletionRequest
 from gateway.api.openai.endpoint import prompt_logprobs_list
-from gateway.generation import EngineError, ErrorKind, Piece, Prompt, TokenLogprob
+from gateway.generation import EngineError, ErrorKind, Piece, TokenLogprob
 from gateway.generation.token_logprobs import make_entry, named_by_id
 from gateway.serving.generation import Generation
 from gateway.serving.prompts import PromptSource, TextPrompt
+from gateway.text.prompt.prompt import Prompt
 from gateway.text.tokens import IncrementalDetokenizer, Tokenizer
 
 _utf8_decoder = codecs.getincrementaldecoder("utf-8")
