@@ -203,7 +203,8 @@ class Admission:
         return ticket
 
     def close(self) -> None:
-        """End listening to other processes."""
+        """End listening to other processes, and let go of the model and its successor."""
+        self.successor = self._engine_limit = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
