@@ -190,9 +190,13 @@ class Registry:
             removed=tuple(name for name in before if name not in entries),
         )
 
-    async def wait_ready(self) -> None:
-        """Wait for the engines of all models, as long as a start may wait for Triton."""
-        await self._wait_ready(list(self))
+    async def wait_ready(self, since: float | None = None) -> None:
+        """Wait for the engines of all models, as long as a start may wait for Triton.
+
+        Args:
+            since: the event loop's time from which that counts; None: from now on.
+        """
+        await self._wait_ready(list(self), since)
 
     def abort(self, error: EngineError) -> None:
         """End whatever still runs, of retired models too, with an error."""
@@ -230,11 +234,12 @@ class Registry:
             return entry
         return _Entry(self._make(model, index), made_of)
 
-    async def _wait_ready(self, models: list[ServedModel]) -> None:
+    async def _wait_ready(self, models: list[ServedModel], since: float | None = None) -> None:
         """Wait for engines, so that no request meets a model that is still being discovered."""
-        end = asyncio.get_running_loop().time() + self._timeouts.discovery_s
+        loop = asyncio.get_running_loop()
+        end = (loop.time() if since is None else since) + self._timeouts.discovery_s
         # Polled: backends have no event for it, and a reload may be a moment late.
-        while any(model.unready() for model in models) and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
+        while any(model.unready() for model in models) and loop.time() < end:  # noqa: ASYNC110
             await asyncio.sleep(_READY_POLL_S)
         for model in models:
             reason = model.unready()
