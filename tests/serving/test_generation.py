@@ -381,7 +381,7 @@ async def test_a_client_that_leaves_as_its_engine_dies_sends_nothing_elsewhere(f
         return route
 
     generation = setup.start()
-    generation._way = EngineLookup(find, lambda found: found.engine)
+    generation._lookup = EngineLookup(find, lambda found: found.engine)
     async with generation:
         assert not await generation.wait_for_response(0.01)
     assert not tried
