@@ -4,7 +4,7 @@ Start-time fair queueing (Goyal et al., 1996) over all worker processes. A bound
 wait for their turn. A generation costs its prompt's tokens and those that it may have, and what it did not use is given
 back at its end. The next turn goes to the waiting caller that was given least for its weight. A caller that comes after
 a pause begins where the others are, so that a pause saves nothing up.
-Turns of a caller that has most of the engine are kept apart: where all of its answers are as long and began together,
+Turns of a caller that has most of the engine are spread: where all of its answers are as long and began together,
 all slots would come free together, and another caller would wait for a whole answer instead of for the next slot.
 Of the requests of one caller the one with the smallest priority goes first, then the oldest.
 """
@@ -37,7 +37,7 @@ from gateway.serving.admission.shares import (
 
 _SCALE: Final = 64  # parts of a token that shares are counted in: weights may be 64 times as large as another
 _LOOK_S: Final = 0.05  # while something waits: another process may have ended without waking this one
-_TOGETHER, _APART = 0.25, 0.75  # of the time from an end to the next: turns that are kept apart, and how far
+_TOGETHER, _SPREAD = 0.25, 0.75  # of the time from an end to the next: turns that are spread, and how far
 _WINDOW_S: Final = 10.0  # over which the rate of ends is taken
 _FIRST: Final = 1 << 10  # priorities are from -_FIRST on, up to below it
 _CLOCK_BITS: Final = 51  # of a rank: microseconds of 71 years
@@ -161,8 +161,8 @@ class Admission:
         self.own = shares.line(self._model)
         self.now = shares.clock
         self.lasted = 0.0
-        self._apart_until = 0.0
-        self._apart: asyncio.TimerHandle | None = None
+        self._spread_until = 0.0
+        self._spread: asyncio.TimerHandle | None = None
         self._queues: dict[int, list[QueueTicket]] = {}  # heaps, by the caller's key
         self._waiting = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -217,10 +217,10 @@ class Admission:
     def close(self) -> None:
         """End listening to other processes, and let go of the model and its successor."""
         self.successor = self._engine_limit = None
-        for timer in (self._timer, self._apart):
+        for timer in (self._timer, self._spread):
             if timer is not None:
                 timer.cancel()
-        self._timer = self._apart = None
+        self._timer = self._spread = None
         if self._leave is not None:
             self._leave()
             self._leave = None
@@ -369,11 +369,11 @@ class Admission:
                 return
             most = limit is not None and len(served) > 1 and 2 * has[chosen.caller] >= limit
             # Without a queue here it waits for the model as it was before its settings changed.
-            if chosen.caller not in self._queues or (most and self._kept_apart(latest / 1e6, limit or 1)):
+            if chosen.caller not in self._queues or (most and self._spreads(latest / 1e6, limit or 1)):
                 return
             self._grant(self._queues[chosen.caller][0], served[chosen.caller], virtual)
 
-    def _kept_apart(self, latest: float, limit: int) -> bool:
+    def _spreads(self, latest: float, limit: int) -> bool:
         """Whether a turn has to wait, since another one has just been given; it is looked at again in time.
 
         Args:
@@ -381,16 +381,16 @@ class Admission:
             limit: of those that run.
         """
         now, interval = self.now(), self.lasted / limit  # from an end to the next, where they are spread
-        if now >= self._apart_until:
+        if now >= self._spread_until:
             if now - latest >= _TOGETHER * interval:
                 return False
-            self._apart_until = latest + _APART * interval
-        if self._apart is None:
-            self._apart = asyncio.get_running_loop().call_later(self._apart_until - now, self._end_apart)
+            self._spread_until = latest + _SPREAD * interval
+        if self._spread is None:
+            self._spread = asyncio.get_running_loop().call_later(self._spread_until - now, self._end_spread)
         return True
 
-    def _end_apart(self) -> None:
-        self._apart = None
+    def _end_spread(self) -> None:
+        self._spread = None
         self.dispatch()
 
     def _grant(self, ticket: QueueTicket, served: int, virtual: int) -> None:
