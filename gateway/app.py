@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import gc
@@ -135,6 +136,7 @@ class WorkerGroup(Protocol):
         buckets: of the limits of keys, which all of them share.
         token_cache: of all of them; None: nothing is stored.
         mirror_socket: where copies of requests are taken; None: nowhere.
+        replaces: whether this worker replaces one that died; connections then wait until it is ready.
     """
 
     sockets: Sequence[socket.socket]
@@ -144,6 +146,7 @@ class WorkerGroup(Protocol):
     buckets: SharedBuckets
     token_cache: TokenCache | None
     mirror_socket: Path | None
+    replaces: bool
 
     def readiness(self, own: Mapping[str, EngineCondition]) -> Mapping[str, EngineCondition]:
         """The condition of each model, of all workers together; ``own`` is what this one says."""
@@ -470,7 +473,10 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Worke
         tls = ServerTls(app.state.certificates.follow(_contexts(settings.server.tls)), bounds)
     http = http_protocol(unread_answer, bounds, app.state.shutdown_state)
     config = _uvicorn_config(app, http, settings.server)
+    began = asyncio.get_running_loop().time()
     async with app.router.lifespan_context(app):
+        if share is not None and share.replaces:
+            await app.state.registry.wait_ready(began)
         # The server handles these signals while it runs, and raises them again when it is done: then we still clean up.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
