@@ -92,7 +92,7 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
         for name in entries:
             path = urllib.parse.quote(name, safe="")
             entries[name] = await anyio.to_thread.run_sync(_get, f"{base}/v1/models/{path}", api_key)
-        reasons = await anyio.to_thread.run_sync(_reasons, base)
+        return await _described(base, api_key, entries, await anyio.to_thread.run_sync(_reasons, base))
     except urllib.error.HTTPError as error:
         error.close()
         fix = "A URL is taken for a gateway's: of a Triton give host:port of its gRPC endpoint."
@@ -101,8 +101,11 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
         return [Finding(Severity.ERROR, base, f"It answered {error.code} to {error.url}.", fix)], {}
     except (OSError, http.client.HTTPException) as error:
         return [Finding(Severity.ERROR, base, f"It cannot be reached ({error}).", "Is it the gateway's address?")], {}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return [Finding(Severity.ERROR, base, "It does not answer as this gateway does.", "Is it the right URL?")], {}
+
+
+async def _described(base: str, api_key: str | None, entries: Mapping[str, Any], reasons: Mapping[str, str]) -> Outcome:
     findings = []
     models = {}
     for name, entry in entries.items():
