@@ -194,6 +194,11 @@ _PROCESS: Final[Mapping[str, Event]] = {
         "as many clients are connected as may be; said once a minute",
         "Raise `limits.max_connections`, or start another gateway.",
     ),
+    "files_full": Event(
+        ("warning",),
+        "the process may open no more files for connections; said once a minute",
+        "Raise `ulimit -n`, or lower `limits.max_connections`.",
+    ),
     "connection_not_taken": Event(
         ("error",), "a TLS connection could not be accepted, mostly for want of open files", "Raise `ulimit -n`."
     ),
