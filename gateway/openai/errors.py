@@ -23,7 +23,7 @@ from gateway.web.routing import allowed, meant
 
 _log = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}
-_NO_RETRY = {"x-should-retry": "false"}
+NO_RETRY = {"x-should-retry": "false"}
 
 EXPOSED_HEADERS = (
     "Retry-After",
@@ -116,7 +116,7 @@ class _ErrorResponse(Response):
 _BY_KIND: Mapping[ErrorKind, tuple[int, str, str | None, Mapping[str, str] | None]] = {
     ErrorKind.CONTEXT_LENGTH: (400, INVALID, "context_length_exceeded", None),
     ErrorKind.INVALID_REQUEST: (400, INVALID, None, None),
-    ErrorKind.UNSERVABLE: (400, INVALID, "model_not_supported", _NO_RETRY),
+    ErrorKind.UNSERVABLE: (400, INVALID, "model_not_supported", NO_RETRY),
     ErrorKind.QUEUE_FULL: (429, "rate_limit_error", "rate_limit_exceeded", _RETRY),
     ErrorKind.UNAVAILABLE: (503, SERVER, "service_unavailable", _RETRY),
     ErrorKind.CANCELLED: (503, SERVER, "request_cancelled", _RETRY),
@@ -146,7 +146,7 @@ def from_engine(error: EngineError, names: Mapping[str, str]) -> OpenAIError:
     if isinstance(error, MalformedOutputError):
         code = "invalid_engine_output"
     elif isinstance(error, AdapterRejectedError):
-        code, headers = "adapter_unusable", _NO_RETRY
+        code, headers = "adapter_unusable", NO_RETRY
     if error.retry_after_s is not None:
         headers = {"Retry-After": str(error.retry_after_s)}
     return OpenAIError(status, error.message, type=kind, param=param, code=code or error.code, headers=headers)
@@ -169,7 +169,7 @@ def from_store(error: StoreError) -> OpenAIError:
     """The answer where something cannot be kept or read again; the store has logged why."""
     if isinstance(error, StoreFullError):
         message = "The data of this request is larger than the store of the gateway allows."
-        return OpenAIError(503, message, type=SERVER, code="store_full", headers=_NO_RETRY)
+        return OpenAIError(503, message, type=SERVER, code="store_full", headers=NO_RETRY)
     message = "The store of responses and conversations is unavailable; try again in a moment."
     return OpenAIError(503, message, type=SERVER, code="store_unavailable", headers=_RETRY)
 

@@ -82,7 +82,7 @@ def header(scope: Scope, name: bytes) -> bytes:
 
 
 def widen(routes: Iterable[BaseRoute]) -> None:
-    """Have routes take HEAD where they take GET, and one slash behind their path.
+    """Have routes take HEAD where they take GET, and one slash behind their path, and no line end.
 
     No redirect: one loses the body of a POST, or its key, with many clients. The server leaves out the body of an
     answer to HEAD.
@@ -91,8 +91,9 @@ def widen(routes: Iterable[BaseRoute]) -> None:
         if isinstance(route, Route):
             if route.methods and "GET" in route.methods:
                 route.methods.add("HEAD")
-            if ":path}" not in route.path and route.include_in_schema:  # which takes it; links of pages are relative
-                route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + "/?$")
+            # A path parameter takes the slash by itself; links of pages are relative. `$` would take a line end too.
+            end = r"/?\Z" if ":path}" not in route.path and route.include_in_schema else r"\Z"
+            route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + end)
 
 
 def allowed(scope: Scope, routes: Iterable[BaseRoute]) -> str:
@@ -120,7 +121,7 @@ def meant(path: str, routes: Iterable[BaseRoute]) -> str | None:
     for route in routes:
         if isinstance(route, Route) and route.include_in_schema:
             base, stem, parameter = _PARTS.findall(route.path)[0]
-            end = re.search(re.escape(stem) + (".+" if parameter else "$"), path)
+            end = re.search(re.escape(stem) + (".+" if parameter else r"\Z"), path)
             if end and len(stem) > len(found):
                 found, suggested = stem, base + end[0]
     return suggested

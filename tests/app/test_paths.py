@@ -43,6 +43,15 @@ async def test_one_slash_more_of_what_is_read(folder: Path, path: str) -> None:
         assert path == "/metrics" or longer.content == got.content
 
 
+async def test_a_line_end_is_a_part_of_the_path(folder: Path) -> None:
+    async with gateway(folder) as running:
+        for path in (*READ, "", "/v1/responses/resp_1", f"/v1/models/{MODEL}/"):
+            for more in ("%0a", "/%0a", "%0d%0a"):
+                assert (await running.client.get(f"{path}{more}")).status_code == 404, path
+        for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/responses/resp_1/cancel"):
+            assert (await running.client.post(f"{path}%0a", json={})).status_code == 404, path
+
+
 async def test_one_slash_more_keeps_the_body(folder: Path) -> None:
     async with gateway(folder) as running:
         body = {"model": MODEL, "messages": USER, "prompt": "Hi", "max_tokens": 3}

@@ -8,6 +8,7 @@ import functools
 import itertools
 import time
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import orjson
@@ -18,7 +19,7 @@ from gateway.families import Event as ParserEvent
 from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.openai.chat.answer import ChatAnswer
 from gateway.openai.chat.serving import PreparedChat
-from gateway.openai.errors import Names, OpenAIError
+from gateway.openai.errors import NO_RETRY, Names, OpenAIError
 from gateway.openai.responses.output import Event, OutputItems
 from gateway.openai.responses.stored import (
     ResponseLostError,
@@ -141,7 +142,13 @@ class ResponsesAnswer(ChatAnswer):
         response_store = self._turn.response_store
         if response_store is not None:
             self._written = True
-            await asyncio.shield(begun(self.write_end(response_store, 0)))
+            try:
+                await asyncio.shield(begun(self.write_end(response_store, 0)))
+            except OpenAIError as error:
+                if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                    error.message += " The response was generated and is not stored; 'store': false needs no store."
+                    error.headers = NO_RETRY  # which would generate it again
+                raise
 
     async def write_end(self, response_store: ResponseStore, expected: int) -> None:
         """Write the ended response, and add its input and output to its conversation, both or neither.

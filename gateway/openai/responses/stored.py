@@ -19,7 +19,7 @@ from gateway.bad_request import BadRequestError
 from gateway.openai.errors import from_store
 from gateway.openai.responses.input_items import InputItem, ReferenceItem
 from gateway.openai.stored_items import StoredItems
-from gateway.store import ConflictError, DocumentWrite, Store, StoreError
+from gateway.store import ConflictError, DocumentWrite, Store, StoreError, check_writable
 
 _ID = re.compile(r"resp_[0-9a-f]{32}")
 _RUNNING = frozenset({"queued", "in_progress"})
@@ -198,6 +198,10 @@ class ResponseStore:
         if found is None:
             raise ResponseLostError
         await store_errors_as_503(self.store.put_all(self.owner, [_leased(response_id, found.version)]))
+
+    async def check(self) -> None:
+        """Reject a request before its response is generated, where the response could not be stored."""
+        await store_errors_as_503(check_writable(self.store))
 
     async def begin(self, response_id: str, stored: StoredResponse) -> None:
         """Write a response that is new, and say that it is running, for ``LEASE_S``."""
