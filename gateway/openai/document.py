@@ -18,6 +18,7 @@ _OPENAPI: Final = "3.1.0"
 _KEYS: Final = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "A key of the gateway."},
     "key": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "A key of the gateway."},
+    "azure": {"type": "apiKey", "in": "header", "name": "api-key", "description": "A key, as Azure's clients send it."},
 }
 _REQUEST_ID: Final = {"description": "The request's id, as in the log.", "schema": {"type": "string"}}
 _OF_EVERY_REQUEST: Final = (400, 403, 408, 413, 431, 500, 503)

@@ -19,7 +19,7 @@ from gateway.store import StoreError, StoreFullError
 from gateway.telemetry.logs import cause
 from gateway.web.access_log import record_of
 from gateway.web.client_connection import ClientDisconnectedError
-from gateway.web.routing import allowed, meant
+from gateway.web.routing import allowed, client_path, meant
 
 _log = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}
@@ -225,7 +225,7 @@ def _hint(request: Request) -> str:
 async def handle_http(request: Request, error: Exception) -> Response:
     """Answer the framework's own errors: an unknown path, a wrong method."""
     status = getattr(error, "status_code", 500)
-    where = f"{request.method} {request.url.path[:256]}"
+    where = f"{request.method} {client_path(request.scope)[:256]}"
     if status == 404:
         failure = OpenAIError(404, f"Unknown request URL: {where}.{_hint(request)}", code="unknown_url")
     elif status == 405:

@@ -81,6 +81,8 @@ async def read_request(request: Request, parse: Callable[[RequestBody], Parsed])
         OpenAIError: 415 for another content type than JSON and for a compressed body, 400 for an empty one, and what
             ``parse`` raises; 503 when too many large ones are being received.
     """
+    if deployment := request.scope.get("state", {}).get("deployment"):
+        parse = _of_deployment(deployment, parse)
     if OVERLOAD.state != "normal":
         OVERLOAD.check()
     _check_headers(request)
@@ -109,6 +111,17 @@ async def read_request(request: Request, parse: Callable[[RequestBody], Parsed])
     finally:
         if counted:
             _bodies.leave(counted)
+
+
+def _of_deployment(model: str, parse: Callable[[RequestBody], Parsed]) -> Callable[[RequestBody], Parsed]:
+    """Parse a body for the model that the path names, as Azure does; another one in the body is named as replaced."""
+
+    def parse_named(body: RequestBody) -> Parsed:
+        others = ["model"] if body.fields.get("model") not in (None, model) else []
+        body.fields["model"] = model
+        return parse(body._replace(replaced=[*body.replaced, *others]))
+
+    return parse_named
 
 
 async def in_turn(request: Request, size: int, work: Callable[[], Parsed]) -> Parsed:

@@ -70,7 +70,7 @@ ONCE = "The base URL of an OpenAI client ends with '/v1', once."
         ("/v1//chat/completions", "/v1/chat/completions"),
         ("//v1/models/", "/v1/models"),
         ("/api/v1/completions", "/v1/completions"),
-        ("/openai/deployments/m/chat/completions", "/v1/chat/completions"),
+        ("/azure/openai/deployments/m/chat/completions", "/v1/chat/completions"),
         ("/v1/chat/completions/chat/completions", "/v1/chat/completions"),
         ("/chat/completions/render", "/v1/chat/completions/render"),
         ("/v1/tokenize", "/tokenize"),
