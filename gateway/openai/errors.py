@@ -15,6 +15,7 @@ from gateway.access.limits import LimitedError
 from gateway.bad_request import BadRequestError
 from gateway.generation import EngineError, ErrorKind
 from gateway.generation.engine import AdapterRejectedError, MalformedOutputError
+from gateway.openai.unserved_paths import served_instead
 from gateway.store import StoreError, StoreFullError
 from gateway.telemetry.logs import cause
 from gateway.web.access_log import record_of
@@ -203,19 +204,14 @@ HANDLED: tuple[type[Exception], ...] = (
 )
 
 
-_UNSERVED = frozenset(
-    ("assistants", "audio", "batches", "chatkit", "containers", "embeddings", "evals", "files", "fine_tuning", "images",
-     "moderations", "realtime", "threads", "uploads", "vector_stores", "videos")
-)  # fmt: skip
-
-
 def _hint(request: Request) -> str:
-    """Where the path is served that the client meant, if any."""
-    path = meant(request.url.path[:256], request.app.router.routes)
+    """What serves the need of a client whose path is not served, or the path that it meant, if any."""
+    asked = request.scope["path"][:256]
+    if instead := served_instead(asked, anthropic="anthropic-version" in request.headers):
+        return instead
+    path = meant(asked, request.app.router.routes)
     if path is None:
-        version, _, rest = request.url.path.strip("/").partition("/")
-        known = version == "v1" and rest.partition("/")[0] in _UNSERVED
-        return " It is of OpenAI's API, and not served here." if known else ""
+        return ""
     base = " The base URL of an OpenAI client ends with '/v1', once." if path.startswith("/v1/") else ""
     if path.startswith("/v1/messages"):
         base = " The base URL of an Anthropic client ends before '/v1'."
@@ -229,8 +225,9 @@ async def handle_http(request: Request, error: Exception) -> Response:
     if status == 404:
         failure = OpenAIError(404, f"Unknown request URL: {where}.{_hint(request)}", code="unknown_url")
     elif status == 405:
+        instead = served_instead(request.scope["path"], anthropic=False)
         headers = {"Allow": allowed(request.scope, request.app.router.routes)}
-        failure = OpenAIError(405, f"Not allowed: {where}.", code="method_not_supported", headers=headers)
+        failure = OpenAIError(405, f"Not allowed: {where}.{instead}", code="method_not_supported", headers=headers)
     else:
         failure = OpenAIError(status, f"{HTTPStatus(status).phrase}.", type=INVALID if status < 500 else SERVER)
     return await handle_openai(request, failure)

@@ -81,8 +81,7 @@ async def read_request(request: Request, parse: Callable[[RequestBody], Parsed])
         OpenAIError: 415 for another content type than JSON and for a compressed body, 400 for an empty one, and what
             ``parse`` raises; 503 when too many large ones are being received.
     """
-    if deployment := request.scope.get("state", {}).get("deployment"):
-        parse = _of_deployment(deployment, parse)
+    parse = _of_deployment(request, parse)
     if OVERLOAD.state != "normal":
         OVERLOAD.check()
     _check_headers(request)
@@ -113,8 +112,11 @@ async def read_request(request: Request, parse: Callable[[RequestBody], Parsed])
             _bodies.leave(counted)
 
 
-def _of_deployment(model: str, parse: Callable[[RequestBody], Parsed]) -> Callable[[RequestBody], Parsed]:
-    """Parse a body for the model that the path names, as Azure does; another one in the body is named as replaced."""
+def _of_deployment(request: Request, parse: Callable[[RequestBody], Parsed]) -> Callable[[RequestBody], Parsed]:
+    """Have a body parsed for the model that an Azure path names; another one in the body is named as replaced."""
+    model = request.scope.get("state", {}).get("deployment")
+    if model is None:
+        return parse
 
     def parse_named(body: RequestBody) -> Parsed:
         others = ["model"] if body.fields.get("model") not in (None, model) else []

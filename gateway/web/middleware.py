@@ -169,10 +169,8 @@ def _given(scope: Scope) -> list[bytes]:
     if given := header(scope, b"authorization"):
         scheme, _, key = given.strip().partition(b" ")
         keys.append(key.strip() if scheme.lower() == b"bearer" else b"")
-    for name in (b"x-api-key", b"api-key"):  # Anthropic's and Azure's
-        if given := header(scope, name):
-            keys.append(given.strip())
-    return keys
+    others = (header(scope, name) for name in (b"x-api-key", b"api-key"))  # Anthropic's and Azure's
+    return keys + [given.strip() for given in others if given]
 
 
 class RateLimitMiddleware:
