@@ -24,7 +24,7 @@ from gateway.anthropic.messages.signatures import reasoning_of
 from gateway.anthropic.messages.tools import MessagesTools, own_call_id
 from gateway.bad_request import BadRequestError
 from gateway.openai.chat.protocol import chat_request
-from gateway.openai.generation_fields import MOST_TOKENS
+from gateway.openai.generation_fields import MOST_STOPS, MOST_TOKENS
 from gateway.openai.request_json import MOST_CHARACTERS
 from gateway.openai.translation import EXTENSIONS, TranslatedRequest, Translation, function_name
 from gateway.openai.validation import without_nulls
@@ -94,8 +94,7 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[
     for index, message in enumerate(request.messages):
         conversation.add(message, f"messages[{index}]")
     data |= {"model": request.model, "messages": conversation.close()}
-    if request.messages[-1].role == "assistant":
-        conversation.check_prefill(f"messages[{len(request.messages) - 1}]")
+    if request.messages[-1].role == "assistant" and conversation.has_prefill(f"messages[{len(request.messages) - 1}]"):
         data["continue_final_message"] = True
     given = request.output_config.format
     data |= _form(request.output_format if given is None else given)
@@ -111,6 +110,7 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[
     translation = Translation(conversation.origins, tools.paths, fields, parts)
     with translation.renaming():
         chat = chat_request(without_nulls(data))
+    chat.take_stops(MOST_STOPS)
     named = [*_unread(request), *conversation.left_out, *tools.left_out, *left_out]
     return MessagesTurn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
 
@@ -239,19 +239,24 @@ class ChatMessages:
             self.messages[0]["content"] = "\n\n".join(self._lead)
         return self.messages
 
-    def check_prefill(self, path: str) -> None:
-        """Reject a last turn of the assistant that an answer cannot continue.
+    def has_prefill(self, path: str) -> bool:
+        """Whether an answer continues the last turn, the assistant's; an empty one, which is the same as none, is removed.
 
         Raises:
-            BadRequestError: the turn has calls, or no text.
+            BadRequestError: the turn has calls, or reasoning and no text.
         """
         last = self.messages[-1]
         if "tool_calls" in last:
             message = f"'{path}' calls tools: their 'tool_result' blocks must follow it in a turn of the user."
             raise BadRequestError(message, path, _INVALID)
+        if not last["content"] and "reasoning_content" not in last:
+            self.messages.pop()
+            self.origins.pop()
+            return False
         if not last["content"]:
             message = f"'{path}' has no text that the answer could go on with: the last turn must be the user's."
             raise BadRequestError(message, path, _INVALID)
+        return True
 
     def note(self, block: Block) -> None:
         """Name the fields of a block that are not read."""

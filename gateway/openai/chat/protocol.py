@@ -276,7 +276,7 @@ class ChatCompletionRequest(GenerationFields):
         ),
     ] = None
     safety_identifier: Annotated[
-        str | None, Field(max_length=64), Annotation("names the end user", "It is in the access log.")
+        str | None, Field(max_length=128), Annotation("names the end user", "It is in the access log.")
     ] = None
     prompt_cache_key: Annotated[
         _Identifier | None, Annotation("groups requests with a common prefix", "The KV cache needs no key.")
@@ -289,6 +289,11 @@ class ChatCompletionRequest(GenerationFields):
     ] = None
 
     _waits: bool = PrivateAttr(default=False)
+    _most_stops: int = PrivateAttr(default=4)
+
+    def take_stops(self, most: int) -> None:
+        """Take so many stop strings where the operator sets no number, for an API that has more than OpenAI's."""
+        self._most_stops = most
 
     def take_turns(self) -> None:
         """Note that it may have to wait for its turn, so that its tier has an effect."""
@@ -323,6 +328,7 @@ class ChatCompletionRequest(GenerationFields):
         own: dict[str, Any] = {
             "logprobs": self.logprobs or (self.best_of is not None and self.candidates > self.n),
             "top_logprobs": self.top_logprobs or 0,
+            "most_stops": self._most_stops,
             "prediction": None if self.prediction is None else self.prediction.text,
         }
         if self._waits and not self.priority:
