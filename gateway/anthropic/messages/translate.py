@@ -240,7 +240,7 @@ class ChatMessages:
         return self.messages
 
     def has_prefill(self, path: str) -> bool:
-        """Whether an answer continues the last turn, the assistant's; an empty one, which is the same as none, is removed.
+        """Whether an answer continues the last turn, the assistant's; an empty one, the same as none, is removed.
 
         Raises:
             BadRequestError: the turn has calls, or reasoning and no text.
