@@ -95,7 +95,7 @@ def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> st
     """The JSON text of an argument by the types that the tool's schema names for it.
 
     A string that may be null is null only as ``null`` or ``None``; elsewhere Python's words are JSON's, in letters of
-    any case where a boolean or null may stand, lists and objects may be Python's, and a text that is neither is a string.
+    any case where a boolean or null may stand. Lists and objects may be Python's; a text that is neither is a string.
     """
     bare = text.strip(SPACE)
     types = argument_types(parameters, name)

@@ -205,7 +205,7 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"service_tier": "auto", "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
          "betas": ["nobody-knows-2099-01-01"], "container": None, "mcp_servers": [], "frobnicate": {"a": [1]}},
         HI,
-        "service_tier, context_management, betas, mcp_servers, frobnicate",
+        "context_management, betas, mcp_servers, frobnicate",
     ),
     "an effort that the template does not read": ({"output_config": {"effort": "high"}}, HI, "output_config.effort"),
     "an effort that nobody knows": ({"output_config": {"effort": "heroic"}}, HI, "output_config.effort"),

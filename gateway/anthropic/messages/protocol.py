@@ -199,6 +199,10 @@ class MessagesRequest(CountTokensRequest):
     temperature: float | None = Field(default=None, description="As in chat completions.")
     top_p: float | None = Field(default=None, description="As in chat completions.")
     top_k: int | None = Field(default=None, description="As in chat completions.")
+    speed: str | None = Field(default=None, description="`fast`: before the caller's other requests that wait.")
+    service_tier: str | None = Field(default=None, description="There is one tier; `speed` has the order of requests.")
+    user_profile_id: str | None = Field(default=None, description="Is in the access log.")
+    workspace_id: str | None = Field(default=None, description="Is in the access log.")
     metadata: dict[str, Any] = Field(default_factory=dict, description="`user_id` is in the access log.")
 
 

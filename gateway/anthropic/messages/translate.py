@@ -135,7 +135,13 @@ def _answer_fields(request: MessagesRequest) -> tuple[dict[str, Any], list[str]]
     user = request.metadata.get("user_id")
     if isinstance(user, str):
         data["user"] = user[:_MOST_USER]
-    return data, [f"metadata.{key}" for key in request.metadata if key != "user_id"]
+    ids = {name: getattr(request, name) for name in ("user_profile_id", "workspace_id")}
+    data["metadata"] = {name: value[:_MOST_USER] for name, value in ids.items() if value} or None
+    if request.speed is not None:
+        data["service_tier"] = "priority" if request.speed == "fast" else "default"
+    left_out = ["speed"] * (request.speed not in (None, "standard", "fast"))
+    left_out += ["service_tier"] * (request.service_tier not in (None, "auto", "standard_only"))
+    return data, [*left_out, *(f"metadata.{key}" for key in request.metadata if key != "user_id")]
 
 
 def _open(conversation: ChatMessages, request: CountTokensRequest) -> None:

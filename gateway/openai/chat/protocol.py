@@ -15,6 +15,7 @@ from gateway.openai.chat.messages import (
     AssistantMessage,
     Messages,
     Prediction,
+    ToolMessage,
     check_continuation,
     check_history,
     conversation,
@@ -376,6 +377,8 @@ class ChatCompletionRequest(GenerationFields):
             for index, part in enumerate(parts):
                 if part.__pydantic_extra__:  # what the property gives, without its call
                     found |= extras(f"{name}[{index}]", part)
+                if isinstance(part, ToolMessage):
+                    found |= dict.fromkeys([f"{name}[{index}].content[{place}]" for place in part.unread], True)
         for index, tool in enumerate(self.tools):
             if isinstance(tool, CustomTool):
                 found |= _extras_of_custom(f"tools[{index}].custom", tool.custom)

@@ -63,6 +63,9 @@ def _named(value: Any) -> Any:
 _Conversation = Annotated[ConversationName, BeforeValidator(_named, json_schema_input_type=str | ConversationName)]
 
 
+_UNREAD = ("access_programs", "background_options", "context_management", "image")
+
+
 class ResponsesRequest(BaseModel):
     """A request for a response. Null means absent; unknown fields are served without, and named.
 
@@ -115,12 +118,24 @@ class ResponsesRequest(BaseModel):
     safety_identifier: str | None = Field(default=None, description="Is in the access log.")
     prompt_cache_key: str | None = Field(default=None, description="Is in the access log.")
     prompt_cache_retention: Any = Field(default=None, description="The engine decides.")
-    prompt_cache_options: Any = Field(default=None, description="The engine decides.")
+    prompt_cache_options: Any = Field(
+        default=None, description="`prewarm: true` reads the prompt and gives no output; else the engine decides."
+    )
     client_metadata: Any = Field(default=None, description="Is not read.")
+    access_programs: Any = Field(default=None, description="Is not read, and named.")
+    background_options: Any = Field(default=None, description="Is not read, and named.")
+    context_management: Any = Field(default=None, description="Is not read, and named; see `compact`.")
+    image: Any = Field(default=None, description="Is not read, and named.")
 
     def unread(self) -> list[str]:
-        """Return the names of unknown fields."""
-        return [name for name in self.model_extra or () if name not in EXTENSIONS]
+        """Return the names of fields that are not read."""
+        known = [name for name in _UNREAD if getattr(self, name) is not None]
+        return known + [name for name in self.model_extra or () if name not in EXTENSIONS]
+
+    @property
+    def prewarms(self) -> bool:
+        """Whether only the prompt is to be read, so that the engine's cache has it."""
+        return isinstance(self.prompt_cache_options, dict) and self.prompt_cache_options.get("prewarm") is True
 
 
 def parse_responses_request(fields: dict[str, Any]) -> ResponsesRequest:
