@@ -385,6 +385,8 @@ class ChatCompletionRequest(GenerationFields):
         if self.tools or self.functions:
             for path, function in zip(self.offered.paths, self.offered.functions, strict=True):
                 found |= extras(path, function)
+                if function.unguided:
+                    found[f"{path}.parameters"] = True
         return found
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, Tag
 
 from gateway.bad_request import BadRequestError
 from gateway.openai.custom_tools import described, input_schema, is_pattern
-from gateway.openai.schemas import check_schema
+from gateway.openai.schemas import check_schema, readable_part
 from gateway.openai.schemas.keywords import types_of
 from gateway.openai.validation import BRANCH, FUNCTION_OR_CUSTOM, branch_by
 
@@ -30,6 +30,22 @@ class FunctionDefinition(_Part):
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool = False
+
+    _readable: dict[str, Any] | None = PrivateAttr(default=None)
+
+    @property
+    def unguided(self) -> bool:
+        """Whether its parameters are not a schema that guides can enforce; the model is shown them as they are."""
+        return self._readable is not None
+
+    @property
+    def readable(self) -> dict[str, Any] | None:
+        """Its parameters as guides and parsers of calls take them."""
+        return self.parameters if self._readable is None else self._readable
+
+    def leave_unguided(self, error: BadRequestError) -> None:
+        """Take of its ill-formed parameters what can be read; else raise their error."""
+        self._readable = readable_part(self.parameters or {}, error)
 
 
 class FunctionTool(_Part):
@@ -293,13 +309,21 @@ _INVALID = "invalid_value"
 def check_parameters_of(offered: OfferedTools) -> None:
     """Reject schemas of arguments that are not schemas of objects.
 
+    An ill-formed schema of a tool that is not strict, and that the model may choose, is left unguided.
+
     Raises:
         BadRequestError: with the path of the fault.
     """
     for function, path in zip(offered.functions, offered.paths, strict=True):
         if not function.parameters:
             continue
-        check_schema(function.parameters, f"{path}.parameters")
+        try:
+            check_schema(function.parameters, f"{path}.parameters")
+        except BadRequestError as error:
+            if function.strict or offered.choice == "required":
+                raise
+            function.leave_unguided(error)
+            continue
         if types_of(function.parameters) not in {(), ("object",)}:
             raise BadRequestError(
                 f"Invalid schema for function {function.name!r}: its type must be 'object'.",

@@ -52,6 +52,14 @@ def unsupported(param: str, message: str) -> BadRequestError:
     return BadRequestError(f"Unsupported schema: {message}.", param=_shown(param), code="unsupported_json_schema")
 
 
+class UnknownTargetError(BadRequestError):
+    """A schema that refers to one outside of itself."""
+
+    def __init__(self, param: str, reference: str) -> None:
+        message = f"Unsupported schema: {reference[:100]!r} is not in this schema, and nothing is fetched."
+        super().__init__(message, param=_shown(param), code="unsupported_json_schema")
+
+
 class NoValueError(BadRequestError):
     """A sound schema that no value fits."""
 

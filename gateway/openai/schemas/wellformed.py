@@ -7,6 +7,7 @@ schemas that is checked here in 0.2 s.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gateway.access.caller import caller
+from gateway.bad_request import BadRequestError
 from gateway.openai.repeated import repeated
 from gateway.openai.schemas.keywords import (
     LISTED,
@@ -22,6 +24,7 @@ from gateway.openai.schemas.keywords import (
     NESTED,
     TYPES,
     Schema,
+    UnknownTargetError,
     children,
     invalid,
     parts,
@@ -78,6 +81,29 @@ def check_schema(schema: Any, param: str) -> None:
         if len(_passed) >= _MOST_KEPT:
             _passed.clear()
         _passed.add(key)
+
+
+def readable_part(schema: Mapping[str, Any], error: BadRequestError) -> dict[str, Any]:
+    """The part of an ill-formed schema of an object that can be read: its well-formed properties, and any others.
+
+    Args:
+        schema: as a request has it.
+        error: of ``check_schema``.
+
+    Raises:
+        BadRequestError: the error, where the schema is well-formed but not served.
+    """
+    if error.code != "invalid_json_schema" and not isinstance(error, UnknownTargetError):
+        raise error
+    definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+    given = schema.get("properties")
+    properties: dict[str, Any] = {}
+    for name, part in given.items() if isinstance(given, Mapping) else ():
+        with contextlib.suppress(BadRequestError):
+            check_schema({**part, **definitions} if isinstance(part, Mapping) else part, "")
+            properties[name] = part
+    used = definitions if properties else {}
+    return {"type": "object", "properties": properties, "additionalProperties": True, **used}
 
 
 def _key(text: bytes) -> bytes | None:
@@ -190,7 +216,7 @@ class _Checker:
         except LookupError:
             if reference.startswith("#"):
                 raise invalid(path, f"{reference[:100]!r} is nothing in this schema") from None
-            raise unsupported(path, f"{reference[:100]!r} is not in this schema, and nothing is fetched") from None
+            raise UnknownTargetError(path, reference) from None
 
 
 def _hold(schema: Schema, keyword: str, faults: Mapping[str, _Fault], path: str) -> None:
