@@ -395,7 +395,7 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
     ({"tools": [BASH, BASH]}, "tools.1.name"),
     ({"tools": [{"name": "a"}]}, "tools.0.input_schema"),
     ({"tools": [{"name": "a", "input_schema": {"type": "array"}}]}, "tools.0.input_schema.type"),
-    ({"tools": [{"name": "a", "input_schema": {"properties": 3}}]}, "tools.0.input_schema.properties"),
+    ({"tools": [{"name": "a", "input_schema": {"properties": 3}, "strict": True}]}, "tools.0.input_schema.properties"),
     ({"tools": [3]}, "tools.0"),
     ({"messages": [user(IMAGE)]}, "messages.0.content.0"),
     ({"messages": [user(text("a"), {"type": "text"})]}, "messages.0.content.1.text"),

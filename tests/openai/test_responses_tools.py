@@ -301,7 +301,7 @@ async def test_every_form_of_the_choice(
         ({"tools": [{"type": "web_search"}, function("a"), function("a")]}, "tools[2].name", "invalid_value"),
         ({"tools": [function("a", parameters={"type": "array"})]}, "tools[0].parameters.type",
          "invalid_function_parameters"),
-        ({"tools": [namespace("n", function("a", parameters={"type": 7}))]}, "tools[0].tools[0].parameters.type",
+        ({"tools": [namespace("n", function("a", parameters={"type": 7}, strict=True))]}, "tools[0].tools[0].parameters.type",
          "invalid_json_schema"),
         ({"tools": [{"type": "namespace", "name": "n"}]}, "tools[0].tools", "missing_required_parameter"),
         ({"tools": [{"type": "custom", "name": ""}]}, "tools[0].name", "invalid_value"),
