@@ -225,7 +225,8 @@ async def handle_http(request: Request, error: Exception) -> Response:
     if status == 404:
         failure = OpenAIError(404, f"Unknown request URL: {where}.{_hint(request)}", code="unknown_url")
     elif status == 405:
-        instead = served_instead(request.scope["path"], anthropic=False)
+        asks = request.method in ("GET", "HEAD")
+        instead = served_instead(request.scope["path"], anthropic=False) if asks else ""
         headers = {"Allow": allowed(request.scope, request.app.router.routes)}
         failure = OpenAIError(405, f"Not allowed: {where}.{instead}", code="method_not_supported", headers=headers)
     else:
