@@ -15,11 +15,12 @@ from gateway.access.limits import LimitedError
 from gateway.bad_request import BadRequestError
 from gateway.generation import EngineError, ErrorKind
 from gateway.generation.engine import AdapterRejectedError, MalformedOutputError
+from gateway.openai.unserved_paths import served_instead
 from gateway.store import StoreError, StoreFullError
 from gateway.telemetry.logs import cause
 from gateway.web.access_log import record_of
 from gateway.web.client_connection import ClientDisconnectedError
-from gateway.web.routing import allowed, meant
+from gateway.web.routing import allowed, client_path, meant
 
 _log = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}
@@ -203,19 +204,14 @@ HANDLED: tuple[type[Exception], ...] = (
 )
 
 
-_UNSERVED = frozenset(
-    ("assistants", "audio", "batches", "chatkit", "containers", "embeddings", "evals", "files", "fine_tuning", "images",
-     "moderations", "realtime", "threads", "uploads", "vector_stores", "videos")
-)  # fmt: skip
-
-
 def _hint(request: Request) -> str:
-    """Where the path is served that the client meant, if any."""
-    path = meant(request.url.path[:256], request.app.router.routes)
+    """Say what serves the same need as the path, or which path was meant; empty if neither is known."""
+    given = request.scope["path"][:256]
+    if instead := served_instead(given, anthropic="anthropic-version" in request.headers):
+        return instead
+    path = meant(given, request.app.router.routes)
     if path is None:
-        version, _, rest = request.url.path.strip("/").partition("/")
-        known = version == "v1" and rest.partition("/")[0] in _UNSERVED
-        return " This endpoint of OpenAI's API is not supported by this gateway." if known else ""
+        return ""
     base = " The base URL of an OpenAI client must end with a single '/v1'." if path.startswith("/v1/") else ""
     if path.startswith("/v1/messages"):
         base = " The base URL of an Anthropic client must not contain '/v1'."
@@ -225,12 +221,15 @@ def _hint(request: Request) -> str:
 async def handle_http(request: Request, error: Exception) -> Response:
     """Answer the framework's own errors: an unknown path, a wrong method."""
     status = getattr(error, "status_code", 500)
-    where = f"{request.method} {request.url.path[:256]}"
+    where = f"{request.method} {client_path(request.scope)[:256]}"
     if status == 404:
         failure = OpenAIError(404, f"Unknown request URL: {where}.{_hint(request)}", code="unknown_url")
     elif status == 405:
+        reads = request.method in ("GET", "HEAD")
+        instead = served_instead(request.scope["path"], anthropic=False) if reads else ""
         headers = {"Allow": allowed(request.scope, request.app.router.routes)}
-        failure = OpenAIError(405, f"Method not allowed: {where}.", code="method_not_supported", headers=headers)
+        message = f"Method not allowed: {where}.{instead}"
+        failure = OpenAIError(405, message, code="method_not_supported", headers=headers)
     else:
         failure = OpenAIError(status, f"{HTTPStatus(status).phrase}.", type=INVALID if status < 500 else SERVER)
     return await handle_openai(request, failure)

@@ -17,7 +17,7 @@ from gateway.ids import new_id
 from gateway.telemetry.logs import log_facts, work_for
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import RequestTrace, Telemetry, tracing
-from gateway.web.routing import BEGUN, HEADERS, headers_of
+from gateway.web.routing import BEGUN, HEADERS, client_path, headers_of
 
 ACCESS_LOG: Final = logging.getLogger("gateway.access")
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
@@ -156,7 +156,7 @@ class AccessLogMiddleware:
             "trace_id": None if trace is None else trace.trace_id,
             "client": scope["client"][0] if scope.get("client") else None,
             "method": scope["method"],
-            "path": scope["path"][:256],
+            "path": client_path(scope)[:256],
             "status": status,
             **_facts(record),
             "disconnected": record.disconnected or None,

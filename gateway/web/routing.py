@@ -19,6 +19,12 @@ HEADERS = "gateway.headers"
 """The key of an ASGI scope under which ``headers_of`` keeps what it made, for a dozen readers."""
 BEGUN = "gateway.begun"
 """The key that a scope has once the head of its answer was sent."""
+CLIENT_PATH = "gateway.client_path"
+"""The key under which a scope has the client's path if that is one of Azure's."""
+_AZURE = re.compile(
+    r"/openai(?:/v1|/deployments/(.+?)(?=/(?:audio|chat/completions|completions|embeddings|images|responses)(?:/|$)))?"
+    r"(/.+)"
+)
 _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
 
 
@@ -141,6 +147,23 @@ class Application(FastAPI):
         return app
 
 
+def client_path(scope: Scope) -> str:
+    """Return the path that the client sent."""
+    path: str = scope.get(CLIENT_PATH) or scope["path"]
+    return path
+
+
+def _without_azure(scope: Scope) -> None:
+    """Replace an Azure path of a scope by OpenAI's; the model of the path is the ``deployment`` in its state.
+
+    The forms are ``/openai/deployments/{model}/chat/completions``, ``/openai/v1/...`` and ``/openai/...``.
+    """
+    if found := _AZURE.fullmatch(scope["path"]):
+        scope[CLIENT_PATH], scope["path"] = scope["path"], f"/v1{found[2]}"
+        if found[1]:
+            scope.setdefault("state", {})["deployment"] = found[1]
+
+
 class KnownPaths:
     """Finds the routes whose path is always the same by a look into a table; all others by the application's router."""
 
@@ -155,6 +178,8 @@ class KnownPaths:
         """Serve one connection."""
         if self._routes is None:
             self._routes = self._table()
+        if scope["type"] == "http" and scope["path"].startswith("/openai/"):
+            _without_azure(scope)
         route = self._routes.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
         if route is None or scope.get("root_path"):
             return self._others(scope, receive, send)

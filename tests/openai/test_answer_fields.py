@@ -159,6 +159,18 @@ async def test_an_answer_without_detokenizing_is_its_ids(folder: Path) -> None:
         assert (error["param"], error["code"]) == ("detokenize", "unsupported_parameter")
 
 
+async def test_every_chunk_of_a_choice_has_its_token_ids(folder: Path) -> None:
+    async with gateway(folder) as running:
+        chat = _chunks((await running.chat(return_token_ids=True, stream=True, n=2)).content)
+        texts = _chunks((await complete(running, return_token_ids=True, stream=True)).content)
+        for chunks, count in ((chat, 2), (texts, 1)):
+            ids = [choice["token_ids"] for chunk in chunks for choice in chunk["choices"]]
+            assert (ids[0], ids[-1]) == ([], [])
+            assert sorted(index for given in ids for index in given) == sorted(ByteIds(folder).of("Hello") * count)
+        plain = (await running.chat(stream=True)).text + (await complete(running, stream=True)).text
+        assert "token_ids" not in plain
+
+
 async def test_prompts_are_cut_by_tokens(folder: Path) -> None:
     ids = ByteIds(folder).of("0123456789")
 

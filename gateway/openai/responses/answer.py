@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import itertools
 import time
@@ -81,6 +82,8 @@ class ResponsesAnswer(ChatAnswer):
 
     def feed(self, pieces: Sequence[Piece], *, complete: bool) -> list[Event]:
         """Add pieces to the output; returns the events that tell of it."""
+        if self.prewarms:
+            return []
         events: list[Event] = []
         if self.parsed:
             for piece in pieces:
@@ -93,7 +96,7 @@ class ResponsesAnswer(ChatAnswer):
             for piece in pieces:
                 events += self.items.content(piece.text, piece.logprobs)
         if complete:
-            cut = self.generations[0].assembler.finish_reason == "length"
+            cut = self.cut
             if not self.items.items:
                 events += self.items.message()
             events += self.items.close("incomplete" if cut else "completed")
@@ -106,7 +109,22 @@ class ResponsesAnswer(ChatAnswer):
 
     def unfit(self) -> OpenAIError | None:
         """The reason why the whole answer is not what was asked for."""
-        return self.failure(0, self.items.text)
+        return None if self.prewarms else self.failure(0, self.items.text)
+
+    def usage(self, group: Generations) -> Usage:
+        """Count tokens so far, without the one token of a request that only reads its prompt."""
+        usage = super().usage(group)
+        return dataclasses.replace(usage, completion_tokens=0, estimated=False) if self.prewarms else usage
+
+    @property
+    def prewarms(self) -> bool:
+        """Whether the request only reads its prompt; the one generated token is not returned."""
+        return self._turn.request.prewarms
+
+    @property
+    def cut(self) -> bool:
+        """Whether the answer ended at its token limit; valid at its end."""
+        return not self.prewarms and self.generations[0].assembler.finish_reason == "length"
 
     async def body(self, group: Generations) -> bytes:
         """The ``response`` object."""
@@ -204,7 +222,7 @@ class ResponsesAnswer(ChatAnswer):
         """
         if self.end is not None:
             return merge_json_objects(self.end[1], self._sent)
-        cut = self.finish_reason(0) == "length"
+        cut = self.cut
         marks = {"status_estimated": True} if self.generations[0].assembler.finish_estimated else {}
         return self._ended(
             "incomplete" if cut else "completed",
@@ -329,7 +347,7 @@ class ResponsesEvents:
     def opening(self) -> bytes:
         """The beginning of the response, and of its message where it can have nothing else."""
         self._open()
-        if not self._answer.parsed:
+        if not (self._answer.parsed or self._answer.prewarms):
             self._unsent += self._written(self._answer.items.message())
         return self._unsent
 
@@ -355,7 +373,7 @@ class ResponsesEvents:
     def forward(self, write: Write) -> Forward | None:
         """See the base."""
         answer = self._answer
-        if answer.padded:
+        if answer.padded or answer.prewarms:
             return None
         if answer.parsed:  # its reader has taken the texts
             reader = answer.parsed[0].reader
@@ -367,7 +385,7 @@ class ResponsesEvents:
 
     def end(self, usage: Usage) -> bytes:
         """The event that ends the stream, with the whole response."""
-        cut = self._answer.finish_reason(0) == "length"
+        cut = self._answer.cut
         response = self._answer.ended(usage)
         return self._written([_whole("incomplete" if cut else "completed", response)])
 
