@@ -67,9 +67,13 @@ _STRANGE: dict[str, dict[str, bytes]] = {
         "": _list({"id": "m", "gateway": {"model": [1], "ready": False, "state": {}, "endpoints": [[1]]}})
     },
 }
+_LIKE_OTHERS = {"closed", "numbers for models"}  # read by the same code as another kind: in long runs alone
 
 
-@pytest.mark.parametrize("strange", _STRANGE)
+@pytest.mark.parametrize(
+    "strange",
+    [pytest.param(strange, marks=[pytest.mark.long] * (strange in _LIKE_OTHERS)) for strange in _STRANGE],
+)
 @pytest.mark.parametrize("command", _COMMANDS)
 def test_a_strange_server_is_an_error(command: str, strange: str) -> None:
     status, told = _run(command, _STRANGE[strange])
