@@ -22,7 +22,7 @@ _CITATION = re.compile(r"contract[^\n]{0,12}sections?\s+\d", re.IGNORECASE)
 # its own, which says why; one that removes code lowers it to what is then counted.
 HELD = {
     "gateway_code_lines": 37_195,
-    "gateway_ops_code_lines": 15_280,
+    "gateway_ops_code_lines": 15_282,
     "template_lines": 1_245,
     "public_class_names_twice": 0,
     "path_thresholds": 143,
