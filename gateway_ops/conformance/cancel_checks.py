@@ -111,8 +111,8 @@ def _frees(server: ServerUnderCheck) -> None:
 )
 def _harmless(server: ServerUnderCheck) -> None:
     before = server.whole(server.chat())
-    for left in range(3):
-        _leave(server, _long(server), f"{left} clients left" if left else "")
+    for after_what in ("", "a client left", "two clients left"):
+        _leave(server, _long(server), after_what)
     after = [WholeReply(served(_ended(server.again(server.chat()), "three clients left"))) for _ in range(2)]
     texts = [seen.text for seen in after]
     if before.text in texts:

@@ -137,7 +137,7 @@ def test_the_last_files_are_for_errors_and_the_liveness_probe(process: GatewayPr
             for _ in range(10):
                 rejected = process._client.get("/version")
                 assert (rejected.status_code, rejected.headers["retry-after"]) == (503, "1")
-                assert "may open no more files" in rejected.json()["error"]["message"]
+                assert "limit of open files" in rejected.json()["error"]["message"]
                 probe = process._client.get("/health/live")
                 assert (probe.status_code, probe.headers["connection"]) == (200, "close")
             assert 'gateway_connections_rejected_total{reason="files"} 21.0' in inside.get("/metrics").text
@@ -146,7 +146,7 @@ def test_the_last_files_are_for_errors_and_the_liveness_probe(process: GatewayPr
         process.stop()
     (told,) = [line for line in map(json.loads, process.log_lines()) if line.get("event") == "files_full"]
     assert told["level"] == "WARNING"
-    assert "64 files" in told["message"]
+    assert "64 open files" in told["message"]
 
 
 def test_sighup_reloads_and_does_not_end_it(folder: Path, tmp_path: Path) -> None:

@@ -420,7 +420,7 @@ ANSWER_S = 0.2
 
 
 @pytest.mark.parametrize("together", [1, pytest.param(8, marks=pytest.mark.long)])
-@pytest.mark.parametrize("pause_s", [ANSWER_S / 16, ANSWER_S / 2])
+@pytest.mark.parametrize("pause_s", [ANSWER_S / 2, pytest.param(ANSWER_S / 16, marks=pytest.mark.long)])
 async def test_who_pauses_waits_for_the_next_slot_only(together: int, pause_s: float) -> None:
     """Beside a flood of equal answers which began together, and so would end together, too."""
     async with processes(max_running=8) as (admission,):
