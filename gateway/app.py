@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import gc
 import logging
+import resource
 import signal
 import socket
 import ssl
@@ -134,6 +136,7 @@ class WorkerGroup(Protocol):
         buckets: of the limits of keys, which all of them share.
         token_cache: of all of them; None: nothing is stored.
         mirror_socket: where copies of requests are taken; None: nowhere.
+        replaces: whether this worker replaces one that died; connections then wait until it is ready.
     """
 
     sockets: Sequence[socket.socket]
@@ -143,6 +146,7 @@ class WorkerGroup(Protocol):
     buckets: SharedBuckets
     token_cache: TokenCache | None
     mirror_socket: Path | None
+    replaces: bool
 
     def readiness(self, own: Mapping[str, EngineCondition]) -> Mapping[str, EngineCondition]:
         """The condition of each model, of all workers together; ``own`` is what this one says."""
@@ -228,7 +232,7 @@ def create_app(
         },
     )
     app.state.registry, app.state.runs, app.state.certificates = registry, runs, certificates
-    app.state.shutdown_state = ShutdownState()
+    app.state.shutdown_state, app.state.metrics = ShutdownState(), metrics
     _add_routes(app, settings, registry, metrics, share, state, runs, relayed)
     _add_middleware(app, settings, guard)
     app.add_middleware(AccessLogMiddleware, metrics=metrics, running=registry.running, telemetry=telemetry)
@@ -467,9 +471,16 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Worke
     tls = None
     if settings.server.tls is not None:
         tls = ServerTls(app.state.certificates.follow(_contexts(settings.server.tls)), bounds)
-    http = http_protocol(unread_answer, bounds, app.state.shutdown_state)
+
+    def rejected(reason: str) -> None:
+        app.state.metrics.connections_rejected.labels(reason).inc()
+
+    http = http_protocol(unread_answer, bounds, app.state.shutdown_state, rejected)
     config = _uvicorn_config(app, http, settings.server)
+    began = asyncio.get_running_loop().time()
     async with app.router.lifespan_context(app):
+        if share is not None and share.replaces:
+            await app.state.registry.wait_ready(began)
         # The server handles these signals while it runs, and raises them again when it is done: then we still clean up.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
@@ -477,7 +488,7 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Worke
         internal = None
         if inner:
             few = replace(bounds, connections=_INTERNAL_CONNECTIONS)
-            plain = http_protocol(unread_answer, few, app.state.shutdown_state)
+            plain = http_protocol(unread_answer, few, app.state.shutdown_state, rejected)
             internal = InternalPort(_uvicorn_config(app.state.internal, plain, settings.server), inner)
         server = Server(config, _stages(app, settings.server, share), app.state.shutdown_state, tls, internal)
         try:
@@ -550,6 +561,7 @@ def _bounds(settings: Settings) -> HttpLimits:
         body_rate=settings.limits.min_body_bytes_per_s,
         unread_s=settings.timeouts.client_read_s,
         connections=room_for(settings.limits.max_connections),
+        files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     )
 
 

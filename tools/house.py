@@ -21,11 +21,11 @@ _CITATION = re.compile(r"contract[^\n]{0,12}sections?\s+\d", re.IGNORECASE)
 # Upper bounds, which tests/docs/test_house.py holds. A change that adds a capability raises its number in a commit of
 # its own, which says why; one that removes code lowers it to what is then counted.
 HELD = {
-    "gateway_code_lines": 37_227,
-    "gateway_ops_code_lines": 15_282,
-    "template_lines": 1_245,
+    "gateway_code_lines": 37_608,
+    "gateway_ops_code_lines": 15_326,
+    "template_lines": 1_248,
     "public_class_names_twice": 0,
-    "path_thresholds": 143,
+    "path_thresholds": 144,
 }
 _JINJA_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 # Names that are not also English words, so that each occurrence is the parameter.
@@ -98,7 +98,7 @@ class HeldMeasures:
 def _template_lines() -> int:
     templates = [*(ROOT / "chat_templates").glob("*.jinja"), *(ROOT / "gateway_ops").rglob("*.jinja")]
     lines = [line for file in templates for line in _JINJA_COMMENT.sub("", file.read_text()).splitlines()]
-    for file in (ROOT / "gateway" / "families").glob("*.yaml"):
+    for file in (ROOT / "gateway" / "text" / "families").glob("*.yaml"):
         lines += (line for line in file.read_text().splitlines() if not line.lstrip().startswith("#"))
     return sum(bool(line.strip()) for line in lines)
 

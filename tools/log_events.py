@@ -212,6 +212,11 @@ _PROCESS: Final[Mapping[str, Event]] = {
         "the limit of connections is reached; logged at most once a minute",
         "Raise `limits.max_connections`, or start another gateway.",
     ),
+    "files_full": Event(
+        ("warning",),
+        "the limit of open files is reached; logged at most once a minute",
+        "Raise `ulimit -n`, or lower `limits.max_connections`.",
+    ),
     "connection_not_taken": Event(
         ("error",),
         "a TLS connection could not be accepted, usually because the limit of open files is reached",

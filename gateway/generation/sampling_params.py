@@ -27,6 +27,7 @@ class SamplingParams:
         clamp_max_tokens: whether more than the context leaves is clamped, whatever the operator's policy.
         min_tokens: tokens before which no end id is drawn, 0 is off.
         stop: stop strings, matched on text in the gateway.
+        most_stops: the API's limit of stop strings, used unless the operator sets one.
         stop_token_ids: further ids that end an answer.
         include_stop_str_in_output: whether the stop string or stop id that ended the answer is part of its text.
         skip_special_tokens: whether special tokens leave no text.
@@ -65,6 +66,7 @@ class SamplingParams:
     clamp_max_tokens: bool = False
     min_tokens: int = 0
     stop: tuple[str, ...] = ()
+    most_stops: int = 4
     stop_token_ids: tuple[int, ...] = ()
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True

@@ -14,7 +14,7 @@ from typing import Any, Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.generation.ids import new_id
-from gateway.http.routing import BEGUN, HEADERS, headers_of
+from gateway.http.routing import BEGUN, HEADERS, client_path, headers_of
 from gateway.telemetry.logs import log_facts, work_for
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import RequestTrace, Telemetry, tracing
@@ -156,7 +156,7 @@ class AccessLogMiddleware:
             "trace_id": None if trace is None else trace.trace_id,
             "client": scope["client"][0] if scope.get("client") else None,
             "method": scope["method"],
-            "path": scope["path"][:256],
+            "path": client_path(scope)[:256],
             "status": status,
             **_facts(record),
             "disconnected": record.disconnected or None,

@@ -38,6 +38,10 @@ _LARGE_TAIL = f"The trailers or a chunk header of the request are larger than th
 _OTHER_PROTOCOL = "This server only supports HTTP/1.1; send the request without 'Upgrade' and without 'CONNECT'."
 _PHRASES = {each.value: each.phrase for each in HTTPStatus}
 _NO_ROOM = "The gateway has reached its limit of connections (limits.max_connections); try again in a moment."
+_NO_FILES = "The gateway has reached its limit of open files; try again in a moment."
+# Descriptors of the highest numbers, for connections that get an error or are a liveness probe's.
+_SPARE_FILES = 16
+_LIVE = "/health/live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class HttpLimits:
         silence_s: seconds between two pieces of a body.
         unread_s: seconds in which a client must read some of an answer that it has let pile up; else it is cut off.
         connections: open at a time.
+        files: that the process may have open; the kernel gives the lowest free number to each.
     """
 
     head_s: float = 60.0
@@ -62,6 +67,7 @@ class HttpLimits:
     silence_s: float = 60.0
     unread_s: float = 60.0
     connections: int = 16384
+    files: int = 2**31
 
     @property
     def shortest_s(self) -> float:
@@ -77,7 +83,10 @@ The scope has ``path`` and ``headers`` as far as they have come: an empty path w
 
 
 def http_protocol(
-    reject: Reject, bounds: HttpLimits | None = None, shutdown_state: ShutdownState | None = None
+    reject: Reject,
+    bounds: HttpLimits | None = None,
+    shutdown_state: ShutdownState | None = None,
+    rejected: Callable[[str], object] = str,
 ) -> type[HttpToolsProtocol]:
     """Make a protocol for `uvicorn.Config`.
 
@@ -85,6 +94,7 @@ def http_protocol(
         reject: answers requests that no application sees.
         bounds: on connections and requests; None takes the usual ones.
         shutdown_state: once it has begun, connections end with their answers.
+        rejected: called for each connection that is rejected, with the reason: ``connections`` or ``files``.
 
     Returns:
         uvicorn's protocol with those answers and bounds, and with a ``ClientConnection`` for its applications.
@@ -94,7 +104,7 @@ def http_protocol(
         _error = staticmethod(reject)
         _bounds = bounds or HttpLimits()
         _shutdown_state = shutdown_state or ShutdownState()
-        _overflow = _Overflow()
+        _overflow = _Overflow(rejected)
 
     return HttpProtocol
 
@@ -104,12 +114,14 @@ class _Overflow:
 
     Attributes:
         told: connections that will be answered with an error.
-        warned: when the log was last written to, by the loop's clock.
+        warned: when the log was last written to for each reason, by the loop's clock.
+        rejected: counts connections by reason.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rejected: Callable[[str], object]) -> None:
         self.told: set[_BoundedProtocol] = set()
-        self.warned = -math.inf
+        self.warned: dict[str, float] = {}
+        self.rejected = rejected
 
 
 class _Dropped(list[tuple[bytes, bytes]]):
@@ -127,6 +139,7 @@ class _BoundedProtocol(HttpToolsProtocol):
     _bounds: HttpLimits
     _shutdown_state: ShutdownState
     _overflow: _Overflow
+    _no_room = _NO_ROOM
 
     _head = 0  # bytes that have come since the request began, at least those of its head
     _body = 0  # bytes of its body that have come
@@ -149,7 +162,11 @@ class _BoundedProtocol(HttpToolsProtocol):
         super().connection_made(cast("asyncio.Transport", self._connection))
         self._connection.write_chunk = ChunkedWriter(self.flow, transport).write
         self._connection.close_soon = self._close_soon
-        if len(self.connections) - len(self._overflow.told) > self._bounds.connections:
+        file = transport.get_extra_info("socket")
+        if file is not None and file.fileno() >= self._bounds.files - _SPARE_FILES:
+            self._no_room = _NO_FILES
+            self._reject_connection()
+        elif len(self.connections) - len(self._overflow.told) > self._bounds.connections:
             self._reject_connection()
         else:
             self._begun = self.loop.time()
@@ -196,8 +213,11 @@ class _BoundedProtocol(HttpToolsProtocol):
         transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self in self._overflow.told and self._refusal is None:
-            self._refusal = self._answer(503, _NO_ROOM, _peeked(data))
+        if self in self._overflow.told and self._refusal is None and not self._closes:
+            scope = _peeked(data)
+            # A restart by a liveness probe would end the responses of all others.
+            self._closes = self._no_room is _NO_FILES and scope["path"] == _LIVE
+            self._refusal = None if self._closes else self._answer(503, self._no_room, scope)
         if self._refusal is not None:
             if not self._open:
                 self._write_refusal()
@@ -340,19 +360,28 @@ class _BoundedProtocol(HttpToolsProtocol):
         self.flow.pause_reading()
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.loop.call_later(_LINGER_S if self._refusal else 0, self.transport.close)
+        linger_s = _LINGER_S if self._refusal and self._no_room is _NO_ROOM else 0  # else its descriptor is needed
+        self._timer = self.loop.call_later(linger_s, self.transport.close)
 
     def _reject_connection(self) -> None:
         """Tell a client that there are too many, once it has sent something: before that some do not read."""
-        now = self.loop.time()
-        if now - self._overflow.warned > _WARN_S:
-            self._overflow.warned = now
-            _log.warning(
-                "%d connections are open; further connections are rejected with 503",
-                self._bounds.connections,
-                extra={"event": "connections_full"},
-            )
-        if len(self._overflow.told) >= MOST_TOLD:
+        now, reason = self.loop.time(), "files" if self._no_room is _NO_FILES else "connections"
+        self._overflow.rejected(reason)
+        if now - self._overflow.warned.get(reason, -math.inf) > _WARN_S:
+            self._overflow.warned[reason] = now
+            if self._no_room is _NO_FILES:
+                _log.warning(
+                    "the limit of %d open files is reached; further connections are rejected with 503",
+                    self._bounds.files,
+                    extra={"event": "files_full"},
+                )
+            else:
+                _log.warning(
+                    "%d connections are open; further connections are rejected with 503",
+                    self._bounds.connections,
+                    extra={"event": "connections_full"},
+                )
+        if len(self._overflow.told) >= (_SPARE_FILES - 2 if self._no_room is _NO_FILES else MOST_TOLD):
             self.connections.discard(self)
             self._connection.transport.abort()
             return

@@ -157,14 +157,13 @@ def owner_of(scope: MutableMapping[str, Any]) -> str:
 
 
 def _given(scope: Scope) -> list[bytes]:
-    """The keys of a request, of which some clients send two; an empty one where its scheme is not known."""
+    """The keys of a request, of which some clients send several; an empty one where its scheme is not known."""
     keys = []
     if given := header(scope, b"authorization"):
         scheme, _, key = given.strip().partition(b" ")
         keys.append(key.strip() if scheme.lower() == b"bearer" else b"")
-    if given := header(scope, b"x-api-key"):
-        keys.append(given.strip())
-    return keys
+    others = (header(scope, name) for name in (b"x-api-key", b"api-key"))  # Anthropic's and Azure's
+    return keys + [given.strip() for given in others if given]
 
 
 class RateLimitMiddleware:

@@ -19,6 +19,12 @@ HEADERS = "gateway.headers"
 """The key of an ASGI scope under which ``headers_of`` keeps what it made, for a dozen readers."""
 BEGUN = "gateway.begun"
 """The key that a scope has once the head of its answer was sent."""
+CLIENT_PATH = "gateway.client_path"
+"""The key under which a scope has the client's path if that is one of Azure's."""
+_AZURE = re.compile(
+    r"/openai(?:/v1|/deployments/(.+?)(?=/(?:audio|chat/completions|completions|embeddings|images|responses)(?:/|$)))?"
+    r"(/.+)"
+)
 _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
 
 
@@ -82,7 +88,7 @@ def header(scope: Scope, name: bytes) -> bytes:
 
 
 def widen(routes: Iterable[BaseRoute]) -> None:
-    """Have routes take HEAD where they take GET, and one slash behind their path.
+    """Have routes take HEAD where they take GET, and one slash behind their path, and no line end.
 
     No redirect: one loses the body of a POST, or its key, with many clients. The server leaves out the body of an
     answer to HEAD.
@@ -91,8 +97,9 @@ def widen(routes: Iterable[BaseRoute]) -> None:
         if isinstance(route, Route):
             if route.methods and "GET" in route.methods:
                 route.methods.add("HEAD")
-            if ":path}" not in route.path and route.include_in_schema:  # which takes it; links of pages are relative
-                route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + "/?$")
+            # A path parameter takes the slash by itself; links of pages are relative. `$` would take a line end too.
+            end = r"/?\Z" if ":path}" not in route.path and route.include_in_schema else r"\Z"
+            route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + end)
 
 
 def allowed(scope: Scope, routes: Iterable[BaseRoute]) -> str:
@@ -120,7 +127,7 @@ def meant(path: str, routes: Iterable[BaseRoute]) -> str | None:
     for route in routes:
         if isinstance(route, Route) and route.include_in_schema:
             base, stem, parameter = _PARTS.findall(route.path)[0]
-            end = re.search(re.escape(stem) + (".+" if parameter else "$"), path)
+            end = re.search(re.escape(stem) + (".+" if parameter else r"\Z"), path)
             if end and len(stem) > len(found):
                 found, suggested = stem, base + end[0]
     return suggested
@@ -140,6 +147,23 @@ class Application(FastAPI):
         return app
 
 
+def client_path(scope: Scope) -> str:
+    """Return the path that the client sent."""
+    path: str = scope.get(CLIENT_PATH) or scope["path"]
+    return path
+
+
+def _without_azure(scope: Scope) -> None:
+    """Replace an Azure path of a scope by OpenAI's; the model of the path is the ``deployment`` in its state.
+
+    The forms are ``/openai/deployments/{model}/chat/completions``, ``/openai/v1/...`` and ``/openai/...``.
+    """
+    if found := _AZURE.fullmatch(scope["path"]):
+        scope[CLIENT_PATH], scope["path"] = scope["path"], f"/v1{found[2]}"
+        if found[1]:
+            scope.setdefault("state", {})["deployment"] = found[1]
+
+
 class KnownPaths:
     """Finds the routes whose path is always the same by a look into a table; all others by the application's router."""
 
@@ -154,6 +178,8 @@ class KnownPaths:
         """Serve one connection."""
         if self._routes is None:
             self._routes = self._table()
+        if scope["type"] == "http" and scope["path"].startswith("/openai/"):
+            _without_azure(scope)
         route = self._routes.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
         if route is None or scope.get("root_path"):
             return self._others(scope, receive, send)

@@ -117,8 +117,9 @@ def _end_texts(end_ids: tuple[int, ...], parts: ModelParts, features: EngineFeat
 
 
 def _check(params: SamplingParams, parts: ModelParts, features: EngineFeatures, settings: ModelSettings) -> None:
-    if len(params.stop) > settings.max_stops:
-        message = f"At most {settings.max_stops} stop strings are supported, but {len(params.stop)} were given."
+    most_stops = settings.max_stops if "max_stops" in settings.model_fields_set else params.most_stops
+    if len(params.stop) > most_stops:
+        message = f"At most {most_stops} stop strings are supported, but {len(params.stop)} were given."
         raise BadRequestError(message, "stop", "array_above_max_length")
     if params.logprobs and not features.logprobs:
         raise BadRequestError("This model's engine returns no log-probabilities.", "logprobs", _UNSUPPORTED)

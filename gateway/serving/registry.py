@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import hashlib
 import logging
 import random
@@ -18,6 +19,7 @@ from gateway.serving.backend import BackendFactory
 from gateway.serving.mirror.copies import RequestCopies
 from gateway.serving.served_model import EngineLimit, ServedModel, unknown_limit
 from gateway.settings import ModelSettings, Settings
+from gateway.telemetry.memory import give_back
 from gateway.telemetry.metrics import Metrics
 from gateway.text.tokens import VOCABULARY_FILES
 from gateway.text.tokens.token_cache import TokenCache
@@ -167,6 +169,7 @@ class Registry:
         entries = {model.name: self._entry(model, index) for index, model in enumerate(models)}
         fresh = [entry.model for name, entry in entries.items() if entry is not before.get(name)]
         async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(_release)
             for model in fresh:
                 undo.push_async_callback(model.close)
             await _start_all(fresh)
@@ -187,9 +190,13 @@ class Registry:
             removed=tuple(name for name in before if name not in entries),
         )
 
-    async def wait_ready(self) -> None:
-        """Wait for the engines of all models, as long as a start may wait for Triton."""
-        await self._wait_ready(list(self))
+    async def wait_ready(self, since: float | None = None) -> None:
+        """Wait for the engines of all models, as long as a start may wait for Triton.
+
+        Args:
+            since: the event loop's time from which that counts; None: from now on.
+        """
+        await self._wait_ready(list(self), since)
 
     def abort(self, error: EngineError) -> None:
         """End whatever still runs, of retired models too, with an error."""
@@ -227,11 +234,12 @@ class Registry:
             return entry
         return _Entry(self._make(model, index), made_of)
 
-    async def _wait_ready(self, models: list[ServedModel]) -> None:
+    async def _wait_ready(self, models: list[ServedModel], since: float | None = None) -> None:
         """Wait for engines, so that no request meets a model that is still being discovered."""
-        end = asyncio.get_running_loop().time() + self._timeouts.discovery_s
+        loop = asyncio.get_running_loop()
+        end = (loop.time() if since is None else since) + self._timeouts.discovery_s
         # Polled: backends have no event for it, and a reload may be a moment late.
-        while any(model.unready() for model in models) and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
+        while any(model.unready() for model in models) and loop.time() < end:  # noqa: ASYNC110
             await asyncio.sleep(_READY_POLL_S)
         for model in models:
             reason = model.unready()
@@ -246,6 +254,8 @@ class Registry:
         for model in models:
             await model.close()
             _log.info("model %s: the previous version is closed", model.name, extra={"event": "model_closed"})
+        del model, models[:]
+        await _release()
 
 
 def _place(name: str, conversation: str) -> float:
@@ -258,6 +268,16 @@ def _names(entries: dict[str, _Entry]) -> dict[str, ServedModel]:
     return {
         name: entry.model for entry in entries.values() for name in (entry.model.name, *entry.model.settings.aliases)
     }
+
+
+async def _release() -> None:
+    """Free what closed models leave.
+
+    Connections leave cycles, for which a process that serves almost never looks. Most of the memory is the tokenizers',
+    which the C library would keep.
+    """
+    gc.collect()
+    await asyncio.to_thread(give_back)
 
 
 async def _start_all(models: list[ServedModel]) -> None:

@@ -45,7 +45,7 @@ from gateway.serving.prompts import PromptSource, Truncation, spoken
 from gateway.serving.tokenizer_match import OVERRIDE, tokenizer_mismatch
 from gateway.settings import ConfigError, ModelSettings, TimeoutSettings
 from gateway.settings.model_settings import AdapterSettings, SamplingDefaults
-from gateway.telemetry.metrics import Metrics, ModelSnapshot
+from gateway.telemetry.metrics import Metrics, ModelMetrics, ModelSnapshot
 from gateway.telemetry.slim_page import ModelQueue
 from gateway.telemetry.traces import RequestTrace, current_trace
 from gateway.text.families import ToolPlan
@@ -115,7 +115,8 @@ class ServedModel:
         self.metrics = metrics.for_model(settings.name)
         told = self._engine_limit if settings.triton.metrics_url is not None else None
         self.admission = Admission(settings.name, settings.admission, shares or SharedLines(), told)
-        self.admission.rejected = self._count_refusal
+        rejected = self.metrics.rejected
+        self.admission.rejected = lambda reason: rejected[reason].inc()
         self._key = key
         self._timeouts = timeouts
         self._relay = relay
@@ -229,7 +230,7 @@ class ServedModel:
         """
         self._loop = asyncio.get_running_loop()
         self.backend.on_discovered = self._discovered
-        self.backend.watch(self._watch)
+        self.backend.watch(functools.partial(_watch, self.metrics))
         if not needs_discovery(self.settings):
             self._parts = await anyio.to_thread.run_sync(load_parts, self.settings, None, self._key)
             self.reasons = self._parts.family.reasons
@@ -245,9 +246,10 @@ class ServedModel:
                 raise self._problem
 
     async def close(self) -> None:
-        """End the supervision of its engine."""
+        """End the supervision of its engine, and let go of what refers back to this model."""
         self.admission.close()
         await self.backend.close()
+        self.backend.on_discovered = None
 
     def recall(self, salt: str | None = None) -> CacheScope | None:
         """Return what is known of the caller's prompts; None where nothing is stored.
@@ -405,9 +407,6 @@ class ServedModel:
         endpoints = [each.address for each in self.backend.endpoints if each.condition.ready]
         return self._limit_of_engines(endpoints or [triton.url or ""], self._features.model)
 
-    def _count_refusal(self, reason: str) -> None:
-        self.metrics.rejected[reason].inc()
-
     async def _predicted(self, params: SamplingParams, parts: ModelParts) -> tuple[int, ...]:
         """The token ids of a prediction; of a long one off the event loop, and in its turn."""
         tokenize = functools.partial(tokenize_prediction, params, parts)
@@ -437,9 +436,6 @@ class ServedModel:
         """The engine for one answer, whose reasoning may have a budget."""
         engine = route.engine if (self._parts or self.parts).lora is None else self._adapted(route)
         return engine if budget is None or reader is None else BudgetedEngine(engine, budget, reader)
-
-    def _watch(self, health: EngineHealth) -> None:
-        health.responses = self.metrics.inter_token.count
 
     def abort(self, error: EngineError) -> None:
         """End all its running generations with an error."""
@@ -518,6 +514,10 @@ class ServedModel:
                    "tokenizer": str(parts.tokenizer_source),
                    "family": parts.family.name, "family_reason": parts.choice.reason},
         )  # fmt: skip
+
+
+def _watch(metrics: ModelMetrics, health: EngineHealth) -> None:
+    health.responses = metrics.inter_token.count
 
 
 async def _queue(trace: RequestTrace, enter: Callable[[], Awaitable[AdmittedGeneration]]) -> AdmittedGeneration:

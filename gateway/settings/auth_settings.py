@@ -18,6 +18,8 @@ NAME_FORM: Final = r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}"
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Signatures whose checking key is public; a symmetric key would let each holder sign."""
 
+_MOST: Final = 2**53  # whole numbers up to it are exact as floats, in which limits are counted
+
 
 class KeyLimits(Section):
     """Limits of a key; None is no limit.
@@ -29,10 +31,10 @@ class KeyLimits(Section):
         max_tokens: most tokens of one answer.
     """
 
-    requests_per_minute: int | None = Field(default=None, ge=1)
-    tokens_per_minute: int | None = Field(default=None, ge=1)
-    in_flight: int | None = Field(default=None, ge=1)
-    max_tokens: int | None = Field(default=None, ge=1)
+    requests_per_minute: int | None = Field(default=None, ge=1, le=_MOST)
+    tokens_per_minute: int | None = Field(default=None, ge=1, le=_MOST)
+    in_flight: int | None = Field(default=None, ge=1, le=_MOST)
+    max_tokens: int | None = Field(default=None, ge=1, le=_MOST)
 
 
 def _moment(value: object) -> object:

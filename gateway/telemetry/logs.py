@@ -18,6 +18,7 @@ from pythonjsonlogger.core import RESERVED_ATTRS, LogData
 from pythonjsonlogger.json import JsonFormatter
 
 from gateway.telemetry.traces import TraceIds
+from gateway.text.harmless import harmless_json
 
 _REQUEST_ID: Final = contextvars.ContextVar("request_id", default="")
 
@@ -84,11 +85,12 @@ class LineFormatter(JsonFormatter):
         return self.jsonify_log_record(line)
 
     def jsonify_log_record(self, log_data: LogData) -> str:
-        """The line of a record's fields."""
+        """The line of a record's fields, in which no character acts upon a terminal."""
         try:
-            return orjson.dumps(log_data, option=_PLAIN).decode()
+            line = orjson.dumps(log_data, option=_PLAIN).decode()
         except orjson.JSONEncodeError:  # an object, half a surrogate pair, an integer of more than 64 bits
-            return str(super().jsonify_log_record(log_data))
+            line = str(super().jsonify_log_record(log_data))
+        return harmless_json(line)
 
 
 class RateLimitedFilter(logging.Filter):

@@ -142,6 +142,7 @@ class Metrics:
         store_removed: documents that this gateway has removed for their age or for the size.
         memory: resident, of all processes and their helpers.
         overload: 1 while memory is beyond the limit of that name.
+        connections_rejected: connections that were answered 503 or cut off, by reason: ``connections``, ``files``.
         overload_refused: requests that were rejected for want of memory.
     """
 
@@ -243,6 +244,9 @@ class Metrics:
             "gateway_overload_state", "1 while memory is above a limit.", ["state"], registry=registry,
             multiprocess_mode="livemax",
         )  # fmt: skip
+        self.connections_rejected = Counter(
+            "gateway_connections_rejected", "Connections without room.", ["reason"], registry=registry
+        )
         self.overload_rejected = Counter(
             "gateway_overload_refused_requests", "Requests rejected because of low memory.", registry=registry
         )

@@ -62,6 +62,8 @@ class WorkerProcess:
         buckets: int,
         tokens: tuple[int, int] | None,
         mirror_socket: Path | None,
+        *,
+        replaces: bool,
     ) -> WorkerProcess:
         """Start one; it serves a second or two later.
 
@@ -75,6 +77,7 @@ class WorkerProcess:
             buckets: file descriptor of the limits of keys.
             tokens: file descriptor of the cache of token ids, and its size; None: there is none.
             mirror_socket: where copies of requests are taken; None: nowhere.
+            replaces: whether connections may wait for it.
         """
         ours, theirs = socket.socketpair()
         with theirs:
@@ -88,6 +91,7 @@ class WorkerProcess:
                     *("--counts", *map(str, counts), "--wakers", *map(str, wakers), "--buckets", str(buckets)),
                     *(("--tokens", *map(str, tokens)) if tokens else ()),
                     *(("--mirror", str(mirror_socket)) if mirror_socket else ()),
+                    *(("--replaces",) if replaces else ()),
                     *("--listen", *map(str, listening)),
                     *("--internal", *map(str, inner)),
                     stdin=asyncio.subprocess.DEVNULL,
@@ -260,7 +264,7 @@ class Supervisor:
             WorkersError: it said that it cannot serve, and never has.
         """
         loop = asyncio.get_running_loop()
-        pause = _FIRST_PAUSE_S
+        pause, replaces = _FIRST_PAUSE_S, False
         while not self._stopping.is_set():
             begun = loop.time()
             worker = self._workers[index] = await WorkerProcess.start(
@@ -273,7 +277,9 @@ class Supervisor:
                 self._limited,
                 self._tokens,
                 self._mirrors.socket if self._mirrors else None,
+                replaces=replaces,
             )
+            replaces = True
             if self._stopping.is_set():  # meanwhile, when it could not be signalled yet
                 worker.signal(self._farewell)
             await worker.read(lambda: self._changed(index))

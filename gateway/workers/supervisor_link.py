@@ -37,6 +37,7 @@ class SupervisorLink:
         buckets: of the limits of keys, which all of them share.
         token_cache: of all of them; None: nothing is stored.
         mirror_socket: where copies of requests are taken; None: nowhere.
+        replaces: whether this worker replaces one that died, so that connections wait for it.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class SupervisorLink:
         """
         self.token_cache = token_cache
         self.mirror_socket = mirror_socket
+        self.replaces = False
         self.counts = counts
         self.buckets = buckets
         self.sockets: Sequence[socket.socket] = list(sockets)

@@ -29,6 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--buckets", type=int, required=True)
     parser.add_argument("--tokens", type=int, nargs=2)
     parser.add_argument("--mirror", type=Path)
+    parser.add_argument("--replaces", action="store_true")
     parser.add_argument("--listen", type=int, nargs="+", required=True)
     parser.add_argument("--internal", type=int, nargs="*", default=())
     given = parser.parse_args(arguments)
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     tokens = TokenCache.of_file(*given.tokens) if given.tokens else None
     control = socket.socket(fileno=given.control)
     link = SupervisorLink(given.index, control, sockets, internal, counts, buckets, tokens, given.mirror)
+    link.replaces = given.replaces
     try:
         source = SettingsSource.find()
         serve(source.load(), source, link)

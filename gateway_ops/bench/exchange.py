@@ -16,6 +16,7 @@ import orjson
 from gateway.serving.comparison.answer_forms import RequestFailedError
 
 _LONGEST_LINE = 2**20
+_COUNTS = ("prompt_tokens", "completion_tokens")
 _TEXT_KEYS = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls")
 
 
@@ -31,13 +32,13 @@ class TimedExchange:
 
     events: list[float] = field(default_factory=list)
     ended: float = 0.0
-    usage: dict[str, Any] = field(default_factory=dict)
+    usage: dict[str, int] = field(default_factory=dict)
 
     @property
     def completion_tokens(self) -> int:
         """The tokens by usage, else one for each event."""
         counted = self.usage.get("completion_tokens")
-        return len(self.events) if counted is None else int(counted)
+        return len(self.events) if counted is None else counted
 
 
 async def exchange(
@@ -109,9 +110,10 @@ async def first_model(session: aiohttp.ClientSession, url: str, timeout_s: float
             f"{url} does not respond with a list of models: {error or type(error).__name__}"
         ) from None
     models = listed.get("data") if isinstance(listed, dict) else None
-    if not models:
+    first = models[0] if isinstance(models, list) and models else None
+    if not isinstance(first, dict) or "id" not in first:
         raise RequestFailedError(f"{url} lists no model")
-    return str(models[0]["id"])
+    return str(first["id"])
 
 
 async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
@@ -138,16 +140,19 @@ def _take(line: bytes, found: TimedExchange, seen: Callable[[], None]) -> bool:
         return True
     try:
         event = orjson.loads(data)
+        if "error" in event:
+            raise RequestFailedError(f"error event: {_code(event)}")
+        if usage := event.get("usage"):
+            found.usage = {name: int(usage[name]) for name in _COUNTS if usage.get(name) is not None}
+        for choice in event.get("choices") or ():
+            delta = choice.get("delta") or {}
+            if any(delta.get(key) for key in _TEXT_KEYS):
+                found.events.append(time.perf_counter())
+                seen()
     except orjson.JSONDecodeError:
         raise RequestFailedError("an event that is not JSON") from None
-    if "error" in event:
-        raise RequestFailedError(f"error event: {_code(event)}")
-    found.usage = event.get("usage") or found.usage
-    for choice in event.get("choices") or ():
-        delta = choice.get("delta") or {}
-        if any(delta.get(key) for key in _TEXT_KEYS):
-            found.events.append(time.perf_counter())
-            seen()
+    except (AttributeError, TypeError, ValueError):
+        raise RequestFailedError("an event of another form") from None
     return False
 
 

@@ -128,7 +128,7 @@ class LoadSender:
         tally.completed += 1
         tally.events += len(found.events)
         if (prompt := found.usage.get("prompt_tokens")) is not None:
-            tally.prompt_tokens = (tally.prompt_tokens or 0) + int(prompt)
+            tally.prompt_tokens = (tally.prompt_tokens or 0) + prompt
         tally.completion_tokens += found.completion_tokens
         tally.whole.add(found.ended - since)
         if found.events:

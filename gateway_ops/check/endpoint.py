@@ -92,7 +92,7 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
         for name in entries:
             path = urllib.parse.quote(name, safe="")
             entries[name] = await anyio.to_thread.run_sync(_get, f"{base}/v1/models/{path}", api_key)
-        reasons = await anyio.to_thread.run_sync(_reasons, base)
+        return await _described(base, api_key, entries, await anyio.to_thread.run_sync(_reasons, base))
     except urllib.error.HTTPError as error:
         error.close()
         fix = "A URL must be the URL of a gateway; for Triton give host:port of its gRPC endpoint."
@@ -101,10 +101,13 @@ async def describe_gateway(url: str, api_key: str | None) -> Outcome:
         return [Finding(Severity.ERROR, base, f"{error.url} responded with status {error.code}.", fix)], {}
     except (OSError, http.client.HTTPException) as error:
         return [Finding(Severity.ERROR, base, f"It is unreachable ({error}).", "Is it the gateway's address?")], {}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return [
             Finding(Severity.ERROR, base, "The response is not a response of this gateway.", "Is it the right URL?")
         ], {}
+
+
+async def _described(base: str, api_key: str | None, entries: Mapping[str, Any], reasons: Mapping[str, str]) -> Outcome:
     findings = []
     models = {}
     for name, entry in entries.items():

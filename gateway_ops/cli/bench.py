@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 
 from gateway.settings.extras import pip_install
+from gateway.text.harmless import harmless_values
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
@@ -177,9 +178,10 @@ def tell_json(found: dict[str, Any], *, as_json: bool, output: Path | None) -> b
 
 
 def _show(found: dict[str, Any]) -> None:
+    found = harmless_values(found)
     console = Console(highlight=False, file=sys.stdout)
     done = found["requests"]
-    console.print(f"{found['model']} at {found['url']}, {found['seconds']:.1f} s")
+    console.print(f"{found['model']} at {found['url']}, {found['seconds']:.1f} s", markup=False)
     table = Table("milliseconds", *(name for name in found["end_to_end_ms"]), show_edge=False)
     for title, key in _TIMES:
         table.add_row(title, *(_number(value, ",.1f") for value in found[key].values()))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gateway.text.harmless import harmless, one_line
 from gateway_ops.cli.console import fail
 
 if TYPE_CHECKING:
@@ -100,8 +101,6 @@ def _names(server: ChatServer) -> list[str]:
 
 def _ask_once(server: ChatServer, dialogue: Dialogue, question: str, *, as_json: bool) -> None:
     """Print an answer: its text as it comes, or all of it as JSON."""
-    from gateway_ops.chat.harmless import harmless, one_line  # noqa: PLC0415
-
     dialogue.say(question)
     asked = server.ask(dialogue.body())
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -144,6 +143,4 @@ def _as_json(dialogue: Dialogue, asked: PendingReply) -> dict[str, object]:
 
 
 def _failure(message: str) -> typer.Exit:
-    from gateway_ops.chat.harmless import one_line  # noqa: PLC0415
-
     return fail(one_line(message))

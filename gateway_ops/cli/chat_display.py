@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from gateway_ops.chat.harmless import harmless, one_line
+from gateway.text.harmless import harmless, one_line
 from gateway_ops.chat.streamed_answer import ReplyDelta, StreamedReply
 
 _TINTS = ((0.9, "green", "90 % and more"), (0.5, "cyan", "50 %"), (0.1, "yellow", "10 %"), (0.0, "red", "less"))

@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from gateway.text.harmless import harmless, one_line
 from gateway_ops.chat.chat_server import ChatServer, PendingReply
 from gateway_ops.chat.dialogue import Dialogue
-from gateway_ops.chat.harmless import harmless, one_line
 from gateway_ops.chat.streamed_answer import ChatError
 from gateway_ops.cli.chat_display import ChatDisplay
 

@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from gateway.text.harmless import harmless_values
 from gateway_ops.cli.fitted_table import packed
 
 # Each in the order of what is shown first.
@@ -47,6 +48,7 @@ def show(values: dict[str, Any], *, verbose: bool) -> None:
         values: as of ``Report.as_json``.
         verbose: whether to say of every parameter how it is served.
     """
+    values = harmless_values(values)
     console = Console(highlight=False)
     if console.is_terminal:
         _show_on_terminal(console, values, verbose)

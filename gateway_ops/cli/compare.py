@@ -18,6 +18,7 @@ from rich.text import Text
 
 from gateway.serving.comparison.facts import FactPair
 from gateway.settings.extras import pip_install
+from gateway.text.harmless import harmless_values
 from gateway_ops.cli.bench import tell_json
 from gateway_ops.cli.console import fail
 
@@ -137,9 +138,10 @@ def _show_mirror(url: str, timeout_s: float, *, given: bool, as_json: bool, outp
     except TargetError as error:
         raise fail(error, _UNCOMPARED) from None
     if not as_json:
-        labels = [f"{found[side]['model']}, of {found[side]['url']}" for side in ("a", "b")]
-        _say(labels, [FactPair(each["what"], each["a"], each["b"]) for each in found["facts"]], found["warnings"])
-        _say_mirror(found["mirror"])
+        told = harmless_values(found)
+        labels = [f"{told[side]['model']}, of {told[side]['url']}" for side in ("a", "b")]
+        _say(labels, [FactPair(each["what"], each["a"], each["b"]) for each in told["facts"]], told["warnings"])
+        _say_mirror(told["mirror"])
     _tell(found, as_json=as_json, output=output)
     return exit_status(found["requests"])
 
@@ -210,6 +212,7 @@ def _tell(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
 
 
 def _show(found: dict[str, Any]) -> None:
+    found = harmless_values(found)
     console = _console()
     console.print()
     noise = found["noise"]

@@ -15,7 +15,7 @@ from gateway_ops.cli.console import Progress, fail
 from gateway_ops.conformance import suite
 from gateway_ops.conformance.server_under_check import ServerUnderCheck
 from gateway_ops.conformance.suite import CheckOutcome
-from gateway_ops.conformance.verdicts import Verdict
+from gateway_ops.conformance.verdicts import Verdict, shown
 
 _STYLES = {
     Verdict.UNTRUE: "bold red",
@@ -105,7 +105,7 @@ def _show(server: ServerUnderCheck, found: list[CheckOutcome], seconds: float, v
     if not verbose and suite.counts(found)[Verdict.TRUE]:
         typer.echo("What is true, check by check: --verbose")
     told = ", ".join(f"{count} {verdict.value}" for verdict, count in suite.counts(found).items() if count)
-    typer.echo(f"{server.http.base} {server.model}: {told}; {server.sent} requests in {seconds:.0f} s")
+    typer.echo(f"{server.http.base} {shown(server.model)}: {told}; {server.sent} requests in {seconds:.0f} s")
     if server.lost:
         typer.echo(f"Not all checks could run: {server.lost.removeprefix('not run: ')}")
 

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
+from gateway.text.harmless import harmless
+
 ERROR_MARK = "error: "
 
 
@@ -72,5 +74,5 @@ def fail(message: object, status: int = 1) -> typer.Exit:
     Returns:
         The exception that ends the command; to be raised.
     """
-    typer.echo(f"{ERROR_MARK}{message}", err=True)
+    typer.echo(f"{ERROR_MARK}{harmless(str(message))}", err=True)
     return typer.Exit(status)

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from gateway.text.harmless import one_line
 from gateway_ops.cli.console import fail
 from gateway_ops.cli.fitted_table import Column, fitted
 
@@ -44,7 +45,6 @@ def models(
 ) -> None:
     """List the models of a server with their status; `gateway check URL` shows the features of each model."""
     from gateway_ops.chat.chat_server import ChatServer  # noqa: PLC0415 - the other commands need none of it
-    from gateway_ops.chat.harmless import one_line  # noqa: PLC0415
     from gateway_ops.chat.streamed_answer import ChatError  # noqa: PLC0415
 
     try:
@@ -84,7 +84,9 @@ def _row(model: dict[str, Any], health: Mapping[str, Mapping[str, Any]]) -> dict
     """What is known of a model, by its list and its health; null what its server does not say."""
     own = model.get("gateway")
     own = own if isinstance(own, dict) else {}
-    known = {key: value for key, value in health.get(own.get("model", ""), {}).items() if key in {"state", "reason"}}
+    known = {
+        key: value for key, value in health.get(str(own.get("model", "")), {}).items() if key in {"state", "reason"}
+    }
     own = {**own, **known} if own.get("ready") is False else own
     return {
         "id": model["id"],

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.text.harmless import harmless
 from gateway_ops.cli.console import fail
 from gateway_ops.cli.version import versions
 
@@ -30,7 +31,6 @@ def report(
 ) -> None:
     """Collect versions, settings without secrets, capabilities and errors; show them, and write them if you agree."""
     from gateway.settings import SettingsSource  # noqa: PLC0415 - the other commands need none of it
-    from gateway_ops.chat.harmless import harmless  # noqa: PLC0415
     from gateway_ops.report.fault_report import fault_report  # noqa: PLC0415
 
     found = fault_report(versions(), SettingsSource.find(file), url, api_key, log)

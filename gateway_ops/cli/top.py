@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from gateway.text.harmless import one_line
 from gateway_ops.cli.console import fail
 from gateway_ops.cli.top_display import view
 from gateway_ops.top.activity import SLOW_S
@@ -39,7 +40,6 @@ def top(
     as_json: Annotated[bool, typer.Option("--json", help="Print one interval as a JSON object.")] = False,
 ) -> None:
     """Watch models, endpoints, queues, tokens a second, times to the first token and rejections, until Ctrl-C."""
-    from gateway_ops.chat.harmless import one_line  # noqa: PLC0415 - the other commands need none of it
     from gateway_ops.chat.streamed_answer import ChatError  # noqa: PLC0415
     from gateway_ops.top.watched_gateway import WatchedGateway  # noqa: PLC0415
 
@@ -65,7 +65,6 @@ def top(
 
 def _watch(watched: WatchedGateway, console: Console, interval: float) -> None:
     """Show one interval after the other, and try an unreachable gateway again."""
-    from gateway_ops.chat.harmless import one_line  # noqa: PLC0415
     from gateway_ops.chat.streamed_answer import ChatError  # noqa: PLC0415
 
     begun = Text(f"{watched.base}: the first interval ends in {interval:g} s", "dim")

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from gateway.text.harmless import harmless_values
 from gateway_ops.cli.fitted_table import Column, fitted, packed
 
 _STATES = {"ready": "green", "loading": "yellow", "failing": "yellow"}
@@ -39,7 +40,7 @@ def view(base: str, found: dict[str, Any], width: int) -> Group:
         found: as of ``activity``.
         width: of the terminal, in cells; only sentences are broken, between words.
     """
-    return Group(*_parts(base, found, width))
+    return Group(*_parts(base, harmless_values(found), width))
 
 
 def _parts(base: str, found: dict[str, Any], width: int) -> Iterator[RenderableType]:
@@ -107,17 +108,15 @@ def _endpoint(model: str, endpoint: dict[str, Any]) -> Iterator[Text]:
 
 def _troubles(model: dict[str, Any]) -> Iterator[str]:
     """What is not as it should be, as clauses."""
-    from gateway_ops.chat.harmless import one_line  # noqa: PLC0415
-
     if not model["ready"]:
-        yield one_line(str(model["reason"] or "not ready; /health/ready says why"))
+        yield str(model["reason"] or "not ready; /health/ready says why")
     elif model["state"] == "failing" and model["reason"]:
-        yield one_line(str(model["reason"]))
+        yield str(model["reason"])
     if model["degraded"]:
-        yield one_line(f"not all workers serve the model: {model['degraded']}")
+        yield f"not all workers serve the model: {model['degraded']}"
     for each in model["endpoints"]:
         if each["reason"] and each["state"] != "ready":
-            yield one_line(f"{each['endpoint']} is {each['state']}: {each['reason']}")
+            yield f"{each['endpoint']} is {each['state']}: {each['reason']}"
     rejected = [*_counted(model["refused"]), *_counted(model["queue_refused"], " x queue ")]
     if rejected:
         yield f"rejected {', '.join(rejected)}"

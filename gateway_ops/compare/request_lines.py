@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from gateway.serving.comparison.answer_forms import plain
+from gateway.text.harmless import one_line
 from gateway_ops.compare.asking import ComparedRequest
 
 LONGEST_LINE = 16 * 2**20
@@ -123,7 +123,7 @@ def _read(number: int, line: bytes) -> ComparedRequest:
     path = values.get("url", None) or _path_of(body)
     if path not in _BY_FIELD.values():
         raise _LineError(f"'url' is not one of {', '.join(_BY_FIELD.values())}")
-    return ComparedRequest(number, plain(str(values.get("custom_id") or ""))[:_LONGEST_NAME], path, _body(body))
+    return ComparedRequest(number, one_line(str(values.get("custom_id") or ""))[:_LONGEST_NAME], path, _body(body))
 
 
 def _path_of(body: dict[str, Any]) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 import aiohttp
 import orjson
 
-from gateway.serving.comparison.answer_forms import LONGEST_ANSWER, RequestFailedError, plain
+from gateway.serving.comparison.answer_forms import LONGEST_ANSWER, RequestFailedError
+from gateway.text.harmless import one_line
 from gateway_ops.bench.exchange import failures_by_kind
 
 _MOST_NAMED = 20
@@ -89,7 +90,7 @@ class Target:
     @property
     def label(self) -> str:
         """Its name for people."""
-        return f"{plain(self.model)} at {self.address.shown}"
+        return f"{one_line(self.model)} at {self.address.shown}"
 
     @property
     def identity(self) -> tuple[Any, ...]:

@@ -20,7 +20,14 @@ _RUNNING = (
     "tgi_batch_current_size",
     "llamacpp:requests_processing",
 )
-_GAUGE = re.compile(rf"^(?:{'|'.join(_RUNNING)})(?:{{[^\n]*}})? (\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.MULTILINE)
+_NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
+_GAUGE = re.compile(rf"^(?:{'|'.join(_RUNNING)})(?:{{[^\n]*}})? {_NUMBER}$", re.MULTILINE)
+# Of the engine itself, which a server before it relays: a request that it counts no longer may go on there.
+_ENGINE = re.compile(
+    rf'^nv_trt_llm_request_metrics{{[^\n]*request_type="active"[^\n]*}} {_NUMBER}$|'
+    rf"^nv_inference_pending_request_count(?:{{[^\n]*}})? {_NUMBER}$",
+    re.MULTILINE,
+)
 _METRICS = CheckRequest("GET", "/metrics")
 _MANY = 2000  # tokens of an answer whose end the client does not wait for
 _ENDED_S = 5.0
@@ -29,10 +36,12 @@ _EVENTS = 4
 
 
 def _running(server: ServerUnderCheck) -> float | None:
-    """Requests that run, as the server's metrics have it."""
+    """Requests that run, as the server's metrics have it, or else those of the engine behind it."""
     answer = server.again(_METRICS)
     values = _GAUGE.findall(answer.text) if answer.status == 200 else []
-    return sum(map(float, values)) if values else None
+    if not values:
+        return None
+    return sum(map(float, values)) or sum(float("".join(each)) for each in _ENGINE.findall(answer.text))
 
 
 def _long(server: ServerUnderCheck) -> CheckRequest:
@@ -40,12 +49,25 @@ def _long(server: ServerUnderCheck) -> CheckRequest:
     return server.chat(limit=limit).changed(stream=True)
 
 
-def _leave(server: ServerUnderCheck, request: CheckRequest) -> tuple[float, float | None]:
+def _next_s(server: ServerUnderCheck, after: str = "") -> float:
+    """Seconds that a short request takes; ``after``: what came before it and must not hold it up."""
+    began = time.monotonic()
+    served(_ended(server.again(server.chat(limit=1)), after))
+    return time.monotonic() - began
+
+
+def _ended(answer: HttpAnswer, after: str) -> HttpAnswer:
+    if answer.late and after:
+        raise UntrueError(f"after {after}, {answer.trouble}", answer)
+    return answer
+
+
+def _leave(server: ServerUnderCheck, request: CheckRequest, after: str = "") -> tuple[float, float | None]:
     """Begin a stream and leave it; return the seconds between its events, and the requests that ran meanwhile."""
     try:
         with server.http.opened(request) as answer:
             times = [time.monotonic() for _ in answer.events(_EVENTS)]
-            seen = answer.answer()
+            seen = _ended(answer.answer(), after)
             if seen.status != 200 or not times:
                 raise UnclearError(f"the stream got status {seen.status}")
             running = _running(server)
@@ -56,7 +78,7 @@ def _leave(server: ServerUnderCheck, request: CheckRequest) -> tuple[float, floa
 
 @CANCEL.check(
     "cancel-frees",
-    "After a client disconnects from its stream, the server's metrics no longer count the request.",
+    "After a client disconnects from its stream, the request ends in the server and in the engine behind it.",
     CHUNKS,
 )
 def _frees(server: ServerUnderCheck) -> None:
@@ -66,11 +88,16 @@ def _frees(server: ServerUnderCheck) -> None:
     if before:
         raise UnclearError(f"{before:g} other requests are running")
     request = _long(server)
+    alone_s = min(_next_s(server) for _ in range(2))
     between_s, running = _leave(server, request)
     if not running:
         raise UnclearError("the metrics do not count a stream that is being read")
     if between_s * _MANY < 2 * _ENDED_S:
         raise UnclearError("the stream may have ended by itself in the meantime")
+    next_s, after_s = (_next_s(server, "a client left a long stream") for _ in range(2))
+    if next_s > max(_ENDED_S, 4 * alone_s) and next_s > 4 * after_s:  # it waited until the uncancelled work ended
+        told = f"the request after the client left waited {next_s:.1f} s, and the one after it took {after_s:.1f} s"
+        raise UntrueError(told, HttpAnswer(request, 200), HttpAnswer(server.chat(limit=1), 200))
     ends = time.monotonic() + _ENDED_S
     while _running(server):
         if time.monotonic() > ends:
@@ -84,9 +111,9 @@ def _frees(server: ServerUnderCheck) -> None:
 )
 def _harmless(server: ServerUnderCheck) -> None:
     before = server.whole(server.chat())
-    for _ in range(3):
-        _leave(server, _long(server))
-    after = [WholeReply(served(server.again(server.chat()))) for _ in range(2)]
+    for after_what in ("", "a client left", "two clients left"):
+        _leave(server, _long(server), after_what)
+    after = [WholeReply(served(_ended(server.again(server.chat()), "three clients left"))) for _ in range(2)]
     texts = [seen.text for seen in after]
     if before.text in texts:
         return

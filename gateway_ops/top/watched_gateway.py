@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from gateway_ops.chat.chat_server import ChatServer
-from gateway_ops.chat.harmless import harmless
 from gateway_ops.chat.streamed_answer import ChatError
 from gateway_ops.top.activity import SLOW_S, Listed, activity, listed_by_name
 from gateway_ops.top.scrapes import Interval, Scrape
@@ -43,10 +42,13 @@ class WatchedGateway:
         """
         interval = Interval(self._last, self._scrape())
         self._last = interval.now
-        return activity(interval, self._listed(), self._slow_s, self._server.health())
+        try:
+            return activity(interval, self._listed(), self._slow_s, self._server.health())
+        except (AttributeError, KeyError, TypeError, ValueError):  # labels and values of another form
+            raise ChatError(f"{self.base} has no metrics of this gateway.") from None
 
     def _scrape(self) -> Scrape:
-        page = harmless(self._server.fetch("/metrics").text)  # labels are shown
+        page = self._server.fetch("/metrics").text
         try:
             scrape = Scrape.parse(page, time.monotonic())
         except (ValueError, KeyError, IndexError):  # what the parser raises for some lines that are not metrics

@@ -52,8 +52,15 @@ async def test_a_limit_and_a_stop_sequence_are_told(folder: Path, ask: Any) -> N
     async with gateway(folder) as running:
         cut = await ask(running, max_tokens=3)
         assert (cut.text, cut.stop_reason, cut.stop_sequence) == ("Hel", "max_tokens", None)
-        stopped = await ask(running, stop_sequences=["x", "ll"])
-        assert (stopped.text, stopped.stop_reason, stopped.stop_sequence) == ("He", "stop_sequence", "ll")
+        for stops in (["x", "ll"], [*"xyzw", "ll"], [*map(chr, range(0x4E00, 0x4E3F)), "ll"]):
+            stopped = await ask(running, stop_sequences=stops)
+            assert (stopped.text, stopped.stop_reason, stopped.stop_sequence) == ("He", "stop_sequence", "ll")
+
+
+async def test_the_operators_number_of_stop_sequences_holds(folder: Path) -> None:
+    async with gateway(folder, max_stops=4) as running:
+        message = error_of(await post(running, stop_sequences=[*"abcde"]), 400, "invalid_request_error")
+        assert message == "stop_sequences: At most 4 stop strings are supported, but 5 were given."
 
 
 @BOTH

@@ -121,7 +121,12 @@ def test_the_same_conversation_by_three_apis(thinks: Path, examples: int) -> Non
 
         def last() -> Any:
             request = asked.engine.requests[-1]
-            more = {"max_tokens_name": "", "clamp_max_tokens": True, "stream": False}  # of errors, and of the answer
+            more = {
+                "max_tokens_name": "",
+                "clamp_max_tokens": True,
+                "stream": False,
+                "most_stops": 4,
+            }  # of errors, and of the answer
             return request.prompt, dataclasses.replace(request.params, **more), request.max_tokens
 
         @settings(max_examples=examples)

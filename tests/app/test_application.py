@@ -294,6 +294,15 @@ async def test_the_access_log(folder: Path, caplog: pytest.LogCaptureFixture) ->
     assert "first" not in logged
 
 
+async def test_the_access_log_has_azures_path_as_sent(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    path = f"/openai/deployments/{MODEL}/completions"
+    async with gateway(folder) as running:
+        assert (await running.client.post(path, json={"prompt": "Hi"})).status_code == 200
+    (line,) = access_lines(caplog)
+    assert (line["path"], line["model"]) == (path, MODEL)
+
+
 async def test_the_access_log_of_failures(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     failure = EngineError(ErrorKind.QUEUE_FULL, "Full.", "the backend's own words")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import anthropic
 import pytest
 
 from gateway import __version__
@@ -43,6 +44,15 @@ async def test_one_slash_more_of_what_is_read(folder: Path, path: str) -> None:
         assert path == "/metrics" or longer.content == got.content
 
 
+async def test_a_line_end_is_a_part_of_the_path(folder: Path) -> None:
+    async with gateway(folder) as running:
+        for path in (*READ, "", "/v1/responses/resp_1", f"/v1/models/{MODEL}/"):
+            for more in ("%0a", "/%0a", "%0d%0a"):
+                assert (await running.client.get(f"{path}{more}")).status_code == 404, path
+        for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/responses/resp_1/cancel"):
+            assert (await running.client.post(f"{path}%0a", json={})).status_code == 404, path
+
+
 async def test_one_slash_more_keeps_the_body(folder: Path) -> None:
     async with gateway(folder) as running:
         body = {"model": MODEL, "messages": USER, "prompt": "Hi", "max_tokens": 3}
@@ -70,7 +80,7 @@ ONCE = "The base URL of an OpenAI client must end with a single '/v1'."
         ("/v1//chat/completions", "/v1/chat/completions"),
         ("//v1/models/", "/v1/models"),
         ("/api/v1/completions", "/v1/completions"),
-        ("/openai/deployments/m/chat/completions", "/v1/chat/completions"),
+        ("/azure/openai/deployments/m/chat/completions", "/v1/chat/completions"),
         ("/v1/chat/completions/chat/completions", "/v1/chat/completions"),
         ("/chat/completions/render", "/v1/chat/completions/render"),
         ("/v1/tokenize", "/tokenize"),
@@ -93,13 +103,60 @@ async def test_what_nobody_could_mean_has_no_hint(folder: Path, path: str) -> No
         assert message == f"Unknown request URL: POST {path}."
 
 
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/images/generations", "/v1/audio/speech", "/v1/batches"])
-async def test_what_openai_serves_and_this_gateway_does_not_is_called_that(folder: Path, path: str) -> None:
+STORED = " This gateway does not store chat completions: "
+OPENAI, ANTHROPIC, VLLM, OLLAMA = (
+    f" This endpoint of {name}'s API is not supported by this gateway. "
+    for name in ("OpenAI", "Anthropic", "vLLM", "Ollama")
+)
+
+
+UNSERVED = [
+    ("/v1/embeddings", OPENAI, "accept and return text"),
+    ("/v1/batches", OPENAI, "Send single requests"),
+    ("/v1/decisions", OPENAI, "'response_format'"),
+    ("/v1/skills/skill_1/content", OPENAI, "system message"),
+    ("/v1/agents", OPENAI, "/v1/responses."),
+    ("/v1/live/sessions", OPENAI, "'stream' of /v1/responses"),
+    ("/v1/threads/thread_1/messages", OPENAI, "/v1/conversations"),
+    ("/openai/deployments/m/embeddings", OPENAI, "accept and return text"),
+    ("/v1/chat/completions/chatcmpl-1", STORED, "/v1/responses"),
+    ("/v1/chat/completions/chatcmpl-1/messages", STORED, "/v1/responses"),
+    ("/v1/rerank", VLLM, "another server"),
+    ("/score", VLLM, "'structured_outputs'"),
+    ("/api/chat", OLLAMA, "Use /v1/chat/completions."),
+    ("/api/generate", OLLAMA, "Use /v1/completions."),
+    ("/api/tags", OLLAMA, "Use GET /v1/models."),
+]
+
+
+async def test_a_path_of_another_api_is_named_with_what_serves_it(folder: Path) -> None:
     async with gateway(folder) as running:
-        message = (await running.client.post(path)).json()["error"]["message"]
-        assert message == (
-            f"Unknown request URL: POST {path}. This endpoint of OpenAI's API is not supported by this gateway."
-        )
+        for path, begins, instead in UNSERVED:
+            answer = await running.client.post(path)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
+            message = answer.json()["error"]["message"]
+            assert message.startswith(f"Unknown request URL: POST {path}.{begins}")
+            assert instead in message
+        answer = await running.client.get("/v1/chat/completions")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+        assert f"{STORED}/v1/responses" in answer.json()["error"]["message"]
+
+
+async def test_errors_for_anthropics_client_name_its_own_api(folder: Path) -> None:
+    async with gateway(folder, served=True) as running:
+        url = str(running.client.base_url)
+        async with anthropic.AsyncAnthropic(base_url=url, api_key="unused", max_retries=0) as client:
+            with pytest.raises(anthropic.NotFoundError) as files:
+                await client.files.list()
+            with pytest.raises(anthropic.NotFoundError) as batches:
+                await client.messages.batches.list()
+            with pytest.raises(anthropic.NotFoundError) as skills:
+                await client.skills.list()
+    for rejected, instead in ((files, "text of files"), (batches, "single requests"), (skills, "system message")):
+        error = rejected.value.body["error"]
+        assert error["type"] == "not_found_error"
+        assert ANTHROPIC in error["message"]
+        assert instead in error["message"]
 
 
 async def test_the_version(folder: Path) -> None:

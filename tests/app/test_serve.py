@@ -123,6 +123,32 @@ def test_a_process_that_may_open_few_files_takes_fewer_connections(process: Gate
     )
 
 
+def test_the_last_files_are_for_errors_and_the_liveness_probe(process: GatewayProcess) -> None:
+    process.launch(most_files=64)
+    try:
+        process.wait("/health/live", 200)
+        kept = httpx.Limits(keepalive_expiry=None)
+        with httpx.Client(base_url=process.url, verify=False, limits=kept) as inside, contextlib.ExitStack() as stack:
+            assert inside.get("/health/live").status_code == 200
+            while (
+                stack.enter_context(httpx.Client(base_url=process.url, verify=False)).get("/version").status_code == 200
+            ):
+                pass
+            for _ in range(10):
+                rejected = process._client.get("/version")
+                assert (rejected.status_code, rejected.headers["retry-after"]) == (503, "1")
+                assert "limit of open files" in rejected.json()["error"]["message"]
+                probe = process._client.get("/health/live")
+                assert (probe.status_code, probe.headers["connection"]) == (200, "close")
+            assert 'gateway_connections_rejected_total{reason="files"} 21.0' in inside.get("/metrics").text
+        process.wait("/version", 200)
+    finally:
+        process.stop()
+    (told,) = [line for line in map(json.loads, process.log_lines()) if line.get("event") == "files_full"]
+    assert told["level"] == "WARNING"
+    assert "64 open files" in told["message"]
+
+
 def test_sighup_reloads_and_does_not_end_it(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     text = "server: {reload_s: 0}\ntimeouts: {discovery_s: 0.1}\nmodels:\n- {name: m, triton: {url: 'localhost:1'}}\n"

@@ -101,3 +101,25 @@ async def test_each_of_several_choices_takes_a_turn(folder: Path) -> None:
         answer = await running.client.post("/v1/chat/completions", json={"model": MODEL, "messages": USER, "n": 5})
         assert len(answer.json()["choices"]) == 5
         assert running.model.admission.totals().running == 0
+
+
+async def test_fast_messages_go_before_the_callers_other_ones(folder: Path) -> None:
+    gate = asyncio.Event()
+
+    async def ask(name: str, **body: Any) -> Any:
+        fields = {"model": MODEL, "max_tokens": 1, "system": f"name:{name}", "messages": USER, **body}
+        return await running.client.post("/v1/messages", json=fields)
+
+    async with gateway(folder, lambda _: [gate, EngineChunk(ids=[1], final=True)], admission=ONE) as running:
+        tasks = []
+        for place, (name, body) in enumerate({"a": {}, "b": {}, "c": {"speed": "fast"}}.items(), 1):
+            tasks.append(asyncio.create_task(ask(name, **body)))
+            await until(functools.partial(_are, running, place))
+        gate.set()
+        fast = (await asyncio.gather(*tasks))[-1]
+        assert asked(running) == ["a", "c", "b"]
+        assert "x-ignored-parameters" not in fast.headers
+    async with gateway(folder) as running:
+        ids = {"user_profile_id": "u", "workspace_id": "w", "service_tier": "auto"}
+        assert (await ask("a", speed="fast", **ids)).headers["x-ignored-parameters"] == "speed"
+        assert "x-ignored-parameters" not in (await ask("a", speed="standard")).headers

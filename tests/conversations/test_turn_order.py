@@ -142,6 +142,15 @@ def test_turns_of_one_role_are_joined_by_an_empty_line_where_roles_must_alternat
     assert "ask1<|im_end|>\n<|im_start|>user\nask2" in prompt_of("chatml", CASES["user messages in a row"])
 
 
+def test_a_system_message_alone_is_the_users_where_it_would_vanish() -> None:
+    changed: list[str] = []
+    assert "[INST]rule1[/INST]" in prompt_of("mistral_nemo", [{"role": "system", "content": "rule1"}], changed)
+    assert changed == ["messages[0].role"]
+    changed.clear()
+    assert "rule1" in prompt_of("chatml", [{"role": "system", "content": "rule1"}], changed)
+    assert changed == []
+
+
 @pytest.mark.parametrize("name", ["mistral_nemo", "gemma2"])
 def test_parts_of_joined_turns_stand_apart(name: str) -> None:
     parts = {"role": "user", "content": "ask2\nask3", "parts": ["ask2", "ask3"]}

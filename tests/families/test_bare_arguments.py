@@ -70,6 +70,11 @@ def test_values_by_their_types() -> None:
         ("integer", "['x']", "['x']"),
         ("boolean", " TRUE\n", True),
         ("boolean", "false", False),
+        (["boolean", "null"], "FALSE", False),
+        (["boolean", "null"], "NULL", None),
+        (["boolean", "null"], "None", None),
+        (["string", "null"], "NULL", "NULL"),
+        ("integer", "FALSE", "FALSE"),
         ("string", "true", "true"),
     ],
 )

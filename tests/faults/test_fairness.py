@@ -36,9 +36,13 @@ def key_of(name: str) -> dict[str, Any]:
     return {"headers": {"Authorization": f"Bearer {KEYS[name]}"}}
 
 
-async def polite(client: httpx.AsyncClient, times: int, **more: Any) -> list[Outcome]:
-    """A client that asks, reads, and asks again: a tenth of what there is room for, and less."""
-    return [await ask(client, TOKENS, **key_of("polite"), **more) for _ in range(times)]
+async def polite(client: httpx.AsyncClient, times: int, pause_s: float = 0, **more: Any) -> list[Outcome]:
+    """A client that asks, reads, pauses and asks again: a tenth of what there is room for, and less."""
+    seen = []
+    for _ in range(times):
+        await asyncio.sleep(pause_s)
+        seen.append(await ask(client, TOKENS, **key_of("polite"), **more))
+    return seen
 
 
 def p50(outcomes: list[Outcome]) -> float:
@@ -82,20 +86,25 @@ async def flood(running: Stack, count: int, **more: Any) -> AsyncIterator[list[O
 
 
 @pytest.mark.parametrize(
-    ("workers", "slower"),
+    ("workers", "pause_s", "slower"),
     [
-        pytest.param(4, 2.5, id="four-workers-beside-other-tests"),
-        pytest.param(1, 1.5, marks=_long, id="one-worker"),
-        pytest.param(4, 1.5, marks=_long, id="four-workers"),
+        pytest.param(4, 0, 2.5, id="four-workers-beside-other-tests"),
+        *(
+            pytest.param(workers, pause_s, 1.5, marks=_long, id=f"{workers}-workers-{pause_s}-s")
+            for workers in (1, 4)
+            for pause_s in (0, 0.05, 0.4)
+        ),
     ],
 )
-async def test_a_polite_client_does_not_notice_a_flood(tmp_path: Path, workers: int, slower: float) -> None:
+async def test_a_polite_client_does_not_notice_a_flood(
+    tmp_path: Path, workers: int, pause_s: float, slower: float
+) -> None:
     with fair_stack(tmp_path, workers) as running:
         async with running.client() as client:
             idle = await polite(client, 3)
             async with flood(running, 200) as outcomes:
                 await running.until(lambda: _waiting(running) >= 100)
-                flooded = await polite(client, 5)
+                flooded = await polite(client, 5 if slower > 2 else 9, pause_s)
         assert all(outcome.whole and not outcome.wrong for outcome in [*idle, *flooded])
         assert p50(flooded) < slower * p50(idle), (p50(flooded), p50(idle))
         assert all(outcome.whole and not outcome.wrong for outcome in outcomes)

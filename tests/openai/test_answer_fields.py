@@ -12,6 +12,7 @@ from gateway.generation import EngineChunk
 from tests.app.harness import Gateway, gateway, says
 from tests.app.scripted import MAX_SEQ_LEN, MODEL, TEMPLATE, ByteIds
 from tests.openai.completions_harness import FEATURES, complete, joined, scores
+from tests.openai.tools_harness import TOOLS, call_text, tools_folder
 from tests.tokens.build import byte_level, write_folder
 
 
@@ -157,6 +158,28 @@ async def test_an_answer_without_detokenizing_is_its_ids(folder: Path) -> None:
         assert streamed == body["token_ids"]
         error = (await running.chat(detokenize=False)).json()["error"]
         assert (error["param"], error["code"]) == ("detokenize", "unsupported_parameter")
+
+
+async def test_every_chunk_of_a_choice_has_its_token_ids(folder: Path) -> None:
+    async with gateway(folder) as running:
+        chat = _chunks((await running.chat(return_token_ids=True, stream=True, n=2)).content)
+        texts = _chunks((await complete(running, return_token_ids=True, stream=True)).content)
+        for chunks, count in ((chat, 2), (texts, 1)):
+            ids = [choice["token_ids"] for chunk in chunks for choice in chunk["choices"]]
+            assert (ids[0], ids[-1]) == ([], [])
+            assert sorted(index for given in ids for index in given) == sorted(ByteIds(folder).of("Hello") * count)
+        plain = (await running.chat(stream=True)).text + (await complete(running, stream=True)).text
+        assert "token_ids" not in plain
+
+
+async def test_every_chunk_of_calls_has_its_token_ids(tmp_path: Path) -> None:
+    text = f"Let me see. {call_text('weather', '{}')}"
+    shows = tools_folder(tmp_path)
+    async with gateway(shows, says(shows, text), features=FEATURES, max_seq_len=4096) as running:
+        answer = await running.chat(tools=TOOLS, return_token_ids=True, stream=True, max_tokens=len(text))
+        choices = [choice for chunk in _chunks(answer.content) for choice in chunk["choices"]]
+        assert any(choice["delta"].get("tool_calls") for choice in choices)
+        assert [index for choice in choices for index in choice["token_ids"]] == ByteIds(shows).of(text)
 
 
 async def test_prompts_are_cut_by_tokens(folder: Path) -> None:

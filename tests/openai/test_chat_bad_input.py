@@ -154,7 +154,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
             "invalid_value",
         ),
         ({"functions": []}, "functions", "empty_array"),
-        ({"safety_identifier": "x" * 65}, "safety_identifier", "string_above_max_length"),
+        ({"safety_identifier": "x" * 129}, "safety_identifier", "string_above_max_length"),
         ({"prompt_logprobs": -1}, "prompt_logprobs", "unsupported_parameter"),
         ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens", "invalid_value"),
         ({"tools": [{"type": "retrieval"}]}, "tools[0].type", "invalid_value"),
@@ -400,7 +400,7 @@ async def test_unknown_fields_can_be_refused_or_passed_over(folder: Path) -> Non
         {"messages": [{"role": "assistant", "content": None, "refusal": "No."}]},
         {"messages": [{"role": "assistant", "content": "x", "reasoning": "a", "reasoning_content": "a"}]},
         {"messages": [{"role": "assistant", "content": "x", "reasoning": "a", "reasoning_content": ""}]},
-        {"safety_identifier": "x" * 64},
+        {"safety_identifier": "x" * 128},
         {
             "messages": [
                 {"role": "assistant", "tool_calls": [CALL]},

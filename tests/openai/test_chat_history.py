@@ -137,3 +137,26 @@ async def test_a_message_of_parts_is_continued_in_its_last_part(tmp_path: Path) 
         answer = await running.chat(messages=messages, continue_final_message=True)
         assert answer.status_code == 200, answer.text
         assert running.engine.requests[0].prompt.text == "user:Time?;assistant:ab"
+
+
+async def test_a_part_of_a_result_that_is_no_text_becomes_a_sentence(folder: Path) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:,"}}
+
+    def answered(*parts: Any) -> list[Any]:
+        return [*LOOP[:2], {"role": "tool", "tool_call_id": "call_1", "content": list(parts)}]
+
+    async with gateway(folder, features=UNGUIDED, max_seq_len=4096) as running:
+        seen = {"type": "text", "text": "Seen:"}
+        answer = await running.chat(messages=answered(seen, image, {"type": "file", "file": {}}))
+        assert (answer.status_code, answer.headers["x-ignored-parameters"]) == (
+            200, "messages[2].content[1], messages[2].content[2]",
+        )  # fmt: skip
+        shown = running.engine.requests[-1].prompt.text
+        sentences = [
+            {"type": "text", "text": f"[{what} was left out: this model reads text only.]"}
+            for what in ("An image", "A part of the type file")
+        ]
+        await running.chat(messages=answered(seen, *sentences))
+        assert running.engine.requests[-1].prompt.text == shown
+        rejected = await running.chat(messages=[{"role": "user", "content": [image]}])
+        assert rejected.status_code == 400

@@ -403,7 +403,7 @@ async def test_schemas_beyond_any_size(folder: Path) -> None:
         ({"tools": [{"type": "function"}]}, "tools[0].function"),
         ({"tools": [tool("f", {"type": "array"})]}, "tools[0].function.parameters.type"),
         (
-            {"tools": [tool("f", {"type": "object", "properties": {"x": {"type": "y"}}})]},
+            {"tools": [tool("f", {"type": "object", "properties": {"x": {"type": "y"}}}, strict=True)]},
             "tools[0].function.parameters.properties.x.type",
         ),
         ({"tools": TOOLS * 70}, "tools"),

@@ -14,7 +14,7 @@ import tokenizers
 from gateway.generation import EngineChunk, GenerationRequest
 from gateway.settings import ConfigError
 from tests.app.harness import USER, gateway, says
-from tests.app.scripted import ByteIds, Step, write_tokenizer
+from tests.app.scripted import MODEL, ByteIds, Step, write_tokenizer
 from tests.openai.tools_harness import (
     ALL_KINDS,
     CITY,
@@ -485,3 +485,39 @@ async def test_definitions_of_schemas_reach_the_model(tmp_path: Path, spelled: b
         assert ("$defs" in request.prompt.text) is not spelled
         assert request.params.guide is not None
         assert "#/$defs/" in request.params.guide.text
+
+
+ILL_FORMED: list[tuple[dict[str, Any], str]] = [
+    ({"required": None}, "tools[0].function.parameters.required"),
+    ({"properties": {"city": {"type": "string"}, "days": {"type": "any"}}},
+     "tools[0].function.parameters.properties.days.type"),
+    ({"properties": {"city": {"type": "string"}, "days": {"$ref": "#/$defs/None"}}},
+     "tools[0].function.parameters.properties.days.$ref"),
+    ({"properties": {"city": {"type": "string"}, "days": {"$ref": "https://a.example/days"}}},
+     "tools[0].function.parameters.properties.days.$ref"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "fault"), ILL_FORMED)
+async def test_an_ill_formed_schema_is_left_unguided_where_the_model_may_choose(
+    shows: Path, change: dict[str, Any], fault: str
+) -> None:
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}, **change}
+
+    def tools(**more: Any) -> list[dict[str, Any]]:
+        return [{"type": "function", "function": {"name": "weather", "parameters": parameters, **more}}]
+
+    said = call_text("weather", '{"city": "Rome"}')
+    for features in (UNGUIDED, GUIDED):
+        async with gateway(shows, says(shows, said), features=features, max_seq_len=4096) as running:
+            answer = await running.chat(tools=tools())
+            assert answer.status_code == 200, answer.text
+            assert answer.headers["x-ignored-parameters"] == "tools[0].function.parameters"
+            (call,) = answer.json()["choices"][0]["message"]["tool_calls"]
+            assert json.loads(call["function"]["arguments"]) == {"city": "Rome"}
+            body = {"model": MODEL, "input": "Hi", "tools": [{"type": "function", **tools()[0]["function"]}]}
+            responded = await running.client.post("/v1/responses", json={**body, "store": False})
+            assert (responded.status_code, responded.headers["x-ignored-parameters"]) == (200, "tools[0].parameters")
+            for rejected in ({"tools": tools(strict=True)}, {"tools": tools(), "tool_choice": "required"}):
+                error = (await running.chat(**rejected)).json()["error"]
+                assert error["param"] == fault

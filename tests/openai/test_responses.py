@@ -321,6 +321,20 @@ async def test_what_needs_a_store_is_not_there(folder: Path, method: str, path: 
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "response_not_found")
 
 
+async def test_a_prompt_is_prewarmed_and_nothing_is_shown(folder: Path) -> None:
+    async with gateway(folder) as running:
+        plain = await whole(running)
+        for ask in (whole, streamed):
+            warmed = await ask(running, prompt_cache_options={"prewarm": True}, max_output_tokens=20)
+            assert (warmed.status, warmed.output, warmed.output_text) == ("completed", [], "")
+            assert warmed.usage is not None
+            assert plain.usage is not None
+            assert (warmed.usage.input_tokens, warmed.usage.output_tokens) == (plain.usage.input_tokens, 0)
+            assert running.engine.requests[-1].max_tokens == 1
+            assert running.engine.requests[-1].prompt.ids == running.engine.requests[0].prompt.ids
+        assert (await whole(running, prompt_cache_options={"prewarm": False})).output_text == "Hello"
+
+
 UNREAD: list[tuple[dict[str, Any], str]] = [
     ({"client_metadata": {"a": "b"}, "prompt_cache_options": {"mode": "x"}, "prompt_cache_retention": "1y"}, ""),
     ({"include": []}, ""),
@@ -335,6 +349,10 @@ UNREAD: list[tuple[dict[str, Any], str]] = [
     ({"text": {"verbosity": "low"}}, "text.verbosity"),
     ({"text": {"verbosity": "medium", "tone": "warm"}}, "text.tone"),
     ({"stream_options": {"shape": 1}}, "stream_options.shape"),
+    (
+        {"image": {"context_compression": "auto"}, "background_options": {"completion_window": "2h"}},
+        "background_options, image",
+    ),
     ({"context_management": [{"type": "x"}], "n": 3, "whatever": {"a": None}}, "context_management, n, whatever"),
 ]
 

@@ -212,6 +212,14 @@ ROWS: dict[str, tuple[Any, list[dict[str, Any]], str]] = {
         [USER, USER],
         "input.web_search_call, input.compaction, input.mcp_call, input.local_shell_call_output",
     ),
+    "outputs without an id go to the calls that wait, by name where they have one": (
+        [USER, call("c1"), call("c2", "cat"), call("c3", "cat"), result("c2", "two"),
+         {"type": "function_call_output", "name": "cat", "output": "three"},
+         {"type": "function_call_output", "output": "one", "call_id": None}],
+        [USER, calling(made("c1"), made("c2", "cat"), made("c3", "cat")), answered("c2", "two"),
+         answered("c3", "three"), answered("c1", "one")],
+        "",
+    ),
     "an output of another type to a call that is there": (
         [USER, call(), {"type": "shell_call_output", "call_id": "c1", "output": "done"}],
         [USER, calling(made()), answered()],
@@ -266,6 +274,12 @@ async def test_instructions_come_first(all_shown: Path) -> None:
             [USER, {"type": "item_reference", "id": "a"}, {"type": "item_reference", "id": "b"}],
             "input[1].id",
             "item_not_found",
+        ),
+        ([USER, {"type": "function_call_output", "output": ""}], "input[1].call_id", "invalid_value"),
+        (
+            [USER, call(), {"type": "function_call_output", "name": "no", "output": ""}],
+            "input[2].call_id",
+            "invalid_value",
         ),
         ([USER, {"type": "function_call", "name": "ls"}], "input[1].call_id", "missing_required_parameter"),
         ([USER, call(call_id="")], "input[1].call_id", "empty_string"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import resource
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -314,3 +316,33 @@ async def test_a_response_that_cannot_be_kept_is_no_success(folder: Path, tmp_pa
         else:
             assert error_of(answer) == (503, None, "store_full")
         assert (await post(running, stream=stream, store=False, tools=large)).status_code == 200
+
+
+async def test_a_full_disk_costs_the_engine_one_response(folder: Path, tmp_path: Path) -> None:
+    large = [{"type": "web_search", "note": "b" * 2**18}]
+    async with gateway(folder, state={"path": tmp_path / "state"}) as running:
+        first = (await post(running)).json()["id"]
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))  # as a full disk: no file can grow beyond
+        try:
+            generated = len(running.engine.requests)
+            answer = await post(running, tools=large)
+            assert error_of(answer) == (503, None, "store_unavailable")
+            assert "generated and is not stored" in answer.json()["error"]["message"]
+            assert answer.headers["x-should-retry"] == "false"
+            for _ in range(3):
+                answer = await post(running, tools=large)
+                assert error_of(answer) == (503, None, "store_unavailable")
+                assert "generated" not in answer.json()["error"]["message"]
+            for more in ({"stream": True}, {"background": True}):
+                assert error_of(await post(running, **more)) == (503, None, "store_unavailable")
+            assert len(running.engine.requests) == generated + 1
+            assert (await shown(running, first)).status_code == 200
+            assert (await post(running, store=False)).status_code == 200
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            signal.signal(signal.SIGXFSZ, before)
+        again = await post(running, tools=large)
+        assert again.status_code == 200
+        assert (await shown(running, again.json()["id"])).status_code == 200

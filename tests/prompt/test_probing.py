@@ -153,6 +153,7 @@ def test_the_system_message_is_shown_during_a_tool_loop() -> None:
     system = {"role": "system", "content": "Be brief."}
     assert "[INST]Be brief.\n\nWeather?[/INST][CALLS]" in text_of("mistral_nemo", [system, ASK, *LOOP[1:3]])
     assert text_of("mistral_nemo", [system, ASK]) == "[INST]Be brief.\n\nWeather?[/INST]"
+    assert text_of("mistral_nemo", [system]) == "[INST]Be brief.[/INST]"
 
 
 def test_several_system_messages_are_one_where_one_is_shown() -> None:

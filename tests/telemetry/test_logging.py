@@ -7,7 +7,9 @@ import logging
 import subprocess
 import sys
 
-from gateway.telemetry.logs import RateLimitedFilter
+import pytest
+
+from gateway.telemetry.logs import LineFormatter, RateLimitedFilter
 
 SCRIPT = """
 import logging.config
@@ -32,6 +34,26 @@ def test_json_lines() -> None:
     assert {"time", "level", "logger"} <= set(lines[0])
     assert "color_message" not in lines[1]
     assert "ZeroDivisionError" in lines[2]["exc_info"]
+
+
+_ACTING = "a\x07\x1b[2J\x7f\x85\x9b31m\u2028\u2029\u202a\u202e\u2066\u2069b\tc\nd"
+
+
+@pytest.mark.parametrize("text", [_ACTING, f"{_ACTING}\ud800"])
+def test_no_character_of_a_line_acts_upon_a_terminal(text: str) -> None:
+    record = logging.LogRecord("gateway.x", logging.WARNING, "", 1, "%s", (text,), None)
+    record.__dict__[text] = {text: [text]}
+    written = LineFormatter("%(message)s").format(record)
+    assert written.isprintable()
+    line = json.loads(written)
+    assert line["message"] == text
+    assert line[text] == {text: [text]}
+
+
+def test_letters_of_all_languages_are_logged_as_they_are() -> None:
+    text = "é\N{ZERO WIDTH JOINER}\N{LEFT-TO-RIGHT MARK}\N{NO-BREAK SPACE}文 😀"
+    record = logging.LogRecord("gateway.x", logging.WARNING, "", 1, "%s", (text,), None)
+    assert text in LineFormatter("%(message)s").format(record)
 
 
 def test_a_collector_that_is_away_is_told_of_once_a_minute() -> None:

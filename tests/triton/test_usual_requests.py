@@ -74,6 +74,7 @@ PARAMS: dict[str, list[Any]] = {
     "seed": [None, 1],
     "skip_special_tokens": [False, True],
     "stop": [(), ("x",)],
+    "most_stops": [4, 64],
     "thinking_token_budget": [None, 5],
     "visible_ids": [frozenset(), frozenset({1})],
 }

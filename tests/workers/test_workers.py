@@ -21,6 +21,7 @@ MODEL = "tiny"
 COUNT = 3
 # Greedy on the tiny model with this prompt runs to its limit.
 LONG = {"messages": [{"role": "user", "content": "go on"}], "temperature": 0, "max_tokens": 1800, "stream": True}
+SHORT = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
 SETTINGS = """\
 server: {{reload_s: 0}}
 models:
@@ -104,6 +105,49 @@ def test_counts_of_all_workers_add_up_and_a_killed_one_is_replaced(shared: Gatew
     assert before[0] not in after
     assert gateway.metric("gateway_requests_in_flight") == 0  # those of the dead worker are gone with it
     assert answered() == {6 + sum(outcomes)}
+
+
+def test_requests_wait_for_the_worker_that_replaces_a_dead_one(gateway: GatewayProcess) -> None:
+    """Running answers are lost with it; all others are served, those in its queue too, and where all workers died."""
+    until(lambda: gateway.metric("gateway_requests_in_flight") == 0)
+    over = False
+
+    def ask_on() -> list[int]:
+        seen = []
+        while not over:
+            try:
+                seen.append(gateway.post(SHORT).status_code)
+            except httpx.TransportError:  # noqa: PERF203 - each request is one
+                seen.append(0)
+        return seen
+
+    with ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(ask_on) for _ in range(4)]
+        for count in (1, COUNT):
+            before = worker_pids(gateway)
+            for pid in before[:count]:
+                os.kill(pid, signal.SIGKILL)
+            until(lambda: len(pids := worker_pids(gateway)) == COUNT and not {*before[:count]} & {*pids})  # noqa: B023
+            gateway.wait("/health/ready", 200)
+        over = True
+        seen = [status for each in asking for status in each.result()]
+    assert set(seen) <= {0, 200}
+    assert seen.count(0) <= 4 * (1 + COUNT)  # what ran as a worker was killed, one for each client
+
+
+@pytest.mark.long
+def test_a_worker_takes_connections_without_triton_after_a_while(tmp_path: Path, tiny_model_dir: Path) -> None:
+    settings = SETTINGS.format(name=MODEL, url="127.0.0.1:1", folder=tiny_model_dir)
+    (tmp_path / "gateway.yaml").write_text(f"{settings}timeouts: {{discovery_s: 1}}\n")
+    gateway = start(tmp_path / "gateway.yaml", tmp_path / "log")
+    try:
+        gateway.start(ready=False)
+        for pid in worker_pids(gateway):
+            os.kill(pid, signal.SIGKILL)
+        gateway.logged("is not ready yet", count=COUNT)
+        gateway.wait("/health/live", 200)
+    finally:
+        gateway.stop()
 
 
 def test_workers_know_the_prompts_of_each_other(shared: GatewayProcess) -> None:

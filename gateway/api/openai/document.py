@@ -18,6 +18,7 @@ _OPENAPI: Final = "3.1.0"
 _KEYS: Final = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "An API key of the gateway."},
     "key": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "An API key of the gateway."},
+    "azure": {"type": "apiKey", "in": "header", "name": "api-key", "description": "An API key, from Azure's clients."},
 }
 _REQUEST_ID: Final = {"description": "The id of the request, as in the log.", "schema": {"type": "string"}}
 _OF_EVERY_REQUEST: Final = (400, 403, 408, 413, 431, 500, 503)

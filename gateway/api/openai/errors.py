@@ -11,19 +11,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gateway.api.openai.unserved_paths import served_instead
 from gateway.generation import EngineError, ErrorKind
 from gateway.generation.engine import AdapterRejectedError, MalformedOutputError
 from gateway.http.access.limits import LimitedError
 from gateway.http.access_log import record_of
 from gateway.http.client_connection import ClientDisconnectedError
-from gateway.http.routing import allowed, meant
+from gateway.http.routing import allowed, client_path, meant
 from gateway.serving.store import StoreError, StoreFullError
 from gateway.telemetry.logs import cause
 from gateway.text.bad_request import BadRequestError
 
 _log = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}
-_NO_RETRY = {"x-should-retry": "false"}
+NO_RETRY = {"x-should-retry": "false"}
 
 EXPOSED_HEADERS = (
     "Retry-After",
@@ -116,7 +117,7 @@ class _ErrorResponse(Response):
 _BY_KIND: Mapping[ErrorKind, tuple[int, str, str | None, Mapping[str, str] | None]] = {
     ErrorKind.CONTEXT_LENGTH: (400, INVALID, "context_length_exceeded", None),
     ErrorKind.INVALID_REQUEST: (400, INVALID, None, None),
-    ErrorKind.UNSERVABLE: (400, INVALID, "model_not_supported", _NO_RETRY),
+    ErrorKind.UNSERVABLE: (400, INVALID, "model_not_supported", NO_RETRY),
     ErrorKind.QUEUE_FULL: (429, "rate_limit_error", "rate_limit_exceeded", _RETRY),
     ErrorKind.UNAVAILABLE: (503, SERVER, "service_unavailable", _RETRY),
     ErrorKind.CANCELLED: (503, SERVER, "request_cancelled", _RETRY),
@@ -146,7 +147,7 @@ def from_engine(error: EngineError, names: Mapping[str, str]) -> OpenAIError:
     if isinstance(error, MalformedOutputError):
         code = "invalid_engine_output"
     elif isinstance(error, AdapterRejectedError):
-        code, headers = "adapter_unusable", _NO_RETRY
+        code, headers = "adapter_unusable", NO_RETRY
     if error.retry_after_s is not None:
         headers = {"Retry-After": str(error.retry_after_s)}
     return OpenAIError(status, error.message, type=kind, param=param, code=code or error.code, headers=headers)
@@ -169,7 +170,7 @@ def from_store(error: StoreError) -> OpenAIError:
     """The answer where something cannot be kept or read again; the store has logged why."""
     if isinstance(error, StoreFullError):
         message = "The data of this request is larger than the store of the gateway allows."
-        return OpenAIError(503, message, type=SERVER, code="store_full", headers=_NO_RETRY)
+        return OpenAIError(503, message, type=SERVER, code="store_full", headers=NO_RETRY)
     message = "The store of responses and conversations is unavailable; try again in a moment."
     return OpenAIError(503, message, type=SERVER, code="store_unavailable", headers=_RETRY)
 
@@ -203,19 +204,14 @@ HANDLED: tuple[type[Exception], ...] = (
 )
 
 
-_UNSERVED = frozenset(
-    ("assistants", "audio", "batches", "chatkit", "containers", "embeddings", "evals", "files", "fine_tuning", "images",
-     "moderations", "realtime", "threads", "uploads", "vector_stores", "videos")
-)  # fmt: skip
-
-
 def _hint(request: Request) -> str:
-    """Where the path is served that the client meant, if any."""
-    path = meant(request.url.path[:256], request.app.router.routes)
+    """Say what serves the same need as the path, or which path was meant; empty if neither is known."""
+    given = request.scope["path"][:256]
+    if instead := served_instead(given, anthropic="anthropic-version" in request.headers):
+        return instead
+    path = meant(given, request.app.router.routes)
     if path is None:
-        version, _, rest = request.url.path.strip("/").partition("/")
-        known = version == "v1" and rest.partition("/")[0] in _UNSERVED
-        return " This endpoint of OpenAI's API is not supported by this gateway." if known else ""
+        return ""
     base = " The base URL of an OpenAI client must end with a single '/v1'." if path.startswith("/v1/") else ""
     if path.startswith("/v1/messages"):
         base = " The base URL of an Anthropic client must not contain '/v1'."
@@ -225,12 +221,15 @@ def _hint(request: Request) -> str:
 async def handle_http(request: Request, error: Exception) -> Response:
     """Answer the framework's own errors: an unknown path, a wrong method."""
     status = getattr(error, "status_code", 500)
-    where = f"{request.method} {request.url.path[:256]}"
+    where = f"{request.method} {client_path(request.scope)[:256]}"
     if status == 404:
         failure = OpenAIError(404, f"Unknown request URL: {where}.{_hint(request)}", code="unknown_url")
     elif status == 405:
+        reads = request.method in ("GET", "HEAD")
+        instead = served_instead(request.scope["path"], anthropic=False) if reads else ""
         headers = {"Allow": allowed(request.scope, request.app.router.routes)}
-        failure = OpenAIError(405, f"Method not allowed: {where}.", code="method_not_supported", headers=headers)
+        message = f"Method not allowed: {where}.{instead}"
+        failure = OpenAIError(405, message, code="method_not_supported", headers=headers)
     else:
         failure = OpenAIError(status, f"{HTTPStatus(status).phrase}.", type=INVALID if status < 500 else SERVER)
     return await handle_openai(request, failure)

@@ -45,10 +45,11 @@ MOST_TOKENS = 2**31 - 1  # the engine's int32
 _END = 100.0  # the ends of a bias in OpenAI's range
 _ABSOLUTE = 1e4  # no logit outweighs it, and beside it differences between logits still count in FP32
 
+MOST_STOPS = 64
 _StopString = Annotated[str, Field(min_length=1, max_length=1024)]
 _Stop = Annotated[
     Annotated[_StopString, Tag(BRANCH + "text")]
-    | Annotated[list[_StopString], Field(max_length=64), Tag(BRANCH + "parts")],
+    | Annotated[list[_StopString], Field(max_length=MOST_STOPS), Tag(BRANCH + "parts")],
     Discriminator(
         text_or_list, custom_error_type="stop", custom_error_message="must be a string or an array of strings"
     ),

@@ -81,6 +81,7 @@ async def read_request(request: Request, parse: Callable[[RequestBody], Parsed])
     OVERLOAD.check()
     _check_type(request.headers)
     _check_coding(request.headers)
+    parse = _of_deployment(request, parse)
     pieces: list[bytes] = []
     size = counted = 0
     try:
@@ -104,6 +105,20 @@ async def read_request(request: Request, parse: Callable[[RequestBody], Parsed])
     finally:
         if counted:
             _bodies.leave(counted)
+
+
+def _of_deployment(request: Request, parse: Callable[[RequestBody], Parsed]) -> Callable[[RequestBody], Parsed]:
+    """Parse with the model of an Azure path as ``model``; a different model in the body is reported as replaced."""
+    model = request.scope.get("state", {}).get("deployment")
+    if model is None:
+        return parse
+
+    def parse_named(body: RequestBody) -> Parsed:
+        others = ["model"] if body.fields.get("model") not in (None, model) else []
+        body.fields["model"] = model
+        return parse(body._replace(replaced=[*body.replaced, *others]))
+
+    return parse_named
 
 
 async def in_turn(request: Request, size: int, work: Callable[[], Parsed]) -> Parsed:

@@ -78,16 +78,17 @@ class TokenChecker:
                 leeway=settings.leeway_s,
                 options={"require": ["exp", "iss", "aud"]},
             )
+            key = self._key(claims)
         except jwt.ExpiredSignatureError:
             raise ExpiredTokenError("it has expired") from None
         except (
             jwt.PyJWTError,
             ValueError,
             TypeError,
+            OverflowError,
             RecursionError,
-        ) as error:  # the latter of tokens of strange forms
+        ) as error:  # all but the first of tokens of strange forms
             raise TokenError(str(error)) from None
-        key = self._key(claims)
         self._remember(token, key)
         return key
 
@@ -103,7 +104,7 @@ class TokenChecker:
             raise TokenError(f"its claim {settings.name_claim!r} must be a string of 1 to {_LONGEST_NAME} characters")
         identity = f"jwt:{name}"
         who = Caller(id=identity, name=name, models=self._models(claims), limits=self._limits(claims))
-        return Key(who, owner_of_name(identity), b"", float(claims["exp"]) + settings.leeway_s)
+        return Key(who, owner_of_name(identity), b"", float(int(claims["exp"])) + settings.leeway_s)
 
     def _models(self, claims: dict[str, Any]) -> frozenset[str] | None:
         claim, usual = self._settings.models_claim, self._settings.models

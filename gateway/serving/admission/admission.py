@@ -4,6 +4,8 @@ Start-time fair queueing (Goyal et al., 1996) over all worker processes. A bound
 wait for their turn. A generation costs its prompt's tokens and those that it may have, and what it did not use is given
 back at its end. The next turn goes to the waiting caller that was given least for its weight. A caller that comes after
 a pause begins where the others are, so that a pause saves nothing up.
+Turns of a caller that has most of the engine are spread: where all of its answers are as long and began together,
+all slots would come free together, and another caller would wait for a whole answer instead of for the next slot.
 Of the requests of one caller the one with the smallest priority goes first, then the oldest.
 """
 
@@ -35,6 +37,7 @@ from gateway.settings.model_settings import AdmissionSettings
 
 _SCALE: Final = 64  # parts of a token that shares are counted in: weights may be 64 times as large as another
 _LOOK_S: Final = 0.05  # while something waits: another process may have ended without waking this one
+_TOGETHER, _SPREAD = 0.25, 0.75  # of the time from an end to the next: turns that are spread, and how far
 _WINDOW_S: Final = 10.0  # over which the rate of ends is taken
 _FIRST: Final = 1 << 10  # priorities are from -_FIRST on, up to below it
 _CLOCK_BITS: Final = 51  # of a rank: microseconds of 71 years
@@ -88,6 +91,7 @@ class QueueTicket:
         running: whether it runs, or has run.
         gone: whether it no longer waits.
         turn: is done when its turn comes.
+        began: when it began to run, by the clock of the shares.
     """
 
     admission: Admission
@@ -101,6 +105,7 @@ class QueueTicket:
     running: bool = False
     gone: bool = False
     turn: asyncio.Future[None] | None = field(default=None, repr=False)
+    began: float = 0.0
 
     @property
     def waits(self) -> bool:
@@ -115,6 +120,7 @@ class QueueTicket:
         admission = self.admission
         admission.own[RUNNING] -= 1
         admission.own[ENDED] += 1
+        admission.lasted = admission.now() - self.began
         admission.dispatch()
 
     def __lt__(self, other: QueueTicket) -> bool:
@@ -133,6 +139,8 @@ class Admission:
     Attributes:
         rejected: called with the reason whenever a request is rejected: ``full`` or ``late``.
         own: the line of the model by itself, of this process.
+        now: the clock of the shares, in seconds.
+        lasted: seconds that the generation ran which ended last.
         successor: of the same model with other settings, whose limit holds for those that still wait here.
     """
 
@@ -151,6 +159,10 @@ class Admission:
         self._engine_limit = engine_limit
         self._model = key_of(model)
         self.own = shares.line(self._model)
+        self.now = shares.clock
+        self.lasted = 0.0
+        self._spread_until = 0.0
+        self._spread: asyncio.TimerHandle | None = None
         self._queues: dict[int, list[QueueTicket]] = {}  # heaps, by the caller's key
         self._waiting = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -203,10 +215,12 @@ class Admission:
         return ticket
 
     def close(self) -> None:
-        """End listening to other processes."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """End listening to other processes, and free the model and its successor."""
+        self.successor = self._engine_limit = None
+        for timer in (self._timer, self._spread):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._spread = None
         if self._leave is not None:
             self._leave()
             self._leave = None
@@ -255,8 +269,10 @@ class Admission:
         while not self._fits(count, tokens):
             self.rejected("full")
             greediest = max(self._queues, key=lambda caller: waiting[caller], default=ticket.caller)
-            newest = max((each for each in self._queues.get(greediest, ()) if each.waits), default=None)
-            if newest is None or newest.turn is None or waiting[greediest] <= waiting[ticket.caller] + 1:
+            newest = None
+            if waiting[greediest] > waiting[ticket.caller] + 1:  # else no need to look through a long queue
+                newest = max((each for each in self._queues[greediest] if each.waits), default=None)
+            if newest is None or newest.turn is None:
                 # The caller with most requests may have them in another process, out of reach: the queue may double.
                 if max(waiting.values()) > waiting[ticket.caller] + 1 and self._fits(count / 2, tokens / 2):
                     return
@@ -332,13 +348,16 @@ class Admission:
             return  # what still waits in other processes, since before the limit went, is seen by them
         while self._shares.waiting(self.own):  # rarely any
             self._shares.look()
-            limit, virtual, running = self.limit, 0, 0
+            limit, virtual, running, latest = self.limit, 0, 0, 0
             served: dict[int, int] = {}
+            has: dict[int, int] = {}
             first: dict[int, SharedLine] = {}
             for entry in self._shares.entries(self._model):
                 if not entry.caller:
                     virtual, running = max(virtual, entry.served), running + entry.running
+                    latest = max(latest, entry.rank)
                     continue
+                has[entry.caller] = has.get(entry.caller, 0) + entry.running
                 served[entry.caller] = served.get(entry.caller, 0) + entry.served
                 if entry.waiting and not self._shares.hung(entry.row):
                     known = first.get(entry.caller)
@@ -350,13 +369,36 @@ class Admission:
             if chosen.row != self._shares.row:
                 self._shares.wake(chosen.row)
                 return
-            if chosen.caller not in self._queues:  # it waits for the model as it was before its settings changed
+            most = limit is not None and len(served) > 1 and 2 * has[chosen.caller] >= limit
+            # Without a queue here it waits for the model as it was before its settings changed.
+            if chosen.caller not in self._queues or (most and self._spreads(latest / 1e6, limit or 1)):
                 return
             self._grant(self._queues[chosen.caller][0], served[chosen.caller], virtual)
+
+    def _spreads(self, latest: float, limit: int) -> bool:
+        """Whether a turn has to wait, since another one has just been given; it is looked at again in time.
+
+        Args:
+            latest: when that one was given.
+            limit: of those that run.
+        """
+        now, interval = self.now(), self.lasted / limit  # from an end to the next, where they are spread
+        if now >= self._spread_until:
+            if now - latest >= _TOGETHER * interval:
+                return False
+            self._spread_until = latest + _SPREAD * interval
+        if self._spread is None:
+            self._spread = asyncio.get_running_loop().call_later(self._spread_until - now, self._end_spread)
+        return True
+
+    def _end_spread(self) -> None:
+        self._spread = None
+        self.dispatch()
 
     def _grant(self, ticket: QueueTicket, served: int, virtual: int) -> None:
         self._withdraw(ticket)
         ticket.waited_s = self._shares.clock() - ticket.queued
+        self.own[RANK] = int(self.now() * 1e6)
         self._run(ticket, served, virtual)
         if ticket.turn is not None and not ticket.turn.done():
             ticket.turn.set_result(None)
@@ -369,7 +411,7 @@ class Admission:
         self._begin(ticket)
 
     def _begin(self, ticket: QueueTicket) -> None:
-        ticket.running = True
+        ticket.running, ticket.began = True, self.now()
         ticket.line[RUNNING] += 1
         self.own[RUNNING] += 1
 

@@ -6,7 +6,8 @@ row has a line for each model and caller, and a further line for each model by i
 
 - ``SERVED``: tokens that the caller was given, divided by its weight; of a model by itself its virtual time.
 - ``WAITING``, ``TOKENS``: requests that wait, and their tokens.
-- ``RANK``: of the first of those that wait; the smaller goes first.
+- ``RANK``: of the first of those that wait; the smaller goes first. Of a model by itself: microseconds of the clock at
+  the latest turn.
 - ``RUNNING``, ``ENDED``: requests that run, and that have ended.
 """
 

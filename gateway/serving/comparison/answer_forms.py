@@ -364,11 +364,6 @@ def word(said: Any, *names: str) -> str:
     return ""
 
 
-def plain(text: str) -> str:
-    """A text that a terminal shows as it is: what is not printable is marked."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
-
-
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A target's answer that it will not serve a request.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.serving.comparison.answer_forms import plain
+from gateway.text.harmless import one_line
 
 PROBE = "The 2 naïve cats didn't   say 1,024 words.\n\tGrüße 🙂 世界 مرحبا def f(x): return {x}"
 TURNS = [
@@ -124,8 +124,8 @@ def _abilities_that_differ(a: Mapping[str, str], b: Mapping[str, str]) -> Iterat
 def _abilities(told: Any) -> dict[str, str] | None:
     if not isinstance(told, dict):
         return None
-    ways = {plain(name)[:_LONGEST_NAME]: each.get("how") for name, each in told.items() if isinstance(each, dict)}
-    return {name: plain(str(how))[:_LONGEST_WAY] for name, how in ways.items()}
+    ways = {one_line(name)[:_LONGEST_NAME]: each.get("how") for name, each in told.items() if isinstance(each, dict)}
+    return {name: one_line(str(how))[:_LONGEST_WAY] for name, how in ways.items()}
 
 
 def _shown(value: Any) -> str | None:
@@ -133,7 +133,7 @@ def _shown(value: Any) -> str | None:
         return None
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return plain(", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value))[:_LONGEST_VALUE]
+    return one_line(", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value))[:_LONGEST_VALUE]
 
 
 def _tokens(ids: Any) -> str | None:

@@ -9,15 +9,8 @@ from typing import Any
 
 import orjson
 
-from gateway.serving.comparison.answer_forms import (
-    AnswerChoice,
-    AnswerToken,
-    Failure,
-    Outcome,
-    Refusal,
-    WholeAnswer,
-    plain,
-)
+from gateway.serving.comparison.answer_forms import AnswerChoice, AnswerToken, Failure, Outcome, Refusal, WholeAnswer
+from gateway.text.harmless import one_line
 
 _AROUND = 40  # characters shown before and behind the first that differs
 _LONGEST_WORD = 32
@@ -117,7 +110,7 @@ def _of_choice(index: int, a: AnswerChoice, b: AnswerChoice, rules: ComparisonRu
 
 
 def _of_finish(index: int, a: AnswerChoice, b: AnswerChoice) -> AnswerDifference:
-    facts = {side: each.finish and plain(each.finish)[:_LONGEST_WORD] for side, each in (("a", a), ("b", b))}
+    facts = {side: each.finish and one_line(each.finish)[:_LONGEST_WORD] for side, each in (("a", a), ("b", b))}
     return AnswerDifference("finish_reason", index, facts)
 
 

@@ -9,6 +9,7 @@ from gateway.serving.store.interface import (
     StoreFill,
     StoreFullError,
     StoreUnavailableError,
+    check_writable,
 )
 from gateway.serving.store.opening import StoreHolder, check_state, open_store
 
@@ -23,5 +24,6 @@ __all__ = [
     "StoreUnavailableError",
     "StoredDocument",
     "check_state",
+    "check_writable",
     "open_store",
 ]

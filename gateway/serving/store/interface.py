@@ -14,6 +14,8 @@ DOCUMENT_BYTES: Final = 768  # what a document takes beside its own bytes: colum
 ENTRY_BYTES: Final = 64
 LARGEST: Final = 2**28  # of one document with its log; a value of Redis may have 2^29 bytes
 BATCH: Final = 256  # documents that one transaction removes at most, so that no transaction takes long
+_PROBE: Final = "probe"
+_LARGEST_PROBE: Final = 2**20  # bytes
 
 _log = logging.getLogger(__name__)
 
@@ -62,10 +64,12 @@ class StoreFill:
     Attributes:
         bytes: of all documents with their logs, at its last write.
         removed: documents that it has removed for their age or for the size.
+        unwritten: bytes of the last write, where the store could not be used for it; 0 after one that succeeded.
     """
 
     bytes: int = 0
     removed: int = 0
+    unwritten: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,17 @@ class Store(Protocol):
     async def close(self) -> None:
         """Let go of the file or the connections; the documents stay."""
         ...
+
+
+async def check_writable(store: Store) -> None:
+    """Where the last write failed, write a document of its size and delete it; else do nothing.
+
+    Raises:
+        StoreUnavailableError: a write would fail again, as on a full disk.
+    """
+    if store.fill.unwritten:
+        await store.put("", _PROBE, bytes(min(store.fill.unwritten, _LARGEST_PROBE)))
+        await store.delete("", _PROBE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,12 @@ class MeteredStore:
 
     async def put(self, owner: str, key: str, data: bytes, *, expected: int | None = None) -> int:
         """See `Store.put`."""
-        return await self._counted("put", self._store.put(owner, key, data, expected=expected))
+        return await self._written("put", len(data), self._store.put(owner, key, data, expected=expected))
 
     async def put_all(self, owner: str, writes: Sequence[DocumentWrite]) -> list[int]:
         """See `Store.put_all`."""
-        return await self._counted("put", self._store.put_all(owner, writes))
+        size = sum(len(write.data) for write in writes)
+        return await self._written("put", size, self._store.put_all(owner, writes))
 
     async def get(self, owner: str, key: str) -> StoredDocument | None:
         """See `Store.get`."""
@@ -55,7 +56,7 @@ class MeteredStore:
 
     async def append(self, owner: str, key: str, entries: Sequence[bytes]) -> int:
         """See `Store.append`."""
-        return await self._counted("append", self._store.append(owner, key, entries))
+        return await self._written("append", sum(map(len, entries)), self._store.append(owner, key, entries))
 
     async def entries(self, owner: str, key: str, after: int, most: int) -> list[bytes]:
         """See `Store.entries`."""
@@ -64,6 +65,15 @@ class MeteredStore:
     async def close(self) -> None:
         """See `Store.close`."""
         await self._store.close()
+
+    async def _written(self, operation: str, size: int, call: Coroutine[Any, Any, Result]) -> Result:
+        try:
+            result = await self._counted(operation, call)
+        except StoreUnavailableError:
+            self.fill.unwritten = max(size, 1)
+            raise
+        self.fill.unwritten = 0
+        return result
 
     async def _counted(self, operation: str, call: Coroutine[Any, Any, Result]) -> Result:
         begun, outcome = time.perf_counter(), "ok"

@@ -376,6 +376,7 @@ class SqliteStore:
         except sqlite3.OperationalError as error:
             if str(error) not in _PASSING:
                 raise
+            self.fill.unwritten = 1
             self._outage.begin(error)
 
     async def put(self, owner: str, key: str, data: bytes, *, expected: int | None = None) -> int:

@@ -94,14 +94,15 @@ def value_json(text: str) -> str:
 def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> str:
     """The JSON text of an argument by the types that the tool's schema names for it.
 
-    A string that may be null is null only as ``null`` or ``None``; elsewhere Python's words are JSON's, lists and
-    objects may be Python's, and a text that is neither is a string.
+    A string that may be null is null only as ``null`` or ``None``; otherwise Python's words are JSON's, in
+    upper or lower case where the type is boolean or null. Lists and objects may be Python's; other text is a string.
     """
     bare = text.strip(SPACE)
     types = argument_types(parameters, name)
     if types == {"string"} or (types == {"string", "null"} and bare not in {"null", "None"}):
         return dumps(text)
-    told = WORDS.get(bare.capitalize() if types == {"boolean"} else bare) or value_json(text)
+    word = bare.lower().replace("none", "null") if types & {"boolean", "null"} and "string" not in types else bare
+    told = WORDS.get(word) or value_json(text)
     if told.startswith('"') and "string" not in types and bare[:1] in {_BEGINNINGS.get(kind) for kind in types}:
         literal = python_json(bare)
         return literal if literal[:1] == bare[:1] else told

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from gateway.text.families.family_parser import FamilyParser, Grammar
 from gateway.text.families.json_scanner import is_json
+from gateway.text.families.markers import markers_of
 from gateway.text.families.parser_events import FormingCall
 from gateway.text.families.structural_tags import CallFormat
 from gateway.text.families.text_source import SPACE, Steps, TextSource, need, pieces_of
@@ -141,6 +142,13 @@ class NamedCalls(Grammar):
         if self.array != "written":
             return super().call_format
         return CallFormat(JSON_CALL, self.opens[0], (f"{self.opens[0]}[", "]"), ", ")
+
+    def skip(self, source: TextSource, marker: str) -> Steps[str]:
+        """Discard text between the section's marker and its first call; see ``Grammar``."""
+        if marker and marker == self.section[0]:
+            text, found = yield from source.seek(markers_of(*self.opens, *filter(None, [self.section[1]])))
+            source.read(len(text) if found in self.opens else 0)
+        return ""
 
     def read_block(self, parser: FamilyParser) -> Steps[None]:
         """Read a call, or an array of them; see ``Grammar``."""

@@ -95,6 +95,12 @@ class JsonScanner:
             self.complete = True
         return self.complete
 
+    def forgive(self, character: str) -> bool:
+        """Continue after an unescaped control character within a string; returns whether ``character`` is one."""
+        forgiven = self._state in {"string", "name"} and character < " "
+        self.failed = self.failed and not forgiven
+        return forgiven
+
     def _done(self, following: str | None, character: str) -> bool:
         """Do what follows a character, None for a wrong one; returns whether it belongs to the value."""
         if following == "ended":

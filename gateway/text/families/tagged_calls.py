@@ -69,9 +69,11 @@ class TaggedCalls(Grammar):
 
     @property
     def markers(self) -> Sequence[str]:
-        """The section's, and the tags where they are the format's own."""
+        """Markers of the section, the tags if they belong to this format alone, and the extra markers."""
         tags = (self._call[0], *self._argument, self.end) if self.own else ()
-        return [piece for text in (*self.section, *tags) for piece in pieces_of(text) if piece.startswith("<")]
+        return [
+            piece for text in (*self.section, *tags, *self.extra) for piece in pieces_of(text) if piece.startswith("<")
+        ]
 
     @property
     def opening(self) -> Sequence[str]:

@@ -6,6 +6,7 @@ text. So a parser reads like a grammar and can still be fed a character at a tim
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Generator, Sequence
 from functools import cache
@@ -230,14 +231,19 @@ class TextSource:
         return before, found
 
     def json(self, emit: Emit = lambda _: None) -> Steps[None]:
-        """Read one JSON value, whose text ``emit`` takes; a text that is none is a broken call."""
+        """Read one JSON value, whose text ``emit`` takes; a text that is none is a broken call.
+
+        Unescaped control characters within strings, such as line ends, are escaped.
+        """
         scanner = JsonScanner()
         while not scanner.complete and (yield from self.more()):
             end = scanner.scan(self._text, self._at)
             self.examined += min(end + 1, len(self._text)) - self._at
             if end > self._at:
                 emit(self._consume(end))
-            need(not scanner.failed)
+            if scanner.failed:
+                need(scanner.forgive(self._text[end]))
+                emit(json.dumps(self._consume(end + 1))[1:-1])
         need(scanner.end())
 
     def _consume(self, end: int) -> str:

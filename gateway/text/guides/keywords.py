@@ -54,6 +54,14 @@ def unsupported(param: str, message: str) -> BadRequestError:
     )
 
 
+class UnknownTargetError(BadRequestError):
+    """A reference to a schema outside of the given one."""
+
+    def __init__(self, param: str, reference: str) -> None:
+        message = f"Unsupported schema: {reference[:100]!r} is not in this schema; the gateway does not fetch schemas."
+        super().__init__(message, param=printable(param, 256), code="unsupported_json_schema")
+
+
 class NoValueError(BadRequestError):
     """A sound schema that no value fits."""
 

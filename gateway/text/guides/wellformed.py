@@ -7,6 +7,7 @@ schemas that is checked here in 0.2 s.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -14,12 +15,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from gateway.text.bad_request import BadRequestError
 from gateway.text.guides.keywords import (
     LISTED,
     NAMED,
     NESTED,
     TYPES,
     Schema,
+    UnknownTargetError,
     children,
     invalid,
     parts,
@@ -77,6 +80,29 @@ def check_schema(schema: Any, param: str) -> None:
         if len(_passed) >= _MOST_KEPT:
             _passed.clear()
         _passed.add(key)
+
+
+def readable_part(schema: Mapping[str, Any], error: BadRequestError) -> dict[str, Any]:
+    """Extract the readable part of an ill-formed object schema: well-formed properties; other properties are allowed.
+
+    Args:
+        schema: the schema of a request.
+        error: the error that ``check_schema`` raised for it.
+
+    Raises:
+        BadRequestError: the given error, if the schema is well-formed but unsupported.
+    """
+    if error.code != "invalid_json_schema" and not isinstance(error, UnknownTargetError):
+        raise error
+    definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+    given = schema.get("properties")
+    properties: dict[str, Any] = {}
+    for name, part in given.items() if isinstance(given, Mapping) else ():
+        with contextlib.suppress(BadRequestError):
+            check_schema({**part, **definitions} if isinstance(part, Mapping) else part, "")
+            properties[name] = part
+    used = definitions if properties else {}
+    return {"type": "object", "properties": properties, "additionalProperties": True, **used}
 
 
 def _key(text: bytes) -> bytes | None:
@@ -189,9 +215,7 @@ class _Checker:
         except LookupError:
             if reference.startswith("#"):
                 raise invalid(path, f"{reference[:100]!r} does not exist in this schema") from None
-            raise unsupported(
-                path, f"{reference[:100]!r} is not in this schema; the gateway does not fetch schemas"
-            ) from None
+            raise UnknownTargetError(path, reference) from None
 
 
 def _hold(schema: Schema, keyword: str, faults: Mapping[str, _Fault], path: str) -> None:

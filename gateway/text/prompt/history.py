@@ -62,6 +62,8 @@ class TemplateAbilities:
         system_in_calls: whether it shows the system message when a result comes last; elsewhere, as with the first
             Mistral models, it is a paragraph of the last user message then.
         hides_system: whether it leaves out every system message without a word.
+        system_alone: whether it shows a system message in a conversation without a user message; otherwise the
+            message gets the role of the user there.
         names: roles whose messages may have a ``name`` because it is shown.
         reads_parts: roles whose content it also reads as a list of text parts.
         needs_parts: roles whose content it reads as nothing else.
@@ -90,6 +92,7 @@ class TemplateAbilities:
     empty_turns: bool = True
     system_in_calls: bool = True
     hides_system: bool = False
+    system_alone: bool = True
     names: frozenset[str] = frozenset()
     reads_parts: frozenset[str] = frozenset()
     needs_parts: frozenset[str] = frozenset()
@@ -156,11 +159,20 @@ def _turns(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbilities, 
                 turn.message = _with_calls_as_text(turn.message)
     if not abilities.empty_turns:
         turns = [turn for turn in turns if not _says_nothing(turn.message, abilities)]
+    if not abilities.system_alone and not _has_user(messages):
+        for turn in turns:
+            if turn.message["role"] in _SYSTEM:
+                turn.message = {**turn.message, "role": "user"}
+                changed.append(f"messages[{turn.place}].role")
     if abilities.system_in_question:
         turns = _systems_in_question(turns, changed)
     elif not abilities.late_systems:
         turns.sort(key=lambda turn: turn.message["role"] not in _SYSTEM)
     return joined(turns, abilities.joins, changed) if abilities.joins else turns
+
+
+def _has_user(messages: Sequence[Mapping[str, Any]]) -> bool:
+    return any(message["role"] == "user" for message in messages)
 
 
 def short_id(call_id: str) -> str:
@@ -175,6 +187,8 @@ def _is_simple(messages: Sequence[Mapping[str, Any]], abilities: TemplateAbiliti
     first = messages[0]
     if first["role"] == "system" and len(first) == _SIMPLE_KEYS:
         if abilities.hides_system or abilities.system_in_question or not abilities.system_in_calls:
+            return False
+        if not (abilities.system_alone or _has_user(messages)):
             return False
         messages = messages[1:]
     for message in messages:  # no generator, which takes a frame for each

@@ -197,6 +197,7 @@ class _Probing:
         developer = _text("developer", "a")
         known = dataclasses.replace(self.abilities, developer=True)
         text = self._rendered([developer, _ASK], known)
+        alone = self._rendered([_SYSTEM], self.abilities)
         unknown = self._rendered([{**developer, "role": _UNKNOWN_ROLE}, _ASK], known)
         self._learn(
             developer=text is not None
@@ -204,6 +205,7 @@ class _Probing:
             and (unknown is None or unknown.replace(_UNKNOWN_ROLE, "developer") != text),
             several_systems=self._shows([_SYSTEM, _text("system", "b"), _ASK]),
             late_systems=all(map(self._shows, late)),
+            system_alone=alone is None or _SYSTEM["content"] in alone,
             hides_system=0 < self._lost(first, self.abilities) < math.inf,
         )
         if self._lost(first, self.abilities) == math.inf:

@@ -42,7 +42,7 @@ _MOST_CACHED = 64
 _OWN = {
     "id", "prompt", "max_tokens", "seed", "end_texts", "params",
     "params.bad_words", "params.clamp_max_tokens", "params.end_ids", "params.ignore_eos",
-    "params.include_stop_str_in_output", "params.max_tokens", "params.max_tokens_name", "params.n",
+    "params.include_stop_str_in_output", "params.max_tokens", "params.max_tokens_name", "params.most_stops", "params.n",
     "params.num_draft_tokens", "params.prediction", "params.prompt_table", "params.return_token_ids", "params.seed",
     "params.skip_special_tokens", "params.stop", "params.stream", "params.thinking_token_budget",
     "params.visible_ids",

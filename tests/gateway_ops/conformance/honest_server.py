@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
@@ -54,6 +55,8 @@ class Lie:
     path: str = "/v1/chat/completions"
     takes_every_key: bool = False
     counts_for_ever: bool = False
+    engine_counts: bool = False  # work that was left, though the server counts it no longer
+    goes_on_s: float = 0.0  # with it the server has one slot
 
 
 class RejectedError(Exception):
@@ -72,6 +75,8 @@ class HonestServer:
         self.left = 0
         self.ids = itertools.count(1)
         self.lock = threading.Lock()
+        self.slot = threading.Lock()
+        self.ended = threading.Event()
         outer = self
 
         class Handler(_Handler):
@@ -88,6 +93,7 @@ class HonestServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.ended.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -101,7 +107,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/metrics":
-            self._send(Reply(raw=f'vllm:num_requests_running{{m="x"}} {self.owner.running}.0\n'.encode()), {})
+            page = f'vllm:num_requests_running{{m="x"}} {self.owner.running}.0\n'
+            if self.owner.lie.engine_counts:
+                for kind, count in (("max", 8), ("active", self.owner.left)):
+                    page += f'nv_trt_llm_request_metrics{{model="x",request_type="{kind}",version="1"}} {count}\n'
+            self._send(Reply(raw=page.encode()), {})
         else:
             self._answer({}, lambda: _listing(self.path))
 
@@ -114,7 +124,11 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(body, dict):
             if self.owner.lie.path == self.path:
                 self.owner.lie.before(body)
-            self._answer(body, lambda: _generate(self.path, body, self.owner))
+            left = self.owner.left
+            with self.owner.slot if self.owner.lie.goes_on_s else contextlib.nullcontext():
+                self._answer(body, lambda: _generate(self.path, body, self.owner))
+                if self.owner.left != left:
+                    self.owner.ended.wait(self.owner.lie.goes_on_s)
         else:
             self._answer({}, lambda: _no_object(raw))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from gateway_ops.conformance import suite
+from gateway_ops.conformance import cancel_checks, suite
 from gateway_ops.conformance.bounded_http import Http
 from gateway_ops.conformance.server_under_check import ServerUnderCheck
 from gateway_ops.conformance.suite import CheckOutcome
@@ -47,6 +48,13 @@ def test_an_honest_server_passes(name: str, honest: ServerUnderCheck) -> None:
     assert (found.verdict, found.evidence) == (expected, found.evidence if name == "text-image" else "")
 
 
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait a moment for the end of a request that was left."""
+    monkeypatch.setattr(cancel_checks, "_ENDED_S", 0.3)
+
+
+@pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_lie_is_seen_and_shown(name: str) -> None:
     lie = FAULT if name.startswith("fault-") else LIES[name]()
@@ -88,6 +96,7 @@ def test_a_printed_line_shows_the_evidence() -> None:
     assert "13 + 16 = 13 tokens" in found.evidence
 
 
+@pytest.mark.usefixtures("soon")
 def test_a_request_that_stays_counted_is_shown_with_what_counts_it() -> None:
     with HonestServer(LIES["cancel-frees"]()) as server:
         found = run(meet(server), "cancel-frees")
@@ -104,6 +113,32 @@ def _never_alike(body: dict[str, Any], reply: Reply) -> None:
         for part in (choice.get("message"), choice.get("delta")):
             if part and part.get("content"):
                 part["content"] = f"{next(_COUNT)} {part['content']}"
+
+
+@pytest.mark.usefixtures("soon")
+def test_work_that_only_the_engine_counts_goes_on() -> None:
+    with HonestServer(Lie(engine_counts=True)) as server:
+        met = meet(server)
+        found = run(met, "cancel-frees")
+    assert (found.verdict, "still counted" in found.evidence) == (Verdict.UNTRUE, True), found.evidence
+
+
+@pytest.mark.usefixtures("soon")
+def test_work_that_no_metric_counts_is_in_the_way_of_the_next_request() -> None:
+    with HonestServer(Lie(goes_on_s=0.8)) as server:
+        found = run(meet(server), "cancel-frees")
+    assert found.verdict is Verdict.UNTRUE, found.evidence
+    assert re.fullmatch(
+        r"the request after the client left waited \d\.\d s, and the one after it took 0\.\d s", found.evidence
+    )
+
+
+@pytest.mark.parametrize("name", ["cancel-frees", "cancel-harmless"])
+def test_an_answer_that_never_comes_after_clients_left_is_untrue(name: str) -> None:
+    with HonestServer(Lie(goes_on_s=60.0)) as server:
+        found = run(suite.meet(server.url, MODEL, KEY, 1.0), name)
+    assert found.verdict is Verdict.UNTRUE, found.evidence
+    assert re.fullmatch(r"after .* left.*, the response had not ended after 1 s", found.evidence)
 
 
 def test_a_server_that_never_answers_alike_is_not_called_untrue_for_it() -> None:

@@ -150,6 +150,20 @@ def test_no_network_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list((tmp_path / "models").glob("*")) == [tmp_path / "models" / ".smollm2-135m-instruct-v2.lock"]
 
 
+def test_a_full_cache_folder_is_not_blamed_on_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_CACHE_DIR", str(tmp_path / "cache"))
+    pip = tmp_path / "pip"
+    pip.mkdir()
+    says = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"
+    (pip / "__init__.py").touch()
+    own = "tempfile.gettempdir().startswith(os.environ['GATEWAY_CACHE_DIR'])"
+    (pip / "__main__.py").write_text(f"import os, sys, tempfile\nassert {own}\nsys.exit({says!r})\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(LocalStackError, match=r"No space left on device.*700 MB of free space") as failure:
+        ensure_model_folder()
+    assert "network" not in str(failure.value)
+
+
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("GATEWAY_CACHE_DIR", str(tmp_path / "file"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import statistics
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
@@ -412,3 +414,37 @@ async def test_room_for_many_tokens_is_made_by_as_many_requests_as_it_takes() ->
             line.tasks.remove(each)
         await line.end_all()
         assert len(line.order) == 5
+
+
+ANSWER_S = 0.2
+
+
+@pytest.mark.parametrize("together", [1, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.parametrize("pause_s", [ANSWER_S / 2, pytest.param(ANSWER_S / 16, marks=pytest.mark.long)])
+async def test_who_pauses_waits_for_the_next_slot_only(together: int, pause_s: float) -> None:
+    """Beside a flood of equal answers which began together, and so would end together, too."""
+    async with processes(max_running=8) as (admission,):
+
+        async def answer(caller: str) -> None:
+            ticket = await admission.enter(demand(caller))
+            try:
+                await asyncio.sleep(ANSWER_S)
+            finally:
+                ticket.leave(100)
+
+        async def flood() -> None:
+            while True:
+                await asyncio.gather(*(answer("flood") for _ in range(together)))
+
+        flooding = [asyncio.ensure_future(flood()) for _ in range(160 // together)]
+        took = []
+        for _ in range(8):
+            await asyncio.sleep(pause_s)
+            began = time.monotonic()
+            await answer("polite")
+            took.append(time.monotonic() - began)
+        for each in flooding:
+            each.cancel()
+        await asyncio.gather(*flooding, return_exceptions=True)
+        await asyncio.sleep(0)
+    assert statistics.median(took) < 1.4 * ANSWER_S, took

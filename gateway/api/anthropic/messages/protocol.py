@@ -188,6 +188,12 @@ class MessagesRequest(CountTokensRequest):
     temperature: float | None = Field(default=None, description="As in chat completions.")
     top_p: float | None = Field(default=None, description="As in chat completions.")
     top_k: int | None = Field(default=None, description="As in chat completions.")
+    speed: str | None = Field(
+        default=None, description="`fast`: the request goes before the caller's other queued requests."
+    )
+    service_tier: str | None = Field(default=None, description="Accepted without effect: there is one tier.")
+    user_profile_id: str | None = Field(default=None, description="Written to the access log.")
+    workspace_id: str | None = Field(default=None, description="Written to the access log.")
     metadata: dict[str, Any] = Field(default_factory=dict, description="`user_id` is written to the access log.")
 
 

@@ -36,6 +36,8 @@ def check_turn(turn: MessagesTurn, model: ServedModel) -> tuple[MessagesTurn, Ig
     with translation.renaming():
         chat, ignored = check_chat(chat, model)
     turn = dataclasses.replace(turn, chat=chat, translation=translation)
+    if chat.service_tier == "priority" and chat.tier != "priority":  # this model has no queue
+        unread = [*unread, "speed"]
     return turn, turn.ignored(ignored, unread)
 
 

@@ -22,8 +22,9 @@ from gateway.api.anthropic.messages.protocol import (
 )
 from gateway.api.anthropic.messages.signatures import reasoning_of
 from gateway.api.anthropic.messages.tools import MessagesTools, own_call_id
+from gateway.api.openai.chat.messages import unread_text
 from gateway.api.openai.chat.protocol import chat_request
-from gateway.api.openai.generation_fields import MOST_TOKENS
+from gateway.api.openai.generation_fields import MOST_STOPS, MOST_TOKENS
 from gateway.api.openai.request_json import MOST_CHARACTERS
 from gateway.api.openai.translation import EXTENSIONS, TranslatedRequest, Translation, function_name
 from gateway.api.openai.validation import without_nulls
@@ -94,8 +95,7 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[
     for index, message in enumerate(request.messages):
         conversation.add(message, f"messages[{index}]")
     data |= {"model": request.model, "messages": conversation.close()}
-    if request.messages[-1].role == "assistant":
-        conversation.check_prefill(f"messages[{len(request.messages) - 1}]")
+    if request.messages[-1].role == "assistant" and conversation.has_prefill(f"messages[{len(request.messages) - 1}]"):
         data["continue_final_message"] = True
     given = request.output_config.format
     data |= _form(request.output_format if given is None else given)
@@ -111,6 +111,7 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[
     translation = Translation(conversation.origins, tools.paths, fields, parts)
     with translation.renaming():
         chat = chat_request(without_nulls(data))
+    chat.take_stops(MOST_STOPS)
     named = [*_unread(request), *conversation.left_out, *tools.left_out, *left_out]
     return MessagesTurn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
 
@@ -138,7 +139,13 @@ def _answer_fields(request: MessagesRequest) -> tuple[dict[str, Any], list[str]]
     user = request.metadata.get("user_id")
     if isinstance(user, str):
         data["user"] = user[:_MOST_USER]
-    return data, [f"metadata.{key}" for key in request.metadata if key != "user_id"]
+    ids = {name: getattr(request, name) for name in ("user_profile_id", "workspace_id")}
+    data["metadata"] = {name: value[:_MOST_USER] for name, value in ids.items() if value} or None
+    if request.speed is not None:
+        data["service_tier"] = "priority" if request.speed == "fast" else "default"
+    left_out = ["speed"] * (request.speed not in (None, "standard", "fast"))
+    left_out += ["service_tier"] * (request.service_tier not in (None, "auto", "standard_only"))
+    return data, [*left_out, *(f"metadata.{key}" for key in request.metadata if key != "user_id")]
 
 
 def _open(conversation: ChatMessages, request: CountTokensRequest) -> None:
@@ -242,19 +249,24 @@ class ChatMessages:
             self.messages[0]["content"] = "\n\n".join(self._lead)
         return self.messages
 
-    def check_prefill(self, path: str) -> None:
-        """Reject a last turn of the assistant that an answer cannot continue.
+    def has_prefill(self, path: str) -> bool:
+        """Whether the answer continues the last turn, which is the assistant's; an empty turn is removed.
 
         Raises:
-            BadRequestError: the turn has calls, or no text.
+            BadRequestError: the turn has calls, or reasoning and no text.
         """
         last = self.messages[-1]
         if "tool_calls" in last:
             message = f"'{path}' calls tools: the next user message must have their 'tool_result' blocks."
             raise BadRequestError(message, path, _INVALID)
+        if not last["content"] and "reasoning_content" not in last:
+            self.messages.pop()
+            self.origins.pop()
+            return False
         if not last["content"]:
             message = f"'{path}' has no text that the model could continue; the last message must have the role 'user'."
             raise BadRequestError(message, path, _INVALID)
+        return True
 
     def note(self, block: Block) -> None:
         """Name the fields of a block that are not read."""
@@ -367,8 +379,7 @@ class ChatMessages:
             return _titled(given, found)
         shown = block.type[:64]
         self.left_out.append(f"content.{shown}")
-        what = "An image" if shown == "image" else f"A part of the type {shown}"
-        return f"[{what} was left out: this model reads text only.]"
+        return unread_text(shown)
 
     def _say_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []

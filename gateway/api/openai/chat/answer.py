@@ -292,17 +292,25 @@ class ChatChunkWriter:
         self._after = b'},"logprobs":null' + self._unfinished
 
     def role(
-        self, index: int, prompt_ids: Sequence[int] | None = None, usage: Usage | None = None, *, calls: bool = False
+        self,
+        index: int,
+        prompt_ids: Sequence[int] | None = None,
+        usage: Usage | None = None,
+        *,
+        calls: bool = False,
+        ids: bool = False,
     ) -> bytes:
         """The first chunk of a choice; the very first one may have the prompt's ids.
 
-        Its content is null where the answer may consist of ``calls`` only.
+        Its content is null if the answer may consist of ``calls`` only, and its token ids are an empty array with
+        ``ids``.
         """
         delta = b'{"role":"assistant","content":null}' if calls else b'{"role":"assistant","content":""}'
-        choice = b'{"index":%d,"delta":%s,"logprobs":null,"finish_reason":null}' % (index, delta)
-        ids = b"" if prompt_ids is None else b',"prompt_token_ids":' + orjson.dumps(list(prompt_ids))
+        own = b',"token_ids":[]' if ids else b""
+        choice = b'{"index":%d,"delta":%s,"logprobs":null,"finish_reason":null%s}' % (index, delta, own)
+        of_prompt = b"" if prompt_ids is None else b',"prompt_token_ids":' + orjson.dumps(list(prompt_ids))
         closing = self._close if usage is None else self._closing(usage)
-        return self._head + choice + closing.replace(b"]", b"]" + ids, 1)
+        return self._head + choice + closing.replace(b"]", b"]" + of_prompt, 1)
 
     def piece(self, index: int, piece: Piece, usage: Usage | None = None) -> bytes:
         """A chunk with text, the log-prob entries and the ids that belong to it."""
@@ -408,9 +416,10 @@ class ChatEvents:
         prompt_ids = answer.generations[0].request.prompt.ids if request.return_token_ids else None
         events = b""
         for index in range(request.n):
-            events += writer.role(index, None if index else prompt_ids, usage, calls=answer.calls)
+            ids = request.return_token_ids
+            events += writer.role(index, None if index else prompt_ids, usage, calls=answer.calls, ids=ids)
             if request.echo:
-                events += writer.piece(index, Piece(request.echoed), usage)
+                events += writer.piece(index, Piece(request.echoed, ids=[] if ids else None), usage)
         return events
 
     def take(self, ready: Ready, group: Generations) -> bytes:
@@ -439,7 +448,8 @@ class ChatEvents:
                 reasons = self._answer.finish_reason(index), assembler.stop_reason
                 estimated = assembler.finish_estimated
                 delta = {"content": ""} if self._says_nothing(index) else {}
-                parts.append(writer.chunk(index, delta, extras or ChunkExtras(), usage, *reasons, estimated=estimated))
+                extras = extras or ChunkExtras(ids=[] if self._answer.request.return_token_ids else None)
+                parts.append(writer.chunk(index, delta, extras, usage, *reasons, estimated=estimated))
         return b"".join(parts)
 
     def forward(self, write: Write) -> Forward | None:

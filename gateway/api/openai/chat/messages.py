@@ -14,6 +14,7 @@ from gateway.text.bad_request import BadRequestError
 from gateway.text.prompt.conversation import OpenCalls
 
 _PLAIN = frozenset(("role", "content"))  # of a message: nothing else is given
+_IMAGES = frozenset({"computer_screenshot", "image", "image_url", "input_image"})
 
 
 class TextPart(RequestPart):
@@ -28,6 +29,28 @@ class RefusalPart(RequestPart):
 
     type: Literal["refusal"]
     refusal: str
+
+
+def unread_text(kind: str) -> str:
+    """Make the sentence that stands for a content part of a type that is not text."""
+    what = "An image" if kind in _IMAGES else f"A part of the type {kind[:64]}"
+    return f"[{what} was left out: this model reads text only.]"
+
+
+class UnreadPart(RequestPart):
+    """A content part of a tool's result that is not text; the model reads a sentence in its place."""
+
+    type: str
+
+    @property
+    def text(self) -> str:
+        """The sentence that the model reads."""
+        return unread_text(self.type)
+
+
+def _part_of_result(value: Any) -> str | None:
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return BRANCH + ("text" if kind == "text" else "unread") if isinstance(kind, str) else None
 
 
 _PART_DISCRIMINATOR = Discriminator(
@@ -48,7 +71,22 @@ _AnyParts = Annotated[
     Field(fail_fast=True),
 ]
 _String = Annotated[str, Tag(BRANCH + "text")]
+_ResultParts = Annotated[
+    list[
+        Annotated[
+            _Text | Annotated[UnreadPart, Tag(BRANCH + "unread")],
+            Discriminator(
+                _part_of_result,
+                custom_error_type="content_part",
+                custom_error_message="This type of content part is not supported",
+            ),
+        ]
+    ],
+    Tag(BRANCH + "parts"),
+    Field(min_length=1, fail_fast=True),
+]
 TextContent = Annotated[_String | _TextParts, _CONTENT_DISCRIMINATOR]
+ResultContent = Annotated[_String | _ResultParts, _CONTENT_DISCRIMINATOR]
 AssistantContent = Annotated[_String | _AnyParts, _CONTENT_DISCRIMINATOR]
 
 
@@ -149,8 +187,14 @@ class ToolMessage(_Message):
     """What a tool answered."""
 
     role: Literal["tool"]
-    content: TextContent
+    content: ResultContent
     tool_call_id: str
+
+    @property
+    def unread(self) -> list[int]:
+        """The places of its parts that are not text."""
+        parts = self.content if isinstance(self.content, list) else ()
+        return [place for place, part in enumerate(parts) if isinstance(part, UnreadPart)]
 
 
 class FunctionMessage(_Message):
@@ -206,7 +250,7 @@ def for_template(message: Message) -> dict[str, Any]:
     """One message: content as one string, and its parts where there are several; arguments of calls as JSON text."""
     text = message.content
     if isinstance(text, list):
-        parts = [part.text if isinstance(part, TextPart) else part.refusal for part in text]
+        parts = [part.refusal if isinstance(part, RefusalPart) else part.text for part in text]
     else:
         parts = [text] if text else []
     if isinstance(message, AssistantMessage) and message.refusal:

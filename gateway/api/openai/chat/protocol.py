@@ -13,6 +13,7 @@ from gateway.api.openai.chat.messages import (
     AssistantMessage,
     Messages,
     Prediction,
+    ToolMessage,
     check_continuation,
     check_history,
     conversation,
@@ -280,7 +281,7 @@ class ChatCompletionRequest(GenerationFields):
         ),
     ] = None
     safety_identifier: Annotated[
-        str | None, Field(max_length=64), Annotation("names the end user", "It is written to the access log.")
+        str | None, Field(max_length=128), Annotation("names the end user", "It is written to the access log.")
     ] = None
     prompt_cache_key: Annotated[
         _Identifier | None, Annotation("groups requests with a common prefix", "The KV cache does not need a key.")
@@ -293,6 +294,11 @@ class ChatCompletionRequest(GenerationFields):
     ] = None
 
     _waits: bool = PrivateAttr(default=False)
+    _most_stops: int = PrivateAttr(default=4)
+
+    def take_stops(self, most: int) -> None:
+        """Set the most stop strings for an API with another limit than OpenAI's; the operator's setting replaces it."""
+        self._most_stops = most
 
     def take_turns(self) -> None:
         """Note that it may have to wait for its turn, so that its tier has an effect."""
@@ -327,6 +333,7 @@ class ChatCompletionRequest(GenerationFields):
         own: dict[str, Any] = {
             "logprobs": self.logprobs or (self.best_of is not None and self.candidates > self.n),
             "top_logprobs": self.top_logprobs or 0,
+            "most_stops": self._most_stops,
             "prediction": None if self.prediction is None else self.prediction.text,
         }
         if self._waits and not self.priority:
@@ -373,12 +380,16 @@ class ChatCompletionRequest(GenerationFields):
         for name, parts in (("messages", self.messages), ("tools", self.tools)):
             for index, part in enumerate(parts):
                 found |= extras(f"{name}[{index}]", part)
+                if isinstance(part, ToolMessage):
+                    found |= dict.fromkeys([f"{name}[{index}].content[{place}]" for place in part.unread], True)
         for index, tool in enumerate(self.tools):
             if isinstance(tool, CustomTool):
                 found |= _extras_of_custom(f"tools[{index}].custom", tool.custom)
         if self.tools or self.functions:
             for path, function in zip(self.offered.paths, self.offered.functions, strict=True):
                 found |= extras(path, function)
+                if function.unguided:
+                    found[f"{path}.parameters"] = True
         return found
 
 

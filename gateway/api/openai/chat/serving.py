@@ -160,7 +160,7 @@ def _tools(offers: OfferedTools, features: EngineFeatures, *, structured: bool) 
 
 def _tool(function: FunctionDefinition, path: str, features: EngineFeatures, *, guided: bool) -> Tool:
     """A tool for the family; its schema is the guide's where calls are guided by it."""
-    parameters = function.parameters
+    parameters = function.readable
     if guided and parameters:
         where = f"{path}.parameters"
         parameters = guided_schema(parameters, where, exact=function.strict, backend=features.guide_backend)

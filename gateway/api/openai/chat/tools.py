@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Field, Tag
+from pydantic import BaseModel, Discriminator, Field, PrivateAttr, Tag
 
 from gateway.api.openai.custom_tools import described, input_schema, is_pattern
 from gateway.api.openai.validation import BRANCH, FUNCTION_OR_CUSTOM, RequestPart, branch_by
 from gateway.text.bad_request import BadRequestError, printable
-from gateway.text.guides import check_schema
+from gateway.text.guides import check_schema, readable_part
 from gateway.text.guides.keywords import types_of
 
 _Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
@@ -26,6 +26,22 @@ class FunctionDefinition(RequestPart):
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool = False
+
+    _readable: dict[str, Any] | None = PrivateAttr(default=None)
+
+    @property
+    def unguided(self) -> bool:
+        """Whether its parameters are ill-formed, so that no guide enforces them; the prompt has them unchanged."""
+        return self._readable is not None
+
+    @property
+    def readable(self) -> dict[str, Any] | None:
+        """The parameters for guides and for parsers of calls."""
+        return self.parameters if self._readable is None else self._readable
+
+    def leave_unguided(self, error: BadRequestError) -> None:
+        """Keep the readable part of ill-formed parameters; raises the error of well-formed unsupported ones."""
+        self._readable = readable_part(self.parameters or {}, error)
 
 
 class FunctionTool(RequestPart):
@@ -289,13 +305,21 @@ _INVALID = "invalid_value"
 def check_parameters_of(offered: OfferedTools) -> None:
     """Reject schemas of arguments that are not schemas of objects.
 
+    An ill-formed schema of a tool that is not strict, and that the model may choose, is left unguided.
+
     Raises:
         BadRequestError: with the path of the fault.
     """
     for function, path in zip(offered.functions, offered.paths, strict=True):
         if not function.parameters:
             continue
-        check_schema(function.parameters, f"{path}.parameters")
+        try:
+            check_schema(function.parameters, f"{path}.parameters")
+        except BadRequestError as error:
+            if function.strict or offered.choice == "required":
+                raise
+            function.leave_unguided(error)
+            continue
         if types_of(function.parameters) not in {(), ("object",)}:
             raise BadRequestError(
                 f"Invalid schema for function {function.name!r}: its type must be 'object'.",

@@ -229,6 +229,7 @@ class CompletionEvents:
             text, rows = choice.opening()
             extras = choice.prompt_extras()
             if text or rows or extras:
+                extras |= choice.new_extras()
                 before = usage if usage is None or len(self._opened) > 1 else at_beginning(usage)
                 events = writer.choice(index, text, before, logprobs=choice.logprobs(rows), extra=extras)
         for piece in pieces:
@@ -238,5 +239,6 @@ class CompletionEvents:
                 logprobs = choice.logprobs(rows) if rows else None
                 events += writer.choice(index, text, usage, logprobs=logprobs, extra=extras)
         if complete:
-            events += writer.choice(index, "", usage, finish_reason=choice.finish_reason, extra=choice.finish_marks)
+            extras = choice.finish_marks | choice.new_extras()
+            events += writer.choice(index, "", usage, finish_reason=choice.finish_reason, extra=extras)
         return events

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import itertools
 import time
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import orjson
 
 from gateway.api.openai.chat.answer import ChatAnswer
 from gateway.api.openai.chat.serving import PreparedChat
-from gateway.api.openai.errors import Names, OpenAIError
+from gateway.api.openai.errors import NO_RETRY, Names, OpenAIError
 from gateway.api.openai.responses.output import Event, OutputItems
 from gateway.api.openai.responses.stored import (
     ResponseLostError,
@@ -80,6 +82,8 @@ class ResponsesAnswer(ChatAnswer):
 
     def feed(self, pieces: Sequence[Piece], *, complete: bool) -> list[Event]:
         """Add pieces to the output; returns the events that tell of it."""
+        if self.prewarms:
+            return []
         events: list[Event] = []
         if self.parsed:
             for piece in pieces:
@@ -92,7 +96,7 @@ class ResponsesAnswer(ChatAnswer):
             for piece in pieces:
                 events += self.items.content(piece.text, piece.logprobs)
         if complete:
-            cut = self.generations[0].assembler.finish_reason == "length"
+            cut = self.cut
             if not self.items.items:
                 events += self.items.message()
             events += self.items.close("incomplete" if cut else "completed")
@@ -105,7 +109,22 @@ class ResponsesAnswer(ChatAnswer):
 
     def unfit(self) -> OpenAIError | None:
         """The reason why the whole answer is not what was asked for."""
-        return self.failure(0, self.items.text)
+        return None if self.prewarms else self.failure(0, self.items.text)
+
+    def usage(self, group: Generations) -> Usage:
+        """Count tokens so far, without the one token of a request that only reads its prompt."""
+        usage = super().usage(group)
+        return dataclasses.replace(usage, completion_tokens=0, estimated=False) if self.prewarms else usage
+
+    @property
+    def prewarms(self) -> bool:
+        """Whether the request only reads its prompt; the one generated token is not returned."""
+        return self._turn.request.prewarms
+
+    @property
+    def cut(self) -> bool:
+        """Whether the answer ended at its token limit; valid at its end."""
+        return not self.prewarms and self.generations[0].assembler.finish_reason == "length"
 
     async def body(self, group: Generations) -> bytes:
         """The ``response`` object."""
@@ -141,7 +160,13 @@ class ResponsesAnswer(ChatAnswer):
         response_store = self._turn.response_store
         if response_store is not None:
             self._written = True
-            await asyncio.shield(begun(self.write_end(response_store, 0)))
+            try:
+                await asyncio.shield(begun(self.write_end(response_store, 0)))
+            except OpenAIError as error:
+                if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                    error.message += " The response was generated and is not stored; 'store': false needs no store."
+                    error.headers = NO_RETRY  # which would generate it again
+                raise
 
     async def write_end(self, response_store: ResponseStore, expected: int) -> None:
         """Write the ended response, and add its input and output to its conversation, both or neither.
@@ -197,7 +222,7 @@ class ResponsesAnswer(ChatAnswer):
         """
         if self.end is not None:
             return merge_json_objects(self.end[1], self._sent)
-        cut = self.finish_reason(0) == "length"
+        cut = self.cut
         marks = {"status_estimated": True} if self.generations[0].assembler.finish_estimated else {}
         return self._ended(
             "incomplete" if cut else "completed",
@@ -322,7 +347,7 @@ class ResponsesEvents:
     def opening(self) -> bytes:
         """The beginning of the response, and of its message where it can have nothing else."""
         self._open()
-        if not self._answer.parsed:
+        if not (self._answer.parsed or self._answer.prewarms):
             self._unsent += self._written(self._answer.items.message())
         return self._unsent
 
@@ -348,7 +373,7 @@ class ResponsesEvents:
     def forward(self, write: Write) -> Forward | None:
         """See the base."""
         answer = self._answer
-        if answer.padded:
+        if answer.padded or answer.prewarms:
             return None
         if answer.parsed:  # its reader has taken the texts
             reader = answer.parsed[0].reader
@@ -360,7 +385,7 @@ class ResponsesEvents:
 
     def end(self, usage: Usage) -> bytes:
         """The event that ends the stream, with the whole response."""
-        cut = self._answer.finish_reason(0) == "length"
+        cut = self._answer.cut
         response = self._answer.ended(usage)
         return self._written([_whole("incomplete" if cut else "completed", response)])
 

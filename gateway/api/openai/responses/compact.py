@@ -10,7 +10,7 @@ from pydantic import Field
 
 from gateway.api.openai.encryption import OwnerCipher
 from gateway.api.openai.endpoint import collect_body
-from gateway.api.openai.errors import SERVER, OpenAIError
+from gateway.api.openai.errors import NO_RETRY, SERVER, OpenAIError
 from gateway.api.openai.responses.answer import ResponsesAnswer
 from gateway.api.openai.responses.input_items import ConfigurationUpdateItem, MessageItem, UpdatedText
 from gateway.api.openai.responses.protocol import Input, ResponsesRequest
@@ -27,8 +27,6 @@ PROMPT: Final = (
     "still to be done. Write the summary only."
 )
 """The last message of the user's, which asks for the summary."""
-
-_NO_RETRY = {"x-should-retry": "false"}
 
 
 class CompactRequest(RequestPart):
@@ -105,7 +103,7 @@ async def compacted(answer: ResponsesAnswer, turn: ResponsesTurn, cipher: OwnerC
     encrypted = cipher.encrypt("compaction", summary) if summary else None
     if encrypted is None:
         message = "The model returned no summary, or its summary is too long."
-        raise OpenAIError(500, message, type=SERVER, code="invalid_model_output", headers=_NO_RETRY)
+        raise OpenAIError(500, message, type=SERVER, code="invalid_model_output", headers=NO_RETRY)
     *earlier, _, _ = turn.conversed
     stay = [
         item

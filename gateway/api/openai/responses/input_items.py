@@ -131,7 +131,9 @@ class OutputItem(_Item):
     branch = "output"
 
     type: Literal["function_call_output", "custom_tool_call_output"]
-    call_id: _CallId
+    call_id: _CallId | None = None
+    name: str | None = None
+    namespace: str | None = None
     output: _Output | None = None
 
 

@@ -56,6 +56,9 @@ def _named(value: Any) -> Any:
     return {"id": value} if isinstance(value, str) else value
 
 
+_UNREAD = ("access_programs", "background_options", "context_management", "image")
+
+
 class ResponsesRequest(RequestPart):
     """A request for a response. Null means absent; unknown fields are served without, and named.
 
@@ -116,12 +119,24 @@ class ResponsesRequest(RequestPart):
     safety_identifier: str | None = Field(default=None, description="Written to the access log.")
     prompt_cache_key: str | None = Field(default=None, description="Written to the access log.")
     prompt_cache_retention: Any = Field(default=None, description="Accepted without effect: the engine decides.")
-    prompt_cache_options: Any = Field(default=None, description="Accepted without effect: the engine decides.")
+    prompt_cache_options: Any = Field(
+        default=None, description="`prewarm: true` reads the prompt and returns no output; the engine decides the rest."
+    )
     client_metadata: Any = Field(default=None, description="Accepted without effect.")
+    access_programs: Any = Field(default=None, description="Accepted without effect, and named.")
+    background_options: Any = Field(default=None, description="Accepted without effect, and named.")
+    context_management: Any = Field(default=None, description="Accepted without effect, and named; see `compact`.")
+    image: Any = Field(default=None, description="Accepted without effect, and named.")
 
     def unread(self) -> list[str]:
-        """Return the names of unknown fields."""
-        return [name for name in self.model_extra or () if name not in EXTENSIONS]
+        """Return the names of fields that are not read."""
+        known = [name for name in _UNREAD if getattr(self, name) is not None]
+        return known + [name for name in self.model_extra or () if name not in EXTENSIONS]
+
+    @property
+    def prewarms(self) -> bool:
+        """Whether the request only puts its prompt into the engine's KV cache."""
+        return isinstance(self.prompt_cache_options, dict) and self.prompt_cache_options.get("prewarm") is True
 
 
 def parse_responses_request(fields: dict[str, Any]) -> ResponsesRequest:

@@ -111,6 +111,8 @@ def responses_router(
     async def create_response(request: Request) -> Response:
         """Continue a conversation of items."""
         begun = await begin_turn(request, registry, metrics, state)
+        if begun.request.response_store is not None:
+            await begun.request.response_store.check()
         answer = await prepared(RESPONSES, request, begun)
         if begun.request.request.background:
             return await _background(begun, answer, runs, timeouts)

@@ -18,7 +18,7 @@ import orjson
 from gateway.api.openai.errors import from_store
 from gateway.api.openai.responses.input_items import InputItem, ReferenceItem
 from gateway.api.openai.stored_items import StoredItems
-from gateway.serving.store import ConflictError, DocumentWrite, Store, StoreError
+from gateway.serving.store import ConflictError, DocumentWrite, Store, StoreError, check_writable
 from gateway.text.bad_request import BadRequestError
 
 _ID = re.compile(r"resp_[0-9a-f]{32}")
@@ -198,6 +198,10 @@ class ResponseStore:
         if found is None:
             raise ResponseLostError
         await store_errors_as_503(self.store.put_all(self.owner, [_leased(response_id, found.version)]))
+
+    async def check(self) -> None:
+        """Reject a request before its response is generated, where the response could not be stored."""
+        await store_errors_as_503(check_writable(self.store))
 
     async def begin(self, response_id: str, stored: StoredResponse) -> None:
         """Write a response that is new, and say that it is running, for ``LEASE_S``."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from gateway.api.openai.chat.messages import unread_text
 from gateway.api.openai.chat.protocol import chat_request
 from gateway.api.openai.conversations.contents import ConversationEnd
 from gateway.api.openai.encryption import OwnerCipher
@@ -45,7 +46,6 @@ SUMMARY = "Summary of the conversation so far:"
 _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 _REASONING = ("rs_", "reasoning_")  # how ids of reasoning begin
-_IMAGES = frozenset({"input_image", "image", "image_url", "computer_screenshot"})
 
 _FIELDS = {
     "messages": "input",
@@ -195,6 +195,8 @@ def _fields(request: ResponsesRequest, cipher: OwnerCipher | None) -> tuple[dict
     left_out = request.unread()
     if request.max_output_tokens is not None:
         data["max_completion_tokens"] = request.max_output_tokens
+    if request.prewarms:
+        data["max_completion_tokens"] = 1  # the engine's minimum; the token is not returned
     if request.metadata:
         data["metadata"] = request.metadata
     if request.service_tier in _TIERS:
@@ -253,6 +255,7 @@ class _Conversation:
     renamed: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     _calls: OpenCalls[str] = field(default_factory=OpenCalls)
+    _waiting: list[tuple[str, str]] = field(default_factory=list)  # ids and functions of calls without an output
     _given: set[str] = field(default_factory=set)
     _reasoning: list[tuple[str, str]] = field(default_factory=list)  # texts and paths
     _open: dict[str, Any] | None = None
@@ -300,8 +303,9 @@ class _Conversation:
             self._reasoning += [(text, path)] * bool(text)
             self.left_out += ["input.reasoning.encrypted_content"] * unread
         elif isinstance(item, OutputItem):
-            self._bind(item.call_id, path)
-            self._output(item.call_id, item.output, path)
+            call_id = item.call_id or self._unnamed(item, path)
+            self._bind(call_id, path)
+            self._output(call_id, item.output, path)
         elif isinstance(item, CompactionItem):
             self._compaction(item, path)
         elif isinstance(item, ToolsItem):
@@ -344,6 +348,16 @@ class _Conversation:
         name = self.tools.function_of(item.name, item.namespace)
         calls.append({"id": item.call_id, "type": kind, kind: {"name": name, **given}})
         self._calls.add([(item.call_id, path)])
+        self._waiting.append((item.call_id, name))
+
+    def _unnamed(self, item: OutputItem, path: str) -> str:
+        """Find the call of an output without a call id: the first that has no output, of the function that it names."""
+        name = None if item.name is None else self.tools.function_of(item.name, item.namespace)
+        found = next((call_id for call_id, called in self._waiting if name in (None, called)), None)
+        if found is None:
+            message = f"No tool call found for the output of {path}: it has no 'call_id', and every call has an output."
+            raise BadRequestError(message, f"{path}.call_id", "invalid_value")
+        return found
 
     def _bind(self, call_id: str, path: str) -> None:
         """Give an output to its call."""
@@ -352,6 +366,7 @@ class _Conversation:
             if call_id in self._calls:
                 message = f"The tool call of {path} already has an output."
             raise BadRequestError(message, f"{path}.call_id", "invalid_value")
+        del self._waiting[next(at for at, (waits, _) in enumerate(self._waiting) if waits == call_id)]
 
     def _output(self, call_id: str, output: Any, path: str) -> None:
         self.renamed[f"messages[{len(self.messages)}].content"] = f"{path}.output"
@@ -367,8 +382,7 @@ class _Conversation:
             if not isinstance(text, str):
                 shown = str(part.get("type"))[:64]
                 self.left_out.append(f"input.{shown}")
-                what = "An image" if shown in _IMAGES else f"A part of the type {shown}"
-                text = f"[{what} was left out: this model reads text only.]"
+                text = unread_text(shown)
             parts.append({"type": "text", "text": text})
         return parts or ""
 
