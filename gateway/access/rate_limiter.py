@@ -14,6 +14,7 @@ from gateway.access.buckets import Level
 from gateway.access.caller import Caller
 from gateway.access.limits import RemainingLimits
 from gateway.access.shared_buckets import SharedBuckets
+from gateway.bounded_dict import BoundedDict
 from gateway.config import KeyLimits
 from gateway.supervision import keep_running
 
@@ -54,7 +55,8 @@ class RateLimiter:
         self._gateways = gateways
         self._away = False
         self._running: dict[str, Caller] = {}  # with a limit of requests in flight, by their leases
-        self._unsettled: dict[str, tuple[Caller, int]] = {}  # what ended requests have used, by their leases
+        # What ended requests have used, by their leases, which end by themselves.
+        self._unsettled = BoundedDict[str, tuple[Caller, int]](_MOST_UNSETTLED)
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
 
@@ -125,8 +127,6 @@ class RateLimiter:
         self._buckets.settle(who, self._own(who.limits), reserved.here - used_here)
         if redis is not None:
             self._unsettled[lease] = (who, used - used_here)
-            if len(self._unsettled) > _MOST_UNSETTLED:  # the lease ends by itself
-                self._unsettled.pop(next(iter(self._unsettled)))
             if not self._away:
                 task = asyncio.create_task(self._settle(redis, lease))
                 self._tasks.add(task)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gateway.access.caller import caller
+from gateway.bounded_dict import BoundedDict
 from gateway.openai.repeated import repeated
 from gateway.openai.schemas.keywords import (
     LISTED,
@@ -31,10 +32,8 @@ from gateway.openai.schemas.keywords import (
 from gateway.openai.schemas.references import localized, resolve
 
 _KEY_BYTES = 32
-_MOST_KEPT = 4096
-_MOST_KNOWN = 16384  # bytes of a schema
 _NULL = re.compile(rb"[:,\[]null")
-_passed: set[bytes | None] = set()  # digests of schemas that have passed
+_passed = BoundedDict[bytes | None, bool](4096)  # digests of schemas that have passed
 _MOST_LEVELS = 32
 _MOST_PROPERTIES = 5000
 _MOST_CHOICES = 1000
@@ -75,17 +74,15 @@ def check_schema(schema: Any, param: str) -> None:
     checker.check(root, param, 0)
     checker.check_references()
     if key is not None:
-        if len(_passed) >= _MOST_KEPT:
-            _passed.clear()
-        _passed.add(key)
+        _passed[key] = True
 
 
 def _key(text: bytes) -> bytes | None:
-    """The digest by which a schema is known to have passed for the caller; None of a long one, and of one with nulls.
+    """The digest by which a schema is known to have passed for the caller; None of one with nulls.
 
     A null may have been a number that JSON does not have.
     """
-    if len(text) > _MOST_KNOWN or _NULL.search(text):
+    if _NULL.search(text):
         return None
     return hashlib.blake2b(caller().id.encode() + b"\0" + text, digest_size=_KEY_BYTES).digest()  # JSON has no NUL
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2
 
+from gateway.bounded_dict import BoundedDict
 from gateway.contract import TENSORRT_LLM
 from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.request import GenerationRequest
@@ -72,7 +73,7 @@ class RequestCache:
 
     def __init__(self, build: Callable[[GenerationRequest], service_pb2.ModelInferRequest]) -> None:
         self._build = build
-        self._built: dict[Hashable, service_pb2.ModelInferRequest] = {}
+        self._built = BoundedDict[Hashable, service_pb2.ModelInferRequest](_MOST_CACHED)
 
     def common(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
         """The part of a request that others have, too; not to be changed.
@@ -85,8 +86,6 @@ class RequestCache:
         key = _key(request)
         built = self._built.get(key)
         if built is None:
-            if len(self._built) >= _MOST_CACHED:
-                self._built.clear()
             built = self._built[key] = self._build(request)
         return built
 
