@@ -23,14 +23,12 @@ from gateway.early_signals import SUPERVISOR_VARIABLE
 from gateway.generation.health import EngineCondition
 from gateway.mirror.keeper import MirrorSupervisor
 from gateway.serving.fleet.shared_counts import SharedCounts, size_of
+from gateway.supervision import RestartPause
 from gateway.tokens.token_cache import create_shared
 from gateway.web.listening import listen
 from gateway.workers.metrics_folder import metrics_folder
 
 _log = logging.getLogger(__name__)
-_FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 10.0
-_STABLE_S: Final = 30.0  # the start of a worker that lived so long did not fail
 _KILL_AFTER_S: Final = 15.0  # beyond the time that running answers have
 
 
@@ -259,10 +257,8 @@ class Supervisor:
         Raises:
             WorkersError: it said that it cannot serve, and never has.
         """
-        loop = asyncio.get_running_loop()
-        pause = _FIRST_PAUSE_S
+        pauses = RestartPause(first_s=0.1, longest_s=10.0)
         while not self._stopping.is_set():
-            begun = loop.time()
             worker = self._workers[index] = await WorkerProcess.start(
                 index,
                 sockets,
@@ -293,10 +289,7 @@ class Supervisor:
                 extra={"event": "worker_replaced"},
             )
             self._tell(check=False)
-            if loop.time() - begun > _STABLE_S:
-                pause = _FIRST_PAUSE_S
-            await self._pause(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            await self._pause(pauses.next_s())
 
     def _changed(self, index: int) -> None:
         """Tell all that a worker's readiness has changed. Only the first one watches Triton closely, for all."""
