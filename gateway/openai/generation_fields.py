@@ -39,7 +39,8 @@ from gateway.openai.parameters.row import (
 from gateway.openai.validation import BRANCH, RequestPart, text_or_list
 from gateway.serving.prompts import Truncation
 
-# Below this a temperature is greedy: dividing logits by it overflows float32, and the outcome is the same.
+# Below this a temperature is greedy: dividing logits by it overflows float32, and the outcome is the same. Engines
+# get 0 for it, never a temperature that is 0 in float32, which TensorRT-LLM takes for 1.
 GREEDY_BELOW = 1e-4
 MOST_TOKENS = 2**31 - 1  # the engine's int32
 _END = 100.0  # the ends of a bias in OpenAI's range
