@@ -16,13 +16,13 @@ from gateway.access.limits import RemainingLimits
 from gateway.access.shared_buckets import SharedBuckets
 from gateway.bounded_dict import BoundedDict
 from gateway.config import KeyLimits
+from gateway.interval import Interval
 from gateway.supervision import keep_running
 
 if TYPE_CHECKING:
     from gateway.access.redis_limits import RedisLimits
 
 _log = logging.getLogger(__name__)
-_RENEW_S: Final = 8.0
 _LOOK_S: Final = 1.0  # between looks for an unreachable Redis
 _CLOSE_S: Final = 2.0
 _MOST_UNSETTLED: Final = 10_000
@@ -160,12 +160,10 @@ class RateLimiter:
 
     async def _renew(self, redis: RedisLimits) -> None:
         """Renew leases, and look for an unreachable Redis."""
-        loop = asyncio.get_running_loop()
-        renewed = loop.time()
+        renewals = Interval(8.0)
         while True:
             await asyncio.sleep(_LOOK_S)
-            if self._away or loop.time() - renewed >= _RENEW_S:
-                renewed = loop.time()
+            if self._away or renewals.due():
                 answered = await self._asked(
                     lambda: redis.renew([(who, lease) for lease, who in self._running.items()])
                 )

@@ -17,6 +17,7 @@ from starlette.types import Scope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gateway.interval import Interval
 from gateway.relay.chunked_writer import ChunkedWriter
 from gateway.web.access_log import record_of
 from gateway.web.client_connection import EXTENSION, ClientConnection
@@ -30,7 +31,6 @@ _PIPELINED = 64  # requests that wait for their turn on one connection; each tak
 MOST_TOLD = 64  # connections at a time beyond the bound that are answered; further ones are cut off
 _TELL_S = 1.0  # how long such a connection may stay silent before it is closed
 _LEAST_READ = 2**14  # bytes that it must read in that time
-_WARN_S = 60.0
 _LINGER_S = 1.0
 _UPGRADE = re.compile(rb"(?i)\r\nupgrade:")
 _LARGE_HEAD = f"The request line and headers are larger than the limit of {HEAD_LIMIT // 1024} KiB."
@@ -104,12 +104,12 @@ class _Overflow:
 
     Attributes:
         told: connections that will be answered with an error.
-        warned: when the log was last written to, by the loop's clock.
+        warnings: when the log is written to.
     """
 
     def __init__(self) -> None:
         self.told: set[_BoundedProtocol] = set()
-        self.warned = -math.inf
+        self.warnings = Interval(60.0)
 
 
 class _Dropped(list[tuple[bytes, bytes]]):
@@ -344,9 +344,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def _reject_connection(self) -> None:
         """Tell a client that there are too many, once it has sent something: before that some do not read."""
-        now = self.loop.time()
-        if now - self._overflow.warned > _WARN_S:
-            self._overflow.warned = now
+        if self._overflow.warnings.due():
             _log.warning(
                 "%d connections are open; further connections are rejected with 503",
                 self._bounds.connections,
