@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.access.caller import caller
+from gateway.bad_request import first_of
 from gateway.config import TimeoutSettings
 from gateway.generation import EngineError, Piece, PromptTokenLogprob, Usage
 from gateway.mirror.copies import RequestCopies, RequestCopy
@@ -475,8 +476,9 @@ def name_header(header: str, names: Sequence[str]) -> dict[str, str]:
     """
     if not names:
         return {}
-    shown = [quote(name[:_LONGEST_NAME], safe="[]._-$") for name in names[:_MOST_NAMES]]
-    return {header: ", ".join(shown + ["..."] * (len(names) > _MOST_NAMES))}
+    first, more = first_of(names, _MOST_NAMES)
+    shown = [quote(name[:_LONGEST_NAME], safe="[]._-$") for name in first]
+    return {header: ", ".join(shown + ["..."] * bool(more))}
 
 
 def find_model(registry: Registry, name: str, conversation: str | None = None) -> ServedModel:

@@ -16,6 +16,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from gateway.bad_request import first_of
 from gateway.comparison.facts import FactPair
 from gateway.extras import pip_install
 from gateway_ops.cli.bench import tell_json
@@ -221,10 +222,11 @@ def _show(found: dict[str, Any]) -> None:
     if found["differs_in"]:
         console.print("differs in: " + ", ".join(f"{name} ({count})" for name, count in found["differs_in"].items()))
     told = [row for row in found["rows"] if row["outcome"] != "equal"]
-    for row in told[:_EXAMPLES]:
+    examples, more = first_of(told, _EXAMPLES)
+    for row in examples:
         console.print(Text(_example(row)), soft_wrap=True)
-    if len(told) > _EXAMPLES:
-        console.print(f"and {len(told) - _EXAMPLES} more: --output FILE has all of them")
+    if more:
+        console.print(f"{more}: --output FILE has all of them")
     console.print(_delays(found["delays"]))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import orjson
 
+from gateway.bad_request import first_of
 from gateway.comparison.answer_forms import LONGEST_ANSWER, RequestFailedError, plain
 from gateway_ops.bench.exchange import failures_by_kind
 
@@ -155,9 +156,8 @@ def _only(address: TargetAddress, listed: Mapping[str, Any]) -> str:
 
 
 def _names(names: Any) -> str:
-    found = sorted(names)
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    return ", ".join(repr(name) for name in found[:_MOST_NAMED]) + more
+    first, more = first_of(sorted(names), _MOST_NAMED)
+    return f"{', '.join(map(repr, first))} {more}".rstrip()
 
 
 async def get_json(
