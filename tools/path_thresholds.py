@@ -10,7 +10,7 @@ from tools.source_modules import SourceModule
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _ARITHMETIC = (ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
-_ERROR_WORDS = ("error", "failure", "mismatch", "problem", "refus", "reject", "drop", "cannot", "lacks")
+_ERROR_WORDS = ("error", "failure", "mismatch", "problem", "refus", "reject", "drop", "abort", "cannot", "lacks")
 _CHECKS = ("need",)  # functions that raise unless their argument is true
 _INTEGER_BITS = (31, 32, 53, 63, 64)  # of signed and unsigned integers, and of those that a double holds exactly
 _Place = tuple[str, str]
@@ -46,7 +46,7 @@ class ThresholdSearch:
     - in an ``assert``, a ``raise``, or the argument of ``need``, which raises;
     - in the test of an ``if`` of which one branch, or what follows a branch that returns, only prepares and then
       ends in a ``raise``, or returns, yields or calls something that is named as an error (``..._error``, ``reject``,
-      ``drop``) or by its module declared never to return; a ``return`` of nothing may follow;
+      ``drop``, ``abort``) or by its module declared never to return; a ``return`` of nothing may follow;
     - in the test of a conditional expression of which one side is a call so named.
 
     Every other comparison chooses a path: also one that is returned or assigned, because a caller then branches on

@@ -281,14 +281,15 @@ class _BoundedProtocol(HttpToolsProtocol):
             codings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
             if codings != [b"chunked"]:
                 self._stop_parsing(400, "Unsupported 'Transfer-Encoding': only 'chunked' is accepted.")
-        if self._head > HEAD_LIMIT:  # rarely; then count exactly, for a body may have come with it
-            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-            if size > HEAD_LIMIT:
-                self._stop_parsing(431, _LARGE_HEAD)
+        if self._head > HEAD_LIMIT and self._head_size() > HEAD_LIMIT:  # rarely: a body may have come with it
+            self._stop_parsing(431, _LARGE_HEAD)
         if len(self.pipeline) >= _PIPELINED:  # the answer to the one before it tells the client to ask anew
             self.pipeline[0][0].keep_alive = False
             self._refusal = b""
             raise ValueError
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _stop_parsing(self, status: int, message: str) -> NoReturn:
         self._status, self._message = status, message
