@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gateway.access.redis_limits import RedisLimits
 
 _log = logging.getLogger(__name__)
+_RENEW_S: Final = 8.0
 _LOOK_S: Final = 1.0  # between looks for an unreachable Redis
 _CLOSE_S: Final = 2.0
 _MOST_UNSETTLED: Final = 10_000
@@ -160,7 +161,7 @@ class RateLimiter:
 
     async def _renew(self, redis: RedisLimits) -> None:
         """Renew leases, and look for an unreachable Redis."""
-        renewals = Interval(8.0)
+        renewals = Interval(_RENEW_S)
         while True:
             await asyncio.sleep(_LOOK_S)
             if self._away or renewals.due():

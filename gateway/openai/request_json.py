@@ -21,6 +21,7 @@ MOST_LEVELS = 64  # of nesting
 MOST_CONTAINERS = 65536  # objects and arrays, and keys
 MOST_ITEMS = 327680  # of objects and arrays
 _MOST_SURROGATES = 65536  # groups of escapes in a body that has a lone one
+_MOST_NAMED = 33  # paths of replaced characters; a header names 32 and says whether there are more
 _LONGEST_PATH = 256  # characters
 _CONTAINERS = frozenset((dict, list))
 _PIECE = 2**20  # bytes that are looked at in one step
@@ -258,7 +259,8 @@ def _without_nul(value: Any, path: _Path, replaced: list[str]) -> Any:
             return value
         if not _is_shown(path):
             raise _nul(path)
-        replaced.append(_named(path) or "")
+        if len(replaced) < _MOST_NAMED:
+            replaced.append(_named(path) or "")
         return value.replace("\0", _REPLACEMENT)
     if isinstance(value, dict):
         if any("\0" in key for key in value):
