@@ -17,7 +17,7 @@ from tritonclient.grpc import service_pb2
 from gateway.generation.engine import ScoredToken
 from gateway.relay.response_template import TemplateCache
 
-_MOST_LEARNED = 8192  # examples, of some 500 bytes each; where something else varies each response would be one
+_MOST_LEARNED = 4096  # examples, of some 500 bytes each; where something else varies each response would be one
 _unpack_id = struct.Struct("<i").unpack_from
 _unpack_value = struct.Struct("<f").unpack_from
 _parse = service_pb2.ModelStreamInferResponse.FromString
