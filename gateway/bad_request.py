@@ -36,7 +36,7 @@ def printable(text: str, most: int = 64) -> str:
     return text[:most].encode("ascii", "backslashreplace").decode()
 
 
-def first_of(items: Sequence[_Item], most: int) -> tuple[Sequence[_Item], str]:
+def first_of(items: Sequence[_Item], most: int = 20) -> tuple[Sequence[_Item], str]:
     """The first items, and how many more there are, as in ``and 3 more``; empty where there are no more.
 
     Args:

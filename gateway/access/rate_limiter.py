@@ -16,7 +16,7 @@ from gateway.access.limits import RemainingLimits
 from gateway.access.shared_buckets import SharedBuckets
 from gateway.bounded_dict import BoundedDict
 from gateway.config import KeyLimits
-from gateway.interval import Interval
+from gateway.cooldown import Cooldown
 from gateway.supervision import keep_running
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class RateLimiter:
 
     async def _renew(self, redis: RedisLimits) -> None:
         """Renew leases, and look for an unreachable Redis."""
-        renewals = Interval(_RENEW_S)
+        renewals = Cooldown(_RENEW_S)
         while True:
             await asyncio.sleep(_LOOK_S)
             if self._away or renewals.due():

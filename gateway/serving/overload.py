@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from gateway.config import MemorySettings
+from gateway.cooldown import Cooldown
 from gateway.generation import EngineError, ErrorKind
-from gateway.interval import Interval
 from gateway.supervision import keep_running
 from gateway.telemetry.memory import Memory, MemoryReading, MemoryState, give_back
 from gateway.telemetry.metrics import Metrics
@@ -41,7 +41,7 @@ class Overload:
         self.rejected = 0
         self._settings = MemorySettings()
         self._waiting: set[asyncio.Future[None]] = set()
-        self._returns = Interval(2.0)  # of free memory to the system
+        self._returns = Cooldown(2.0)  # of free memory to the system
 
     def check(self) -> None:
         """Let a new request in.

@@ -17,7 +17,7 @@ import orjson
 from pythonjsonlogger.core import RESERVED_ATTRS, LogData
 from pythonjsonlogger.json import JsonFormatter
 
-from gateway.interval import Interval
+from gateway.cooldown import Cooldown
 from gateway.telemetry.traces import TraceIds
 
 _REQUEST_ID: Final = contextvars.ContextVar("request_id", default="")
@@ -99,7 +99,7 @@ class RateLimitedFilter(logging.Filter):
         super().__init__()
         self._loggers = loggers
         # By the message before its arguments, of which a library has few.
-        self._passed = defaultdict[str, Interval](lambda: Interval(60.0))
+        self._passed = defaultdict[str, Cooldown](lambda: Cooldown(60.0))
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record passes."""

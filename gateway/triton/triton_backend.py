@@ -14,10 +14,10 @@ from types import TracebackType
 import anyio
 import grpc
 
+from gateway.cooldown import Cooldown
 from gateway.generation.engine import Engine, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.health import EngineCondition, EngineHealth, HealthNotes, HealthRules, HealthState
 from gateway.generation.route import EndpointStatus, RoutingHints, SingleRoute
-from gateway.interval import Interval
 from gateway.supervision import keep_running
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.access import PLAIN, TritonAccess
@@ -156,7 +156,7 @@ class TritonBackend:
         self._forget(f"Triton at {url} has not been reached yet")
         self._connection_lost = False
         self._doubted = False
-        self._asks = Interval(0.15)  # while Triton is disconnected and requests need it
+        self._asks = Cooldown(0.15)  # while Triton is disconnected and requests need it
         self._channel: grpc.aio.Channel | None = None
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -17,7 +17,7 @@ from starlette.types import Scope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gateway.interval import Interval
+from gateway.cooldown import Cooldown
 from gateway.relay.chunked_writer import ChunkedWriter
 from gateway.web.access_log import record_of
 from gateway.web.client_connection import EXTENSION, ClientConnection
@@ -109,7 +109,7 @@ class _Overflow:
 
     def __init__(self) -> None:
         self.told: set[_BoundedProtocol] = set()
-        self.warnings = Interval(60.0)
+        self.warnings = Cooldown(60.0)
 
 
 class _Dropped(list[tuple[bytes, bytes]]):

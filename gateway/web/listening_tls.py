@@ -18,7 +18,7 @@ from gateway.certificates import (
     load_pair,
 )
 from gateway.config.tls_settings import ServerTlsSettings
-from gateway.interval import Interval
+from gateway.cooldown import Cooldown
 from gateway.web.http_protocol import MOST_TOLD, HttpLimits
 
 _log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class TlsAcceptor:
         self._most = bounds.connections + MOST_TOLD  # of which uvicorn's protocol rejects some in words
         self._handshake_s = min(_HANDSHAKE_S, bounds.head_s)
         self._handshakes: set[asyncio.Task[None]] = set()
-        self._says = Interval(10.0)
+        self._says = Cooldown(10.0)
         self._unsaid = 0
 
     def open(self) -> None:

@@ -15,8 +15,6 @@ from gateway.bad_request import first_of
 from gateway.comparison.answer_forms import LONGEST_ANSWER, RequestFailedError, plain
 from gateway_ops.bench.exchange import failures_by_kind
 
-_MOST_NAMED = 20
-
 
 class TargetError(ValueError):
     """A target that cannot be compared; the message says which and why."""
@@ -156,7 +154,7 @@ def _only(address: TargetAddress, listed: Mapping[str, Any]) -> str:
 
 
 def _names(names: Any) -> str:
-    first, more = first_of(sorted(names), _MOST_NAMED)
+    first, more = first_of(sorted(names))
     return f"{', '.join(map(repr, first))} {more}".rstrip()
 
 

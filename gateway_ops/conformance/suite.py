@@ -47,7 +47,6 @@ GROUPS: tuple[Group, ...] = (
     CANCEL,
     ERROR,  # at last: it looks through all errors so far, and its prompt of the length of a context takes longest
 )
-_LISTED = 20  # models that a message names
 _ALL_S = 600.0
 
 
@@ -152,7 +151,7 @@ def _only(names: list[str] | None) -> str:
 def _told(names: list[str] | None) -> str:
     if not names:
         return "; the server lists no models"
-    first, more = first_of(names, _LISTED)
+    first, more = first_of(names)
     return f"; the server lists {', '.join(map(shown, first))} {more}".rstrip()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.interval import Interval
+from gateway.cooldown import Cooldown
 from gateway_ops.local_stack.process_tree import StubWatch
 from gateway_ops.local_stack.triton_http import TritonHttp
 
@@ -49,7 +49,7 @@ class ServerWatch:
         self._http = http
         self._engine_dead = engine_dead
         self._stubs = StubWatch()
-        self._looks = Interval(1.0)  # the first look learns the processes of the models
+        self._looks = Cooldown(1.0)  # the first look learns the processes of the models
         self._answered = time.monotonic()
 
     def trouble(self, pid: int) -> str | None:

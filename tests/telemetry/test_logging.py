@@ -41,7 +41,7 @@ def test_a_collector_that_is_away_is_told_of_once_a_minute(monkeypatch: pytest.M
 
     def passes(second: float, name: str = "opentelemetry.exporter", message: str = "Failed to export %s") -> bool:
         record = logging.LogRecord(name, logging.ERROR, "", 1, message, ("spans",), None)
-        monkeypatch.setattr("gateway.interval.time.monotonic", lambda: second)
+        monkeypatch.setattr("gateway.cooldown.time.monotonic", lambda: second)
         return seldom.filter(record)
 
     assert [passes(0), passes(5), passes(59), passes(60), passes(61)] == [True, False, False, True, False]

@@ -12,10 +12,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
 from gateway.config.model_settings import TritonSettings
+from gateway.cooldown import Cooldown
 from gateway.generation import EngineError, EngineFeatures, ErrorKind
 from gateway.generation.health import READY, EngineCondition, EngineHealth
 from gateway.generation.route import EndpointStatus, RoutingHints
-from gateway.interval import Interval
 from gateway.serving.backend import Backend
 from gateway.serving.fleet.addresses import Addresses
 from gateway.serving.fleet.breaker import Breaker, BreakerLimits
@@ -86,7 +86,7 @@ class Fleet:
         self._features: EngineFeatures | None = None
         self._discovering = threading.Lock()
         self._retries = 0
-        self._asks = Interval(0.15)  # to look at unavailable endpoints, while requests wait
+        self._asks = Cooldown(0.15)  # to look at unavailable endpoints, while requests wait
         self._closed = False
 
     async def start(self) -> None:

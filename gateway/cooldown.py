@@ -6,7 +6,7 @@ import math
 import time
 
 
-class Interval:
+class Cooldown:
     """The time since something was last done; it is due at first.
 
     Args:
