@@ -79,7 +79,7 @@ def sealer_of(settings: StateSettings) -> TextCipher | None:
     try:
         return TextCipher(keys)
     except ImportError:
-        message = f"state.keys: needs the package cryptography; install it by {pip_install('sealed')}"
+        message = f"state.keys: needs the package cryptography; install it by {pip_install('encryption')}"
         raise ConfigError(message) from None
     except ValueError:
         message = "state.keys_file: each line must be 32 bytes in URL-safe base64, as Fernet.generate_key() makes them."

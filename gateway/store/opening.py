@@ -156,7 +156,7 @@ async def _open_redis(url: str, bounds: StoreBounds) -> Store:
 
 def _check_packages(settings: StateSettings) -> None:
     if settings.keys or settings.keys_file:
-        _need("cryptography", "state.keys", "sealed")
+        _need("cryptography", "state.keys", "encryption")
     if settings.store == "redis":
         _need("redis", "state.store: redis", "redis")
 

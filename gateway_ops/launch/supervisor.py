@@ -142,12 +142,12 @@ class JobSupervisor:
         if end is not None:
             return end
         ports, began = self._job.ports, time.monotonic()
+        watch = ServerWatch(TritonHttp(ports.connect_host, ports.http), server.pid)
         self._tell(
             f"ready: {', '.join(self._job.models)} at {ports.host}: "
             f"gRPC {ports.grpc}, HTTP {ports.http}, metrics {ports.metrics}"
         )
         output.forget()  # harmless complaints of the start do not explain a later death
-        watch = ServerWatch(TritonHttp(ports.connect_host, ports.http))
         while server.running:
             if self._signals:
                 return _End(self._end_in_order(server, output), time.monotonic() - began)

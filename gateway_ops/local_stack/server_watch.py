@@ -42,15 +42,18 @@ class ServerWatch:
 
     Args:
         http: of the server.
+        pid: of the server, whose stubs are then known by the names of their models; None where it has ended.
         engine_dead: whether a gateway before the server has found that an engine gives no tokens.
     """
 
-    def __init__(self, http: TritonHttp, engine_dead: Callable[[], bool] = bool) -> None:
+    def __init__(self, http: TritonHttp, pid: int | None, engine_dead: Callable[[], bool] = bool) -> None:
         self._http = http
         self._engine_dead = engine_dead
         self._stubs = StubWatch()
-        self._looks = Cooldown(1.0)  # the first look learns the processes of the models
+        self._looks = Cooldown(1.0)
         self._answered = time.monotonic()
+        if pid is not None:
+            self._stubs.dead_model(pid)
 
     def trouble(self, pid: int) -> str | None:
         """Look at most once a second; why it must be started again, as the rest of a sentence on it, or None."""

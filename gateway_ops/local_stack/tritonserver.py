@@ -218,7 +218,7 @@ class TritonServer:
 
     def watch(self, engine_dead: Callable[[], bool] = bool) -> ServerWatch:
         """Begin to look after it, once it is ready; see ``ServerWatch``."""
-        return ServerWatch(self._http, engine_dead)
+        return ServerWatch(self._http, self.pid, engine_dead)
 
     def stop(self, deadline_s: float = 20.0) -> None:
         """Stop it: SIGTERM, wait for the exit, SIGKILL after the deadline. Does nothing when it does not run.

@@ -290,7 +290,7 @@ def test_off_nothing_of_the_sdk_is_imported() -> None:
 def test_what_cannot_be_exported_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_for(folder, telemetry={"traces": True})
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-    with pytest.raises(ConfigError, match="OTEL_EXPORTER_OTLP_PROTOCOL: is 'grpc', and only http/protobuf"):
+    with pytest.raises(ConfigError, match="OTEL_EXPORTER_OTLP_PROTOCOL: must be http/protobuf, not 'grpc'"):
         create_app(settings)
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_PROTOCOL")
     monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)

@@ -216,7 +216,7 @@ def test_control_tokens_that_a_template_makes_of_roles_are_its_own(source: str) 
 
 def test_a_template_whose_control_tokens_cannot_be_told_from_data_has_a_fault() -> None:
     tokenizer = tokenizer_of("")
-    assert "pieces" in (ChatTemplate("{{ '<|us' ~ 'er|>' }}{{ messages }}", tokenizer).fault or "")
+    assert "from parts" in (ChatTemplate("{{ '<|us' ~ 'er|>' }}{{ messages }}", tokenizer).fault or "")
     assert ChatTemplate("<|user|>{{ messages }}", tokenizer).fault is None
 
 

@@ -76,7 +76,7 @@ SPOILED: dict[str, tuple[str, str, str, str | None]] = {
         ENSEMBLE,
         "} } }",
         '} output_map { key: "z" value: "d" } } }',
-        "mapped to 'd', which nothing takes",
+        "mapped to 'd', which no step takes as input",
     ),
     "made_twice": (
         ENSEMBLE,
@@ -97,7 +97,7 @@ SPOILED: dict[str, tuple[str, str, str, str | None]] = {
 }
 # Version folders. With 1abc, which Triton takes for 1, a load is never answered; beyond 64 bits Triton ends.
 FOLDERS = {"zero_in_front": "01", "superscript": "²", "letter_in_front": "v1"}
-NO_VERSION = "no version folder"
+NO_VERSION = "A version folder such as 1/ is missing"
 
 
 class LoadingServer(TritonServer):

@@ -122,4 +122,4 @@ def test_bls_says_that_the_engine_failed(client: Kserve, prompt: str) -> None:
 def test_bls_gives_up_on_a_silent_engine(client: Kserve) -> None:
     *data, last = ask(client, "tensorrt_llm_bls", "xxx")
     assert len(data) == 2
-    assert last.error == "the engine has been silent for 1 s"
+    assert last.error == "the engine sent no response for 1 s"

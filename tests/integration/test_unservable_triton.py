@@ -111,7 +111,7 @@ async def test_service_begins_when_the_repository_has_another_model(triton: Trit
     write(triton.repository, "becomes", OTHER)
     load(triton, "becomes")
     async with TritonBackend(triton.grpc_url, "becomes") as backend:
-        await until(lambda: "it takes image" in backend.status.reason)
+        await until(lambda: "its inputs are image" in backend.status.reason)
         write(triton.repository, "becomes", ENGINE)
         load(triton, "becomes")
         await backend.wait_ready(10)

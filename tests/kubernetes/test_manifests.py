@@ -394,7 +394,7 @@ def test_the_secret_as_it_comes_starts_no_open_gateway(tmp_path: Path) -> None:
     keys = only("gateway-only", "Secret", reference["name"])["stringData"]
     path = tmp_path / "gateway.yaml"
     path.write_text(settings_text("gateway-only"))
-    with pytest.raises(ConfigError, match="holds no key"):
+    with pytest.raises(ConfigError, match="must contain a key"):
         load_settings(path, {"GATEWAY_API_KEYS": keys[reference["key"]]})
 
 

@@ -173,7 +173,7 @@ async def test_large_bodies_of_many_parts_are_read_in_their_turn(folder: Path) -
     go = threading.Event()
     async with gateway(folder) as running:
         held = asyncio.create_task(BODIES.run(lambda _: go.wait(20)))
-        body = {"messages": [{"role": "user", "content": "a"}] * 2_100, "padding": "a" * 20_000}
+        body = {"messages": [{"role": "user", "content": "a"}] * 2_100, "padding": "a" * 150_000}
         try:
             await until(lambda: BODIES.count == 1)
             waits = asyncio.create_task(running.client.post("/tokenize", json=body))

@@ -179,7 +179,7 @@ def test_long_keys_of_many_replaced_texts_take_no_memory() -> None:
     found = parse_body(body)
     assert tracemalloc.get_traced_memory()[1] < 20 * len(body)
     tracemalloc.stop()
-    assert (len(found.replaced), max(map(len, found.replaced))) == (33, 256)
+    assert (len(found.replaced), max(map(len, found.replaced))) == (33, 80)
 
 
 def test_many_characters_beside_a_lone_surrogate_are_read() -> None:

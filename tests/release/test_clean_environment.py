@@ -127,7 +127,7 @@ def test_up_answers_and_check_and_bench_agree(shell: Shell, url: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("extra", ["bench", "embedded", "redis", "jwt", "sealed", "otel"])
+@pytest.mark.parametrize("extra", ["bench", "embedded", "redis", "jwt", "encryption", "otel"])
 def test_the_line_that_adds_an_extra_installs_only_what_is_missing(
     shell: Shell, installed: Installed, extra: str
 ) -> None:

@@ -126,7 +126,7 @@ async def test_no_store_where_the_settings_turn_it_off() -> None:
     ("package", "settings", "extra"),
     [
         ("redis", {"store": "redis", "redis_url": "redis://127.0.0.1:1"}, "redis"),
-        ("cryptography", {"keys": [KEY]}, "sealed"),
+        ("cryptography", {"keys": [KEY]}, "encryption"),
     ],
 )
 async def test_a_missing_package_is_named_with_the_line_that_installs_it(

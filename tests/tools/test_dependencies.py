@@ -25,7 +25,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 # Rooms whose imports an extra brings.
 EXTRAS = {
     "gateway/access": ("jwt", "redis"),
-    "gateway/encryption.py": ("sealed",),
+    "gateway/encryption.py": ("encryption",),
     "gateway/store": ("redis",),
     "gateway/telemetry": ("otel",),
     "gateway/tokens": ("transformers",),

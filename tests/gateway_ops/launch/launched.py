@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -87,10 +88,15 @@ class Launched:
     def wait_for(self, words: str) -> str:
         """Read its lines until one has these words."""
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.said.append(line)
-            if words in line:
-                return line
+        deadline = threading.Timer(DEADLINE_S, self.process.kill)  # Triton may hang while it loads models
+        deadline.start()
+        try:
+            for line in self.process.stderr:
+                self.said.append(line)
+                if words in line:
+                    return line
+        finally:
+            deadline.cancel()
         raise AssertionError(f"it never said {words!r}: {''.join(self.said)}")
 
     def wait(self) -> tuple[int, str]:
