@@ -8,13 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.api.openai.encryption import MOST_BYTES, TextCipher
+from gateway.api.openai.encryption import TextCipher
 
 OLD, NEW, OTHER = (base64.urlsafe_b64encode(bytes([number]) * 32).decode() for number in range(3))
 SEAL = TextCipher([OLD]).of("me")
-GIVEN = SEAL.encrypt("reasoning", "Hm, é\0.")
-assert GIVEN is not None
-SEALED = GIVEN
+SEALED = SEAL.encrypt("reasoning", "Hm, é\0.")
 
 
 def test_only_its_owner_opens_a_text() -> None:
@@ -29,16 +27,8 @@ def test_a_key_that_is_no_longer_the_first_still_opens() -> None:
     turned = TextCipher([NEW, OLD]).of("me")
     assert turned.decrypt("reasoning", SEALED) == "Hm, é\0."
     sealed = turned.encrypt("reasoning", "new")
-    assert sealed is not None
     assert TextCipher([NEW]).of("me").decrypt("reasoning", sealed) == "new"
     assert SEAL.decrypt("reasoning", sealed) is None
-
-
-def test_the_longest_text() -> None:
-    sealed = SEAL.encrypt("reasoning", "é" * (MOST_BYTES // 2))
-    assert sealed is not None
-    assert SEAL.decrypt("reasoning", sealed) == "é" * (MOST_BYTES // 2)
-    assert SEAL.encrypt("reasoning", "a" * (MOST_BYTES + 1)) is None
 
 
 @given(st.text())

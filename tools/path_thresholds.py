@@ -10,7 +10,9 @@ from tools.source_modules import SourceModule
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _ARITHMETIC = (ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
-_ERROR_WORDS = ("error", "failure", "mismatch", "problem", "refus", "reject")
+_ERROR_WORDS = ("error", "failure", "mismatch", "problem", "refus", "reject", "drop", "abort", "cannot", "lacks")
+_CHECKS = ("need",)  # functions that raise unless their argument is true
+_INTEGER_BITS = (31, 32, 53, 63, 64)  # of signed and unsigned integers, and of those that a double holds exactly
 _Place = tuple[str, str]
 """The module that defines a constant, and the constant's name."""
 _Modules = Mapping[str, SourceModule]
@@ -36,13 +38,15 @@ class ThresholdSearch:
     constants. It is found under the name of an import, too, and as ``module.NAME``. Counted once, however many places
     compare with it, is a constant that stands in an operand of ``<``, ``<=``, ``>`` or ``>=``: alone, in arithmetic
     or in a conditional, but not in the arguments of a call (``min`` and ``max`` bound a number and choose nothing)
-    nor in an index. ``==`` is no threshold.
+    nor in an index. ``==`` is no threshold. No threshold either are facts of others: the range of an integer type,
+    written ``2**63`` or ``2**63 - 1``, and the class of an HTTP status, which is compared with a ``status``.
 
     A comparison rejects, and its constant is a rejecting bound, where it stands
 
-    - in an ``assert`` or a ``raise``;
+    - in an ``assert``, a ``raise``, or the argument of ``need``, which raises;
     - in the test of an ``if`` of which one branch, or what follows a branch that returns, only prepares and then
-      ends in a ``raise``, or returns, yields or calls something that is named as an error (``..._error``, ``reject``);
+      ends in a ``raise``, or returns, yields or calls something that is named as an error (``..._error``, ``reject``,
+      ``drop``, ``abort``) or by its module declared never to return; a ``return`` of nothing may follow;
     - in the test of a conditional expression of which one side is a call so named.
 
     Every other comparison chooses a path: also one that is returned or assigned, because a caller then branches on
@@ -86,7 +90,7 @@ class ThresholdSearch:
             if following is None:
                 return None
             place = following
-        return place if self._is_numeric(place) else None
+        return place if self._is_numeric(place) and not _is_integer_range(self._numbers[place[0]][place[1]]) else None
 
     def _is_numeric(self, place: _Place) -> bool:
         return all(
@@ -122,17 +126,20 @@ def _compared(node: ast.expr) -> Iterator[ast.expr]:
 def _comparisons(module: SourceModule) -> Iterator[tuple[ast.Compare, bool]]:
     """Comparisons by order, and whether each rejects."""
     rejecting: set[ast.AST] = set()
+    errors = _Errors(module)
     for node in module.nodes:
-        if isinstance(node, (ast.Assert, ast.Raise)):
+        if isinstance(node, (ast.Assert, ast.Raise)) or (isinstance(node, ast.Call) and _called(node) in _CHECKS):
             rejecting.update(ast.walk(node))
-        elif isinstance(node, ast.IfExp) and (_is_error(node.body) or _is_error(node.orelse)):
+        elif isinstance(node, ast.IfExp) and (errors.named(node.body) or errors.named(node.orelse)):
             rejecting.update(ast.walk(node.test))
         for block in _blocks(node):
             for index, statement in enumerate(block):
-                if isinstance(statement, ast.If) and _bounds(statement, block[index + 1 : index + 2]):
+                if isinstance(statement, ast.If) and errors.bounds(statement, block[index + 1 : index + 2]):
                     rejecting.update(ast.walk(statement.test))
     for node in module.nodes:
-        if isinstance(node, ast.Compare) and any(isinstance(operator, _ORDER) for operator in node.ops):
+        if not isinstance(node, ast.Compare) or any(_is_status(operand) for operand in (node.left, *node.comparators)):
+            continue
+        if any(isinstance(operator, _ORDER) for operator in node.ops):
             yield node, node in rejecting
 
 
@@ -141,22 +148,56 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
         yield from (getattr(node, name) for name in ("body", "orelse", "finalbody") if name in node._fields)
 
 
-def _bounds(statement: ast.If, following: list[ast.stmt]) -> bool:
-    leaves = isinstance(statement.body[-1], (ast.Return, ast.Continue)) and not statement.orelse
-    return _rejects(statement.body) or _rejects(statement.orelse) or (leaves and _rejects(following))
+class _Errors:
+    """Finds the errors of one module."""
+
+    def __init__(self, module: SourceModule) -> None:
+        self._never_return = {
+            node.name
+            for node in module.nodes
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and node.returns is not None
+            and ast.unparse(node.returns) == "NoReturn"
+        }
+
+    def bounds(self, statement: ast.If, following: list[ast.stmt]) -> bool:
+        """Whether a branch of an ``if`` rejects, or what follows it."""
+        leaves = isinstance(statement.body[-1], (ast.Return, ast.Continue)) and not statement.orelse
+        return self._reject(statement.body) or self._reject(statement.orelse) or (leaves and self._reject(following))
+
+    def _reject(self, branch: list[ast.stmt]) -> bool:
+        if len(branch) > 1 and isinstance(last := branch[-1], ast.Return) and _is_nothing(last.value):
+            branch = branch[:-1]
+        *before, last = branch or [ast.Pass()]
+        if not all(isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)) for statement in before):
+            return False
+        return isinstance(last, ast.Raise) or (isinstance(last, (ast.Return, ast.Expr)) and self.named(last.value))
+
+    def named(self, value: ast.expr | None) -> bool:
+        """Whether a value is a call of something that is named as an error, or never returns."""
+        if isinstance(value, (ast.Await, ast.Yield)):
+            value = value.value
+        if not isinstance(value, ast.Call):
+            return False
+        name = _called(value)
+        return name in self._never_return or any(word in name.lower() for word in _ERROR_WORDS)
 
 
-def _rejects(branch: list[ast.stmt]) -> bool:
-    *before, last = branch or [ast.Pass()]
-    if not all(isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)) for statement in before):
-        return False
-    return isinstance(last, ast.Raise) or (isinstance(last, (ast.Return, ast.Expr)) and _is_error(last.value))
+def _called(call: ast.Call) -> str:
+    return ast.unparse(call.func).rpartition(".")[2]
 
 
-def _is_error(value: ast.expr | None) -> bool:
-    if isinstance(value, (ast.Await, ast.Yield)):
-        value = value.value
-    if not isinstance(value, ast.Call):
-        return False
-    name = ast.unparse(value.func).rpartition(".")[2].lower()
-    return any(word in name for word in _ERROR_WORDS)
+def _is_nothing(value: ast.expr | None) -> bool:
+    return value is None or (isinstance(value, ast.Constant) and value.value is None)
+
+
+def _is_status(operand: ast.expr) -> bool:
+    """Whether an operand is ``status``, ``response.status`` or ``int(status)``."""
+    if isinstance(operand, ast.Call) and len(operand.args) == 1:
+        operand = operand.args[0]
+    return ast.unparse(operand).rpartition(".")[2] == "status"
+
+
+def _is_integer_range(value: ast.expr) -> bool:
+    """Whether a value is written as ``2**63`` or ``2**63 - 1``."""
+    return ast.unparse(value).removesuffix(" - 1") in {f"2 ** {bits}" for bits in _INTEGER_BITS}

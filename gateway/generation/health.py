@@ -11,8 +11,10 @@ from typing import Literal, NamedTuple, Protocol
 from gateway.generation.gaps import LongGaps
 
 _GAPS = 50  # usual gaps that a silence must be as long as
+LATE_S = 0.5
+"""Seconds after which a look or a timer comes late: it was held up, and so was whatever the engine has sent."""
+
 _SOON_S = 0.001
-_LATE_S = 0.5  # a look that comes so late was held up, and so was whatever the engine has sent
 _LOOKS = 20  # within the time of a silence, while there is doubt
 _LONGEST_LOOK_S = 1.0  # where other processes may have found something meanwhile
 _PATIENCE_S = 10.0  # for a probe, where no silence is set
@@ -294,7 +296,7 @@ class EngineHealth:
     def look(self) -> float:
         """Judge by what was heard; returns the seconds after which to look again."""
         now, limit = self._clock(), self.limit_s
-        late = now - self._due > _LATE_S
+        late = now - self._due > LATE_S
         waits = self._listen_in(now - limit / 2 if self.belief == "well" and not self._doubted else self._since)
         self._exchange_notes()
         heard = max([self._latest, *(other.heard for other in self._others)])
@@ -317,7 +319,7 @@ class EngineHealth:
         elif waits and watches and not self._doubted:
             pause = max(limit - silence, _SOON_S)
             if silence >= limit and late:
-                pause = _LATE_S
+                pause = LATE_S
             elif silence >= limit:
                 silence = min(silence, now - min(self._running.values()))
                 self._suspect(f"no running generation has received a token for {silence:.1f} s")

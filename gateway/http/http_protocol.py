@@ -21,6 +21,7 @@ from gateway.generation.relay.chunked_writer import ChunkedWriter
 from gateway.http.access_log import record_of
 from gateway.http.client_connection import EXTENSION, ClientConnection
 from gateway.http.shutdown import ShutdownState
+from gateway.telemetry.cooldown import Cooldown
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +31,6 @@ _PIPELINED = 64  # requests that wait for their turn on one connection; each tak
 MOST_TOLD = 64  # connections at a time beyond the bound that are answered; further ones are cut off
 _TELL_S = 1.0  # how long such a connection may stay silent before it is closed
 _LEAST_READ = 2**14  # bytes that it must read in that time
-_WARN_S = 60.0
 _LINGER_S = 1.0
 _UPGRADE = re.compile(rb"(?i)\r\nupgrade:")
 _LARGE_HEAD = f"The request line and headers are larger than the limit of {HEAD_LIMIT // 1024} KiB."
@@ -114,13 +114,13 @@ class _Overflow:
 
     Attributes:
         told: connections that will be answered with an error.
-        warned: when the log was last written to for each reason, by the loop's clock.
+        warnings: by reason, when the log is written to.
         rejected: counts connections by reason.
     """
 
     def __init__(self, rejected: Callable[[str], object]) -> None:
         self.told: set[_BoundedProtocol] = set()
-        self.warned: dict[str, float] = {}
+        self.warnings = {reason: Cooldown(60.0) for reason in ("connections", "files")}
         self.rejected = rejected
 
 
@@ -301,14 +301,15 @@ class _BoundedProtocol(HttpToolsProtocol):
             codings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
             if codings != [b"chunked"]:
                 self._stop_parsing(400, "Unsupported 'Transfer-Encoding': only 'chunked' is accepted.")
-        if self._head > HEAD_LIMIT:  # rarely; then count exactly, for a body may have come with it
-            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-            if size > HEAD_LIMIT:
-                self._stop_parsing(431, _LARGE_HEAD)
+        if self._head > HEAD_LIMIT and self._head_size() > HEAD_LIMIT:  # rarely: a body may have come with it
+            self._stop_parsing(431, _LARGE_HEAD)
         if len(self.pipeline) >= _PIPELINED:  # the answer to the one before it tells the client to ask anew
             self.pipeline[0][0].keep_alive = False
             self._refusal = b""
             raise ValueError
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _stop_parsing(self, status: int, message: str) -> NoReturn:
         self._status, self._message = status, message
@@ -365,10 +366,9 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def _reject_connection(self) -> None:
         """Tell a client that there are too many, once it has sent something: before that some do not read."""
-        now, reason = self.loop.time(), "files" if self._no_room is _NO_FILES else "connections"
+        reason = "files" if self._no_room is _NO_FILES else "connections"
         self._overflow.rejected(reason)
-        if now - self._overflow.warned.get(reason, -math.inf) > _WARN_S:
-            self._overflow.warned[reason] = now
+        if self._overflow.warnings[reason].due():
             if self._no_room is _NO_FILES:
                 _log.warning(
                     "the limit of %d open files is reached; further connections are rejected with 503",

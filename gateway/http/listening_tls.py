@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import socket
 import ssl
 from collections.abc import Callable, Sequence, Sized
@@ -20,10 +19,10 @@ from gateway.http.certificates import (
 )
 from gateway.http.http_protocol import MOST_TOLD, HttpLimits
 from gateway.settings.tls_settings import ServerTlsSettings
+from gateway.telemetry.cooldown import Cooldown
 
 _log = logging.getLogger(__name__)
 _HANDSHAKE_S: Final = 10.0
-_SAY_S: Final = 10.0
 _PAUSE_S: Final = 1.0  # where the process may open no more files
 _AT_ONCE: Final = 8  # in a turn of the loop: more would delay the tokens of running streams
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
@@ -98,7 +97,7 @@ class TlsAcceptor:
         self._most = bounds.connections + MOST_TOLD  # of which uvicorn's protocol rejects some in words
         self._handshake_s = min(_HANDSHAKE_S, bounds.head_s)
         self._handshakes: set[asyncio.Task[None]] = set()
-        self._said = -math.inf
+        self._says = Cooldown(10.0)
         self._unsaid = 0
 
     def open(self) -> None:
@@ -155,8 +154,7 @@ class TlsAcceptor:
 
     def _tell(self, error: OSError, client: str) -> None:
         """Tell of a handshake that failed; of many, now and then."""
-        now = asyncio.get_running_loop().time()
-        if now - self._said < _SAY_S:
+        if not self._says.due():
             self._unsaid += 1
             return
         reason = _REASONS.get(getattr(error, "reason", None) or "") or str(error) or type(error).__name__
@@ -165,4 +163,4 @@ class TlsAcceptor:
             reason,
             extra={"event": "tls_handshake_failed", "client": client, "unsaid": self._unsaid},
         )
-        self._said, self._unsaid = now, 0
+        self._unsaid = 0

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gateway.generation.health import LATE_S
 from gateway.generation.relay.token_relay import TokenRelay
 
 
@@ -77,9 +78,6 @@ class Waiter:
             self._future.set_result(False)
 
 
-_LATE_S = 0.5  # a timer that comes so late was held up, and so was whatever the engine has sent
-
-
 @dataclass(frozen=True, slots=True)
 class Deadlines:
     """Seconds a generation may take.
@@ -147,8 +145,8 @@ class DeadlineTimer:
             self._look_at(self._first)
         elif (left := heard + deadlines.between_tokens_s - time.perf_counter()) > 0:
             self._look_at(now + left)
-        elif now - self._when > _LATE_S:
-            self._look_at(now + _LATE_S)
+        elif now - self._when > LATE_S:
+            self._look_at(now + LATE_S)
         else:
             silence = f"no token arrived for {deadlines.between_tokens_s:g} seconds"
             self._expire(f"The model stopped responding before the end of its answer: {silence}.", True)

@@ -10,19 +10,18 @@ import asyncio
 import contextlib
 import functools
 import logging
-import time
 from collections.abc import AsyncIterator
 from typing import Final
 
 from gateway.generation import EngineError, ErrorKind
 from gateway.settings import MemorySettings
+from gateway.telemetry.cooldown import Cooldown
 from gateway.telemetry.memory import Memory, MemoryReading, MemoryState, give_back
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.supervision import keep_running
 
 _log = logging.getLogger(__name__)
 _SAMPLE_S: Final = 0.25
-_GIVE_BACK_S: Final = 2.0
 _BACK_BELOW: Final = 0.97  # of a limit, before its state is left: not back and forth at its edge
 _MOST_SHARE: Final = 1.0  # a larger limit counts bytes
 
@@ -42,7 +41,7 @@ class Overload:
         self.rejected = 0
         self._settings = MemorySettings()
         self._waiting: set[asyncio.Future[None]] = set()
-        self._given_back = 0.0
+        self._returns = Cooldown(2.0)  # of free memory to the system
 
     def check(self) -> None:
         """Let a new request in.
@@ -107,9 +106,8 @@ class Overload:
                 self._enter(state)
             metrics.note_memory(state, reading, self.rejected)
             self.rejected = 0
-            if state != "normal" and time.monotonic() - self._given_back > _GIVE_BACK_S:
+            if state != "normal" and self._returns.due():
                 await asyncio.to_thread(give_back)  # or what is free would count as held, and the state would stay
-                self._given_back = time.monotonic()
             await asyncio.sleep(_SAMPLE_S)
 
     def _judge(self, reading: MemoryReading) -> MemoryState:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import logging.config
-import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ import orjson
 from pythonjsonlogger.core import RESERVED_ATTRS, LogData
 from pythonjsonlogger.json import JsonFormatter
 
+from gateway.telemetry.cooldown import Cooldown
 from gateway.telemetry.traces import TraceIds
 from gateway.text.harmless import harmless_json
 
@@ -36,7 +37,6 @@ def cause() -> dict[str, str]:
     return {"request_id": request_id} if request_id else {}
 
 
-_SELDOM_S: Final = 60.0
 _FACTS: Final = "_facts"  # a field of a record: all fields of its line other than the usual ones
 # Values that orjson would write in its own way are left to Python's encoder, which knows more types.
 _PLAIN = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
@@ -100,16 +100,12 @@ class RateLimitedFilter(logging.Filter):
         """Watch the loggers whose names begin with ``loggers``."""
         super().__init__()
         self._loggers = loggers
-        self._passed: dict[str, float] = {}  # by the message before its arguments, of which a library has few
+        # By the message before its arguments, of which a library has few.
+        self._passed = defaultdict[str, Cooldown](lambda: Cooldown(60.0))
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record passes."""
-        if not record.name.startswith(self._loggers):
-            return True
-        if record.created - self._passed.get(str(record.msg), -math.inf) < _SELDOM_S:
-            return False
-        self._passed[str(record.msg)] = record.created
-        return True
+        return not record.name.startswith(self._loggers) or self._passed[str(record.msg)].due()
 
 
 def set_up_logging(level: str) -> None:

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from gateway.generation.engine import ErrorKind
 from gateway.generation.health import STATES, EngineCondition
 from gateway.generation.route import EndpointStatus
+from gateway.telemetry.label_names import LabelNames
 from gateway.telemetry.memory import MemoryReading, MemoryState
 
 _TTFT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -262,7 +263,7 @@ class Metrics:
             registry=registry, multiprocess_mode="livemin",
         )  # fmt: skip
         self._reload_ok.set(1)
-        self._names: set[str] = set()
+        self._names = LabelNames(_MOST_NAMES)
 
     def for_model(self, model: str) -> ModelMetrics:
         """The metrics of one served model, at zero where nothing was counted yet."""
@@ -294,11 +295,7 @@ class Metrics:
             self._ignored.labels(model, parameter).inc(count)
 
     def _counted_as(self, parameter: str) -> str:
-        if parameter not in self._names:
-            if len(self._names) >= _MOST_NAMES or not _SAFE_NAME.fullmatch(parameter):
-                return "other"
-            self._names.add(parameter)
-        return parameter
+        return self._names.label(parameter) if _SAFE_NAME.fullmatch(parameter) else "other"
 
     def note_memory(self, state: MemoryState, reading: MemoryReading, rejected: int) -> None:
         """Note a sample of the memory.

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 
 _log = logging.getLogger(__name__)
-_FIRST_PAUSE_S = 0.5
-_LONGEST_PAUSE_S = 30.0
-_STABLE_S = 60.0
+_STABLE_S = 30.0  # what ran so long did not fail at its start
+
+
+class RestartPause:
+    """The pauses before what has ended begins again: each is twice the one before, until it has run for long.
+
+    Args:
+        first_s: seconds of the first pause.
+        longest_s: seconds of a pause at most.
+    """
+
+    def __init__(self, first_s: float = 0.5, longest_s: float = 30.0) -> None:
+        self._first_s, self._longest_s, self._next_s = first_s, longest_s, first_s
+        self._begun = time.monotonic()
+
+    def next_s(self) -> float:
+        """Return the seconds of the pause that begins now."""
+        now = time.monotonic()
+        pause = self._first_s if now - self._begun > _STABLE_S else self._next_s
+        self._begun, self._next_s = now + pause, min(2 * pause, self._longest_s)
+        return pause
 
 
 async def keep_running(what: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -19,16 +38,13 @@ async def keep_running(what: str, work: Callable[[], Awaitable[None]]) -> None:
         what: it does, for the log.
         work: begins anew each time that it is called.
     """
-    loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE_S
+    pauses = RestartPause()
     while True:
-        begun = loop.time()
         try:
             return await work()
         except Exception as defect:  # noqa: BLE001 - a defect, whatever it is: what it looks after must not go without
-            if loop.time() - begun > _STABLE_S:
-                pause = _FIRST_PAUSE_S
+            pause = pauses.next_s()
             _log.error(
                 "%s failed and restarts in %g s", what, pause, exc_info=defect, extra={"event": "task_restarted"}
             )
         await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_S)

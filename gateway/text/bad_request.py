@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
+
 
 class BadRequestError(Exception):
     """A request that cannot be served as asked; it is answered with status 400.
@@ -29,3 +34,14 @@ def printable(text: str, most: int = 64) -> str:
         most: characters of it.
     """
     return text[:most].encode("ascii", "backslashreplace").decode()
+
+
+def first_of(items: Sequence[_Item], most: int = 20) -> tuple[Sequence[_Item], str]:
+    """The first items, and how many more there are, as in ``and 3 more``; empty where there are no more.
+
+    Args:
+        items: all of them.
+        most: that are named.
+    """
+    more = len(items) - most
+    return items[:most], f"and {more} more" if more > 0 else ""

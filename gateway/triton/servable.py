@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
+from gateway.text.bad_request import first_of
 from gateway.text.contract import PLAIN_TEXT, ModelSpec
 from gateway.triton import hints
 from gateway.triton.abilities import EngineOptions, read_abilities
@@ -103,8 +104,8 @@ def _of_no_kind(model: ModelView) -> str:
 
 
 def _some(names: frozenset[str]) -> str:
-    shown = ", ".join(sorted(names)[:_MOST_TENSORS])
-    return f"{shown}, ..." if len(names) > _MOST_TENSORS else shown or "nothing"
+    first, more = first_of(sorted(names), _MOST_TENSORS)
+    return f"{', '.join(first)} {more}".strip() or "nothing"
 
 
 def _check_bls(models: Models, path: EnginePath) -> None:

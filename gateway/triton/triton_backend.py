@@ -17,6 +17,7 @@ import grpc
 from gateway.generation.engine import Engine, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.health import EngineCondition, EngineHealth, HealthNotes, HealthRules, HealthState
 from gateway.generation.route import EndpointStatus, RoutingHints, SingleRoute
+from gateway.telemetry.cooldown import Cooldown
 from gateway.telemetry.supervision import keep_running
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.access import PLAIN, TritonAccess
@@ -40,7 +41,6 @@ _FIRST_RETRY_S = 0.1
 _LAST_RETRY_S = 2.0
 _DRAIN_S = 5.0
 _DOUBT_S = 0.5  # between checks while one has failed
-_ASK_S = 0.15  # between two attempts to reach a disconnected Triton while requests need one
 
 Hook = Callable[[EngineFeatures], None]
 
@@ -156,7 +156,7 @@ class TritonBackend:
         self._forget(f"Triton at {url} has not been reached yet")
         self._connection_lost = False
         self._doubted = False
-        self._asked = 0.0
+        self._asks = Cooldown(0.15)  # while Triton is disconnected and requests need it
         self._channel: grpc.aio.Channel | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -223,8 +223,7 @@ class TritonBackend:
                 where something must change.
         """
         if self._engine is None or not self.health.ready:
-            if self._engine is None and time.perf_counter() - self._asked >= _ASK_S:
-                self._asked = time.perf_counter()
+            if self._engine is None and self._asks.due():
                 self.check()
             raise self._failure()
         return self._engine

@@ -24,13 +24,11 @@ from gateway.serving.fleet.shared_counts import SharedCounts, size_of
 from gateway.serving.mirror.keeper import MirrorSupervisor
 from gateway.settings import ServerSettings
 from gateway.telemetry.early_signals import SUPERVISOR_VARIABLE
+from gateway.telemetry.supervision import RestartPause
 from gateway.text.tokens.token_cache import create_shared
 from gateway.workers.metrics_folder import metrics_folder
 
 _log = logging.getLogger(__name__)
-_FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 10.0
-_STABLE_S: Final = 30.0  # the start of a worker that lived so long did not fail
 _KILL_AFTER_S: Final = 15.0  # beyond the time that running answers have
 
 
@@ -263,10 +261,8 @@ class Supervisor:
         Raises:
             WorkersError: it said that it cannot serve, and never has.
         """
-        loop = asyncio.get_running_loop()
-        pause, replaces = _FIRST_PAUSE_S, False
+        pauses, replaces = RestartPause(first_s=0.1, longest_s=10.0), False
         while not self._stopping.is_set():
-            begun = loop.time()
             worker = self._workers[index] = await WorkerProcess.start(
                 index,
                 sockets,
@@ -299,10 +295,7 @@ class Supervisor:
                 extra={"event": "worker_replaced"},
             )
             self._tell(check=False)
-            if loop.time() - begun > _STABLE_S:
-                pause = _FIRST_PAUSE_S
-            await self._pause(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            await self._pause(pauses.next_s())
 
     def _changed(self, index: int) -> None:
         """Tell all that a worker's readiness has changed. Only the first one watches Triton closely, for all."""

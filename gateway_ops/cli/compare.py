@@ -18,6 +18,7 @@ from rich.text import Text
 
 from gateway.serving.comparison.facts import FactPair
 from gateway.settings.extras import pip_install
+from gateway.text.bad_request import first_of
 from gateway.text.harmless import harmless_values
 from gateway_ops.cli.bench import tell_json
 from gateway_ops.cli.console import fail
@@ -224,10 +225,11 @@ def _show(found: dict[str, Any]) -> None:
     if found["differs_in"]:
         console.print("differs in: " + ", ".join(f"{name} ({count})" for name, count in found["differs_in"].items()))
     told = [row for row in found["rows"] if row["outcome"] != "equal"]
-    for row in told[:_EXAMPLES]:
+    examples, more = first_of(told, _EXAMPLES)
+    for row in examples:
         console.print(Text(_example(row)), soft_wrap=True)
-    if len(told) > _EXAMPLES:
-        console.print(f"and {len(told) - _EXAMPLES} more: --output FILE has all of them")
+    if more:
+        console.print(f"{more}: --output FILE has all of them")
     console.print(_delays(found["delays"]))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from gateway.text.bad_request import first_of
 from gateway.text.harmless import one_line
 from gateway_ops.compare.asking import ComparedRequest
 
@@ -66,8 +67,8 @@ class RequestFile:
             found.count += 1
             found.drawn += not (greedy or request.is_greedy)
         if broken:
-            more = [f"and {len(broken) - _MOST_TOLD} more"] if len(broken) > _MOST_TOLD else []
-            raise RequestFileError("\n".join([*broken[:_MOST_TOLD], *more]))
+            first, more = first_of(broken, _MOST_TOLD)
+            raise RequestFileError("\n".join([*first, more]).rstrip())
         if not found.count:
             raise RequestFileError(f"{path} has no requests")
         return found

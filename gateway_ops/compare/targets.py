@@ -12,10 +12,9 @@ import aiohttp
 import orjson
 
 from gateway.serving.comparison.answer_forms import LONGEST_ANSWER, RequestFailedError
+from gateway.text.bad_request import first_of
 from gateway.text.harmless import one_line
 from gateway_ops.bench.exchange import failures_by_kind
-
-_MOST_NAMED = 20
 
 
 class TargetError(ValueError):
@@ -156,9 +155,8 @@ def _only(address: TargetAddress, listed: Mapping[str, Any]) -> str:
 
 
 def _names(names: Any) -> str:
-    found = sorted(names)
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    return ", ".join(repr(name) for name in found[:_MOST_NAMED]) + more
+    first, more = first_of(sorted(names))
+    return f"{', '.join(map(repr, first))} {more}".rstrip()
 
 
 async def get_json(

@@ -79,9 +79,9 @@ def _octets(entry: TokenEntry, seen: WholeReply) -> bytes:
 @LOGPROBS.check("logprobs-negative", "A log-prob is the logarithm of a probability: 0 at most.", OBJECT)
 def _negative(server: ServerUnderCheck) -> None:
     seen, entries = _plain(server)
-    above = [entry.logprob for entry in entries if entry.logprob > _ROUNDING]
-    if above:
-        raise UntrueError(f"a log-prob is {above[0]}", seen.answer)
+    for entry in entries:
+        if entry.logprob > _ROUNDING:
+            raise UntrueError(f"a log-prob is {entry.logprob}", seen.answer)
     if len(entries) > 4 and len({entry.logprob for entry in entries}) == 1:
         raise UntrueError(f"all {len(entries)} tokens have the log-prob {entries[0].logprob}", seen.answer)
 

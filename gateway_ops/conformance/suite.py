@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from gateway.text.bad_request import first_of
 from gateway_ops.conformance.bounded_http import CheckRequest, Http, HttpAnswer, UnreachableError
 from gateway_ops.conformance.cancel_checks import CANCEL
 from gateway_ops.conformance.completion_checks import COMPLETIONS
@@ -46,7 +47,6 @@ GROUPS: tuple[Group, ...] = (
     CANCEL,
     ERROR,  # at last: it looks through all errors so far, and its prompt of the length of a context takes longest
 )
-_LISTED = 20  # models that a message names
 _ALL_S = 600.0
 
 
@@ -151,8 +151,8 @@ def _only(names: list[str] | None) -> str:
 def _told(names: list[str] | None) -> str:
     if not names:
         return "; the server lists no models"
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"; the server lists {', '.join(shown(name) for name in names[:_LISTED])}{more}"
+    first, more = first_of(names)
+    return f"; the server lists {', '.join(map(shown, first))} {more}".rstrip()
 
 
 def _settle(server: ServerUnderCheck) -> None:

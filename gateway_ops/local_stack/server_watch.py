@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.telemetry.cooldown import Cooldown
 from gateway_ops.local_stack.process_tree import StubWatch
 from gateway_ops.local_stack.triton_http import TritonHttp
 
-_LOOK_S: Final = 1.0
 _HANGS_S: Final = 20.0  # without an answer to a question that costs nothing, however busy the machine is
 
 
@@ -50,20 +50,20 @@ class ServerWatch:
         self._http = http
         self._engine_dead = engine_dead
         self._stubs = StubWatch()
-        self._looked, self._answered = 0.0, time.monotonic()
+        self._looks = Cooldown(1.0)
+        self._answered = time.monotonic()
         if pid is not None:
             self._stubs.dead_model(pid)
 
     def trouble(self, pid: int) -> str | None:
         """Look at most once a second; why it must be started again, as the rest of a sentence on it, or None."""
-        if time.monotonic() - self._looked < _LOOK_S:
+        if not self._looks.due():
             return None
         model = self._stubs.dead_model(pid)
         if model is not None:
             return f"is running, but the process of the model {model} died"
         if self._http.lives():
             self._answered = time.monotonic()
-        self._looked = time.monotonic()
-        if self._looked - self._answered > _HANGS_S:
+        if time.monotonic() - self._answered > _HANGS_S:
             return f"hangs: no response for {_HANGS_S:g} s"
         return "generates no tokens, as the gateway reports" if self._engine_dead() else None

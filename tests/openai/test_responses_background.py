@@ -170,7 +170,7 @@ async def test_cancelling(here: Gateway, either: Gateway, engine: Engine) -> Non
 async def test_one_that_is_cancelled_puts_nothing_into_its_conversation(
     here: Gateway, there: Gateway, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "_LOOK_S", 1e9)  # it ends before it is seen that somebody has cancelled it
+    monkeypatch.setattr(background, "_FLUSH_S", 1e9)  # it ends before it is seen that somebody has cancelled it
     name = (await here.client.post("/v1/conversations", json={})).json()["id"]
     response_id = await begun(here, conversation=name)
     await polled(there, response_id, "in_progress")
@@ -295,8 +295,7 @@ async def test_a_gateway_that_is_gone(
     folder: Path, tmp_path: Path, engine: Engine, there: Gateway, here: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored, "LEASE_S", 0.3)
-    monkeypatch.setattr(background, "_RENEW_S", 1e9)  # as if it hung
-    monkeypatch.setattr(background, "_LOOK_S", 1e9)
+    monkeypatch.setattr(background, "_FLUSH_S", 1e9)  # as if it hung
     response_id, _ = await opened(here, 6)
     response = checked(await polled(there, response_id, "failed"))
     assert response.error is not None

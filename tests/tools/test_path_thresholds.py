@@ -20,6 +20,8 @@ PATHS = [
     "x = [y for y in x if y < LIMIT]",
     "if x > LIMIT:\n    while x:\n        x -= 1\n    raise ValueError",
     "if x > LIMIT:\n    x = 1\nraise ValueError",
+    "def give(x):\n    if x > LIMIT:\n        x = 4\n        return None\n    return x",
+    "y = 2 if foreseen(x > LIMIT) else 3",
 ]
 REJECTING = [
     "if len(x) > LIMIT:\n    text = 'long'\n    raise ValueError(text)",
@@ -30,6 +32,10 @@ REJECTING = [
     "x = failure('long') if x > LIMIT else x",
     "assert x < LIMIT",
     "raise ValueError('long' if x > LIMIT else 'short')",
+    "def problems(x):\n    if x > LIMIT:\n        yield Problem('long')\n        return\n    x = 4",
+    "def begin(x):\n    if x > LIMIT:\n        link.drop('long')\n        return None\n    return x",
+    "need(found and x < LIMIT)",
+    "def stop() -> NoReturn: ...\n\n\nif x > LIMIT:\n    stop()",
 ]
 NEITHER = [
     "if x == LIMIT:\n    x = 0",
@@ -39,6 +45,10 @@ NEITHER = [
     "if x > LISTS[0]:\n    x = 0",
     "if x > y[LIMIT]:\n    x = 0",
     "if x > 4096:\n    x = 0",
+    "if x.status >= LIMIT:\n    x = 0",
+    "if LIMIT <= int(status) < TWICE:\n    x = 0",
+    "MOST = 2**63 - 1\nx = [y for y in x if y <= MOST]",
+    "SEEDS = 2**32\nif x >= SEEDS:\n    x = 0",
 ]
 
 

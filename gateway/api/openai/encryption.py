@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 Kind = Literal["reasoning", "compaction"]
 """The kind of an encrypted text; one kind does not pass for another."""
 
-MOST_BYTES = 2**20
-"""UTF-8 bytes of the longest text that is encrypted."""
-
 _BEGINNING = "sealed1."  # distinguishes the gateway's texts without any work on them; 1 is the version of the form
-_LONGEST = MOST_BYTES // 3 * 4 + 1024  # characters of an encrypted text: base64, with its label
 
 
 class TextCipher:
@@ -57,18 +53,15 @@ class OwnerCipher:
     fernet: MultiFernet
     owner: str
 
-    def encrypt(self, kind: Kind, text: str) -> str | None:
-        """Encrypt a text; None where the text is longer than ``MOST_BYTES``."""
-        plain = text.encode()
-        if len(plain) > MOST_BYTES:
-            return None
-        return _BEGINNING + self.fernet.encrypt(self._label(kind) + plain).decode()
+    def encrypt(self, kind: Kind, text: str) -> str:
+        """Encrypt a text."""
+        return _BEGINNING + self.fernet.encrypt(self._label(kind) + text.encode()).decode()
 
     def decrypt(self, kind: Kind, encrypted: str) -> str | None:
         """Decrypt a text; None where it is damaged, of another kind, owner or server, or of a removed key."""
         from cryptography.fernet import InvalidToken  # noqa: PLC0415 - as above
 
-        if not encrypted.startswith(_BEGINNING) or len(encrypted) > _LONGEST or not encrypted.isascii():
+        if not encrypted.startswith(_BEGINNING) or not encrypted.isascii():
             return None
         try:
             plain = self.fernet.decrypt(encrypted[len(_BEGINNING) :].encode())

@@ -34,6 +34,7 @@ from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.settings import TimeoutSettings
 from gateway.telemetry.metrics import Metrics
+from gateway.text.bad_request import first_of
 
 _IGNORED = "x-ignored-parameters"
 DONE = b"data: [DONE]\n\n"
@@ -475,8 +476,9 @@ def name_header(header: str, names: Sequence[str]) -> dict[str, str]:
     """
     if not names:
         return {}
-    shown = [quote(name[:_LONGEST_NAME], safe="[]._-$") for name in names[:_MOST_NAMES]]
-    return {header: ", ".join(shown + ["..."] * (len(names) > _MOST_NAMES))}
+    first, more = first_of(names, _MOST_NAMES)
+    shown = [quote(name[:_LONGEST_NAME], safe="[]._-$") for name in first]
+    return {header: ", ".join(shown + ["..."] * bool(more))}
 
 
 def find_model(registry: Registry, name: str, conversation: str | None = None) -> ServedModel:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -39,11 +38,13 @@ from gateway.serving.prompts import Truncation
 from gateway.settings.model_settings import MOST_DRAFT_TOKENS, SamplingDefaults
 from gateway.text.bad_request import BadRequestError
 
-# Below this a temperature is greedy: dividing logits by it overflows float32, and the outcome is the same.
+# Below this a temperature is greedy: dividing logits by it overflows float32, and the outcome is the same. Engines
+# get 0 for it, never a temperature that is 0 in float32, which TensorRT-LLM takes for 1.
 GREEDY_BELOW = 1e-4
 MOST_TOKENS = 2**31 - 1  # the engine's int32
-_END = 100.0  # the ends of a bias in OpenAI's range
-_ABSOLUTE = 1e4  # no logit outweighs it, and beside it differences between logits still count in FP32
+# The ends of a bias, made absolute: no logit outweighs them, and beside them differences between logits still count in
+# FP32.
+_ABSOLUTE = {-100.0: -1e4, 100.0: 1e4}
 
 MOST_STOPS = 64
 _StopString = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -299,7 +300,7 @@ class SamplingFields(RequestPart):
             if name in values:
                 values[name] = tuple(values[name])
         if self.logit_bias:
-            values["logit_bias"] = {int(token): _absolute(bias) for token, bias in self.logit_bias.items()}
+            values["logit_bias"] = {int(token): _ABSOLUTE.get(bias, bias) for token, bias in self.logit_bias.items()}
         values["stop"] = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         if self.no_stop_trim:
             values["include_stop_str_in_output"] = True
@@ -331,11 +332,6 @@ class SamplingFields(RequestPart):
 
 _SAME_NAMES = frozenset(field.name for field in dataclasses.fields(SamplingParams))
 _LISTS = ("bad_words", "stop_token_ids")
-
-
-def _absolute(bias: float) -> float:
-    """A bias whose ends are made absolute: -100 is never and 100 is always, whatever the logits."""
-    return math.copysign(_ABSOLUTE, bias) if abs(bias) >= _END else bias
 
 
 _FORMS: Mapping[str, Literal["json_schema", "regex", "choice", "grammar"]] = {

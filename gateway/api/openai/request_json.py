@@ -20,11 +20,9 @@ MOST_CHARACTERS = 2**23  # of one string
 MOST_LEVELS = 64  # of nesting
 MOST_CONTAINERS = 65536  # objects and arrays, and keys
 MOST_ITEMS = 327680  # of objects and arrays
-_MOST_UNCOUNTED = 2 * MOST_CONTAINERS  # bytes: each object or array has two at least
 _MOST_SURROGATES = 65536  # groups of escapes in a body that has a lone one
 _MOST_NAMED = 33  # paths of replaced characters; a header names 32 and says whether there are more
 _LONGEST_PATH = 256  # characters
-_RUN = 4096  # bytes of a run of backslashes that are counted in one step
 _CONTAINERS = frozenset((dict, list))
 _NO_MARKS = bytes(set(range(256)) - set(b"{[:,"))
 _PIECE = 2**20  # bytes that are looked at in one step
@@ -66,7 +64,8 @@ def parse_body(raw: bytes) -> RequestBody:
         BadRequestError: it is not a JSON object, has a key twice, or breaks one of the bounds above; a key, name or id
             has a NUL character or a lone surrogate.
     """
-    if len(raw) > _MOST_UNCOUNTED and _may_have_too_many(raw):
+    # Each object or array has two bytes at least; a mark may also stand in a string.
+    if len(raw) > 2 * MOST_CONTAINERS and len(raw.translate(None, _NO_MARKS)) > MOST_CONTAINERS:
         _check_counts(raw)
     try:
         value = _parse(raw)
@@ -131,7 +130,8 @@ def _without_lone_surrogates(raw: bytes) -> bytes:
         if start == len(raw):
             return b"".join((*pieces, raw[end:]))
         match = _SURROGATES.match(raw, start)
-        if match is None or _backslashes(raw, start) % 2:  # as many before it: its own is escaped
+        before = raw[at:start]  # all backslashes before it: behind one of them something was found
+        if match is None or (len(before) - len(before.rstrip(b"\\"))) % 2:  # its own is escaped
             at = start + 1
             continue
         at = match.end()
@@ -139,26 +139,6 @@ def _without_lone_surrogates(raw: bytes) -> bytes:
             pieces += raw[end:start], _NUL * ((at - start) // _ESCAPE)
             end = at
     raise _unreadable("it has a lone surrogate and too many escaped surrogates")
-
-
-def _backslashes(raw: bytes, end: int) -> int:
-    """The length of the run of backslashes before a place."""
-    count = 0
-    while True:
-        block = raw[max(0, end - count - _RUN) : end - count]
-        found = len(block) - len(block.rstrip(b"\\"))
-        count += found
-        if found < _RUN:
-            return count
-
-
-def _may_have_too_many(raw: bytes) -> bool:
-    """Whether the bytes that begin objects, arrays, values and items are too many, in strings or outside of them."""
-    parts = len(raw.translate(None, _NO_MARKS))
-    if parts <= MOST_CONTAINERS:
-        return False
-    commas = raw.count(b",")
-    return parts - commas > MOST_CONTAINERS or parts > MOST_ITEMS
 
 
 def _check_counts(raw: bytes) -> None:

@@ -90,8 +90,9 @@ def function_name(name: str) -> str:
     A name that a function cannot have, because it is too long or has other characters, is cut and made unique by a
     digest.
     """
-    plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
-    return name if plain == name and len(name) <= _LONGEST_NAME else digested_name(plain, name)
+    if re.fullmatch(r"[a-zA-Z0-9_-]{0,64}", name):
+        return name
+    return digested_name(re.sub(r"[^a-zA-Z0-9_-]", "_", name), name)
 
 
 def digested_name(plain: str, name: str) -> str:

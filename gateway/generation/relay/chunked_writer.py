@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Protocol
 
 from gateway.generation.relay.interface import Drain
 
-_SIZES = 1024  # an event of one token has some 200 bytes
-_CHUNK_HEADS = [b"%x\r\n" % size for size in range(_SIZES)]
+
+@functools.lru_cache(maxsize=1024)  # an event of one token has some 200 bytes
+def _chunk_head(size: int) -> bytes:
+    return b"%x\r\n" % size
 
 
 class FlowControl(Protocol):
@@ -39,7 +42,5 @@ class ChunkedWriter:
         """Write a piece; returns what waits for room before the next, None where there is room."""
         if self._is_closing():
             return None
-        size = len(data)
-        head = _CHUNK_HEADS[size] if size < _SIZES else b"%x\r\n" % size
-        self._write(b"".join((head, data, b"\r\n")))
+        self._write(b"".join((_chunk_head(len(data)), data, b"\r\n")))
         return self._flow.drain if self._flow.write_paused else None

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from prometheus_client import CollectorRegistry, Counter
 
 from gateway.http.access.caller import Caller
-
-_MOST_NAMES: Final = 1000
-_MOST_TOKEN_NAMES: Final = 100  # an identity provider may know any number of names
-_OTHER: Final = "other"
+from gateway.telemetry.label_names import LabelNames
 
 
 class KeyMetrics:
@@ -26,8 +21,8 @@ class KeyMetrics:
         self._limited = Counter(
             "gateway_key_limited", "Requests rejected by a limit of their key.", ["key", "limit"], registry=registry
         )
-        self._names: set[str] = set()
-        self._token_names = 0
+        self._names = LabelNames(1000)
+        self._token_names = LabelNames(100)  # an identity provider may know any number of names
 
     def request(self, who: Caller) -> None:
         """Count a request."""
@@ -47,11 +42,4 @@ class KeyMetrics:
             self._limited.labels(self._label(who), limit).inc()
 
     def _label(self, who: Caller) -> str:
-        if who.name in self._names:
-            return who.name
-        of_token = who.id.startswith("jwt:")
-        if len(self._names) >= _MOST_NAMES or (of_token and self._token_names >= _MOST_TOKEN_NAMES):
-            return _OTHER
-        self._names.add(who.name)
-        self._token_names += of_token
-        return who.name
+        return (self._token_names if who.id.startswith("jwt:") else self._names).label(who.name)

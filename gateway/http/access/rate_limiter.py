@@ -15,7 +15,9 @@ from gateway.http.access.caller import Caller
 from gateway.http.access.limits import RemainingLimits
 from gateway.http.access.shared_buckets import SharedBuckets
 from gateway.settings import KeyLimits
+from gateway.telemetry.cooldown import Cooldown
 from gateway.telemetry.supervision import keep_running
+from gateway.text.bounded_dict import BoundedDict
 
 if TYPE_CHECKING:
     from gateway.http.access.redis_limits import RedisLimits
@@ -54,7 +56,8 @@ class RateLimiter:
         self._gateways = gateways
         self._away = False
         self._running: dict[str, Caller] = {}  # with a limit of requests in flight, by their leases
-        self._unsettled: dict[str, tuple[Caller, int]] = {}  # what ended requests have used, by their leases
+        # What ended requests have used, by their leases, which end by themselves.
+        self._unsettled = BoundedDict[str, tuple[Caller, int]](_MOST_UNSETTLED)
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
 
@@ -125,8 +128,6 @@ class RateLimiter:
         self._buckets.settle(who, self._own(who.limits), reserved.here - used_here)
         if redis is not None:
             self._unsettled[lease] = (who, used - used_here)
-            if len(self._unsettled) > _MOST_UNSETTLED:  # the lease ends by itself
-                self._unsettled.pop(next(iter(self._unsettled)))
             if not self._away:
                 task = asyncio.create_task(self._settle(redis, lease))
                 self._tasks.add(task)
@@ -160,12 +161,10 @@ class RateLimiter:
 
     async def _renew(self, redis: RedisLimits) -> None:
         """Renew leases, and look for an unreachable Redis."""
-        loop = asyncio.get_running_loop()
-        renewed = loop.time()
+        renewals = Cooldown(_RENEW_S)
         while True:
             await asyncio.sleep(_LOOK_S)
-            if self._away or loop.time() - renewed >= _RENEW_S:
-                renewed = loop.time()
+            if self._away or renewals.due():
                 answered = await self._asked(
                     lambda: redis.renew([(who, lease) for lease, who in self._running.items()])
                 )

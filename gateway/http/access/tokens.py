@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from gateway.http.access.caller import Caller
 from gateway.http.access.jwks import AGAIN_S, JwksSource
 from gateway.http.access.key_ring import Key, owner_of_name
 from gateway.settings import JwtSettings, KeyLimits
+from gateway.text.bounded_dict import BoundedDict
 
 _LONGEST: Final = 16384  # bytes of a token
 _LONGEST_NAME: Final = 128
@@ -42,7 +42,7 @@ class TokenChecker:
     def __init__(self, settings: JwtSettings, again_s: float = AGAIN_S) -> None:
         self._settings = settings
         self.source = JwksSource(settings.jwks_url, settings.jwks_file, settings.refresh_s, again_s)
-        self._checked: OrderedDict[bytes, tuple[Key, float, int]] = OrderedDict()
+        self._checked = BoundedDict[bytes, tuple[Key, float, int]](_CHECKED)
 
     def known(self, token: bytes) -> Key | None:
         """The caller of a token that was checked a moment ago; None for one that must be."""
@@ -89,13 +89,8 @@ class TokenChecker:
             RecursionError,
         ) as error:  # all but the first of tokens of strange forms
             raise TokenError(str(error)) from None
-        self._remember(token, key)
-        return key
-
-    def _remember(self, token: bytes, key: Key) -> None:
         self._checked[hashlib.sha256(token).digest()] = (key, time.monotonic() + _RECHECK_S, self.source.generation)
-        while len(self._checked) > _CHECKED:
-            self._checked.popitem(last=False)
+        return key
 
     def _key(self, claims: dict[str, Any]) -> Key:
         settings = self._settings

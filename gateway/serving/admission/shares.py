@@ -21,10 +21,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from gateway.text.bounded_dict import BoundedDict
+
 _MODEL, CALLER, SERVED, WAITING, TOKENS, RANK, RUNNING, ENDED = range(8)
 _FIELDS: Final = 8
 _LINES: Final = 512
-_KEPT: Final = 64  # of them for models by themselves, and for those who have no line
+_CALLER_LINES: Final = _LINES - 64  # the others are for models by themselves, and for callers who have no line
 _USED, _LOOKED, _BEGUN = range(3)  # lines; milliseconds of the clock; how often a line was given to a caller
 _HEAD: Final = 8  # so that a line is one of the processor's cache: processes take them from each other
 _ROW: Final = _HEAD + _LINES * _FIELDS
@@ -95,9 +97,9 @@ class SharedLines:
         self._cells = cells if cells is not None else memoryview(bytearray(size_of(rows) * 8)).cast("q")
         self._wakers = wakers
         self._listeners: list[Callable[[], None]] = []
-        self._found: dict[tuple[int, int], Line] = {}  # a line may have become another's since
+        self._found = BoundedDict[tuple[int, int], Line](_LINES)  # a line may have become another's since
         self._begun: list[int] = []  # of all rows, when the lines below were found
-        self._found_in_all: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._found_in_all = BoundedDict[tuple[int, int], tuple[int, ...]](_LINES)
 
     def clear(self, row: int) -> None:
         """Forget the requests of a process, which has died."""
@@ -114,8 +116,6 @@ class SharedLines:
         """
         found = self._found.get((model, caller))
         if found is None or found[_MODEL] != model or found[CALLER] != caller:
-            if len(self._found) > _LINES:
-                self._found.clear()
             found = self._found[model, caller] = self._look_for(model, caller)
         return found
 
@@ -126,7 +126,7 @@ class SharedLines:
             line = self._at(self.row, index)
             if line[_MODEL] == model and line[CALLER] == caller:
                 return line
-        if used >= _LINES - _KEPT:
+        if used >= _CALLER_LINES:
             reused = self._reused(model, caller)
             if reused is not None:
                 return reused
@@ -206,7 +206,7 @@ class SharedLines:
     def _in_all(self, model: int, caller: int) -> tuple[int, ...]:
         """Where the lines of all processes for a model's caller begin; looked for again where any line has changed."""
         begun = self._cells[_BEGUN : self._rows * _ROW : _ROW].tolist()
-        if begun != self._begun or len(self._found_in_all) > _LINES:
+        if begun != self._begun:
             self._found_in_all.clear()
             self._begun = begun
         found = self._found_in_all.get((model, caller))

@@ -22,6 +22,7 @@ from gateway.serving.fleet.fleet_endpoint import FleetEndpoint
 from gateway.serving.fleet.policies import Candidate, LeastInFlight, Policy, PowerOfTwo, PrefixAffinity
 from gateway.serving.fleet.shared_counts import SharedCounts
 from gateway.settings.model_settings import TritonSettings
+from gateway.telemetry.cooldown import Cooldown
 from gateway.telemetry.logs import cause
 from gateway.telemetry.supervision import keep_running
 
@@ -29,7 +30,6 @@ _log = logging.getLogger(__name__)
 _RETRIED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.QUEUE_FULL, ErrorKind.CANCELLED)
 _GONE = (ErrorKind.UNAVAILABLE, ErrorKind.CANCELLED)  # of an endpoint that has ended, or is about to
 _LOOK_S = 0.02  # while a request waits for an endpoint
-_ASK_S = 0.15  # from one look at unavailable endpoints to the next, while requests wait
 _GONE_S = 10.0  # an endpoint unavailable for longer has no say in what others may be
 _FEWEST_RETRIES = 3  # that may be under way, however few requests run
 
@@ -86,7 +86,7 @@ class Fleet:
         self._features: EngineFeatures | None = None
         self._discovering = threading.Lock()
         self._retries = 0
-        self._asked = -math.inf
+        self._asks = Cooldown(0.15)  # to look at unavailable endpoints, while requests wait
         self._closed = False
 
     async def start(self) -> None:
@@ -195,9 +195,7 @@ class Fleet:
 
     def _ask_again(self) -> None:
         """Check whether an unavailable endpoint has come back, since a request waits."""
-        now = time.monotonic()
-        if now - self._asked >= _ASK_S:
-            self._asked = now
+        if self._asks.due():
             for endpoint in self.members.values():
                 if not endpoint.ready:
                     endpoint.backend.check()

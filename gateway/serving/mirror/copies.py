@@ -52,9 +52,11 @@ class RequestCopies:
         mirror, path = model.mirror, path.rstrip("/")
         if mirror is None or path not in MIRRORED or not is_chosen(next(self._numbers[model.name]), mirror.share):
             return None
-        size = len(body)
-        if size > LONGEST_REQUEST or self.held + size > _MOST_HELD:
-            self.link.drop(model.name, "too_large" if size > LONGEST_REQUEST else "no_memory")
+        if len(body) > LONGEST_REQUEST:
+            self.link.drop(model.name, "too_large")
+            return None
+        if self.held + len(body) > _MOST_HELD:
+            self.link.drop(model.name, "no_memory")
             return None
         return RequestCopy(self, model.name, path, body, request_id)
 
@@ -113,7 +115,7 @@ class RequestCopy:
         """
         output.copy = self.take
         self._streamed = True
-        dropped: str | None = "client_left"
+        dropped = "client_left"
         try:
             async with contextlib.aclosing(events):
                 async for data in events:
@@ -123,16 +125,19 @@ class RequestCopy:
                     yield data
             dropped = "not_answered"
         finally:
-            self._end(None if output.ending else dropped)
+            if output.ending:
+                self._send()
+            else:
+                self._drop(dropped)
 
     def whole(self, body: bytes) -> None:
         """Take an answer that is not streamed, and hand both over."""
         self.take(body)
-        self._end(None)
+        self._send()
 
     def __del__(self) -> None:
         """Give up a copy without an answer when the last reference to the copy is gone."""
-        self._end("not_answered")
+        self._drop("not_answered")
 
     def _grow(self, size: int) -> None:
         copies = self._copies
@@ -140,22 +145,28 @@ class RequestCopy:
             self._answer.clear()
             return
         more = size - self._room + _STEP
-        if self._held + more > LONGEST_REQUEST + LONGEST_ANSWER or copies.held + more > _MOST_HELD:
-            self._answer, self._body, self._room = bytearray(), b"", 0
-            self._end("no_memory" if copies.held + more > _MOST_HELD else "too_large")
-            return
-        self._room += more
-        self._held += more
-        copies.held += more
+        if copies.held + more > _MOST_HELD:
+            self._drop("no_memory")
+        elif self._held + more > LONGEST_REQUEST + LONGEST_ANSWER:
+            self._drop("too_large")
+        else:
+            self._room += more
+            self._held += more
+            copies.held += more
 
-    def _end(self, dropped: str | None) -> None:
-        copies, held = self._copies, self._held
-        if not held:
-            return
-        self._held = 0
-        copies.held -= held
-        if dropped is not None:
-            copies.link.drop(self._model, dropped)
+    def _release(self) -> int:
+        """Count its bytes no longer; returns how many they were, 0 where it has ended before."""
+        held, self._held = self._held, 0
+        self._copies.held -= held
+        return held
+
+    def _drop(self, reason: str) -> None:
+        if self._release():
+            self._answer, self._body, self._room = bytearray(), b"", 0
+            self._copies.link.drop(self._model, reason)
+
+    def _send(self) -> None:
+        if not self._release():
             return
         first = self._first
         said = {
@@ -165,4 +176,4 @@ class RequestCopy:
             "first_s": None if first is None else first - self._began,
             "whole_s": time.perf_counter() - self._began,
         }
-        copies.link.send(self._model, said, self._body, self._answer)
+        self._copies.link.send(self._model, said, self._body, self._answer)

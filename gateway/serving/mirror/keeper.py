@@ -14,13 +14,10 @@ from types import TracebackType
 from typing import Final
 
 from gateway.settings import Settings
-from gateway.telemetry.supervision import keep_running
+from gateway.telemetry.supervision import RestartPause, keep_running
 
 _log = logging.getLogger(__name__)
 _MODULE: Final = "gateway.workers.mirror_process"
-_FIRST_PAUSE_S: Final = 0.5
-_LONGEST_PAUSE_S: Final = 30.0
-_STABLE_S: Final = 30.0
 _END_S: Final = 1.0  # it has nothing to save, and the end of the gateway waits for it
 
 
@@ -58,19 +55,15 @@ class MirrorSupervisor:
         self._folder.cleanup()
 
     async def _keep(self) -> None:
-        loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE_S
+        pauses = RestartPause()
         while True:
-            begun = loop.time()
             status = await self._run()
             _log.error(
                 "the process for mirrored requests is restarted: it ended with status %d",
                 status,
                 extra={"event": "mirror_restarted"},
             )
-            if loop.time() - begun > _STABLE_S:
-                pause = _FIRST_PAUSE_S
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            await asyncio.sleep(pauses.next_s())
 
     async def _run(self) -> int:
         # That folder is for the metrics of the workers only, without the metrics of copies.

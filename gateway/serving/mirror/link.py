@@ -155,7 +155,7 @@ class MirrorLink:
         left = asyncio.create_task(reader.read(1))
         try:
             while not left.done():
-                if self.unsaid and writer.transport.get_write_buffer_size() <= _MOST_UNSENT:
+                if self.unsaid:
                     writer.write(pack({"dropped": self._take_dropped()}))
                 await asyncio.wait((left,), timeout=_AGAIN_S)
         finally:

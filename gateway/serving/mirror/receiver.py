@@ -70,21 +70,25 @@ class Mirror:
         """The second model."""
         return self._mirror.to
 
-    def take(self, frame: MirrorFrame, ask: Ask, *, room: bool) -> None:
+    def take(self, frame: MirrorFrame, ask: Ask, waiting_bytes: int) -> None:
         """Send a copy, now or in its turn; drop it where too many wait.
 
         Args:
             frame: request and answer.
             ask: asks the second model.
-            room: whether there is memory for one that waits.
+            waiting_bytes: of all copies that wait, of other mirrors too.
         """
         if len(self._running) < self._mirror.at_once:
             self._start(frame, ask)
-        elif room and len(self._waiting) < self._mirror.waiting:
+        elif waiting_bytes >= _MOST_BYTES or len(self._waiting) >= self._mirror.waiting:
+            self.drop("too_many_wait")
+        else:
             self._waiting.append(frame)
             self.waiting_bytes += _size(frame)
-        else:
-            self.dropped["too_many_wait"] += 1
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count copies that are not compared."""
+        self.dropped[reason] += count
 
     def _start(self, frame: MirrorFrame, ask: Ask) -> None:
         task = asyncio.create_task(self._compare(frame, ask))
@@ -104,7 +108,7 @@ class Mirror:
         body = _as_asked(frame.request, path, self.to)
         drawn = body is not None and is_drawn(body, self.settings.defaults.given)
         if drawn and not self._mirror.drawn:
-            self.dropped["drawn"] += 1
+            self.drop("drawn")
             return
         a = outcome_of(path, 200, frame.answer, streamed=said["streamed"])
         if isinstance(a, WholeAnswer):
@@ -209,12 +213,11 @@ class MirrorReceiver:
     def _take(self, frame: MirrorFrame, writer: asyncio.StreamWriter) -> None:
         for model, reason, count in frame.said.get("dropped", ()):
             if (mirror := self._mirror(model)) is not None:
-                mirror.dropped[reason] += count
+                mirror.drop(reason, count)
         if "copy" in frame.said:
             mirror = self._mirror(frame.said["copy"]["model"])
             if mirror is not None:
-                waiting = sum(each.waiting_bytes for each in self._mirrors.values())
-                mirror.take(frame, self._ask, room=waiting < _MOST_BYTES)
+                mirror.take(frame, self._ask, sum(each.waiting_bytes for each in self._mirrors.values()))
         elif "report" in frame.said:
             mirror = self._mirror(frame.said["report"])
             writer.write(pack({} if mirror is None else mirror.as_json(len(self._processes))))

@@ -159,7 +159,8 @@ class _Values(LiteralReader):
             need(end == mark)  # before the next call
             yield from self.string()
             return True
-        opening = "" if depth >= MAX_DEPTH else (yield from self.source.choice(*_CLOSING))
+        opening = yield from self.source.choice(*_CLOSING)
+        need(not opening or depth < MAX_DEPTH)
         yield from self.row_of(_CLOSING[opening], depth + 1) if opening else self._bare(closing)
         return False
 

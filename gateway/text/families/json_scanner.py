@@ -107,7 +107,9 @@ class JsonScanner:
             self._ended()
         elif following == "next":
             self._state = "key" if self._stack[-1] == "}" else "value"
-        elif following == "opens" and len(self._stack) < MAX_DEPTH:
+        elif following == "opens":
+            if len(self._stack) >= MAX_DEPTH:
+                return self._reject()
             self._stack.append("}" if character == "{" else "]")
             self._state = "first key" if character == "{" else "first value"
         elif following == "closes" and self._stack[-1] == character:
@@ -117,9 +119,12 @@ class JsonScanner:
             self._ended()
             return False
         else:
-            self.failed = True
-            return False
+            return self._reject()
         return True
+
+    def _reject(self) -> bool:
+        self.failed = True
+        return False
 
     def _ended(self) -> None:
         self._state = "after"

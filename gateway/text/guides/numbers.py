@@ -12,7 +12,7 @@ from gateway.text.guides.keywords import Schema
 
 _FARTHEST = 2**62
 """Both take bounds up to here; one farther out is narrowed to it."""
-_INMOST = 10**17
+INMOST = 10**17
 """Both take a least value up to here, and a greatest one down to its negative."""
 _MOST_DIGITS = 10**9
 
@@ -37,14 +37,6 @@ def _least(value: int | float) -> int | float:
         return value
     near = float(value)
     return int(near if near >= value else math.nextafter(near, math.inf))
-
-
-def beyond(found: Mapping[str, int | float]) -> str | None:
-    """Return the bound that leaves only numbers with more digits than guides write; None where none does."""
-    for keyword, value in found.items():
-        if (value > _INMOST and "inimum" in keyword) or (value < -_INMOST and "aximum" in keyword):
-            return keyword
-    return None
 
 
 def contradiction(found: Mapping[str, int | float], step: Fraction | None) -> str | None:

@@ -21,7 +21,6 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _OTHER_WORDS = ((re.compile(r"\\[pP]\{[\w=]+\}|\\u\{\w+\}"), "a"), (re.compile(r"\(\?<"), "(?P<"))  # for Python's
 # Rust's expressions, which llguidance has, do sums of classes with these; in ECMA's they are themselves.
 _OF_SETS = frozenset("[&~")
-_LONGEST = 1000
 _MOST_PLACES = 8
 _MOST_OF_CLASS = 128
 _MOST_EXPRESSIONS = 8  # some 0.2 s each at worst
@@ -122,7 +121,7 @@ def fewest(pattern: str) -> tuple[int, int | None]:
 @functools.lru_cache(256)
 def _beginning(pattern: str) -> tuple[list[frozenset[str]], bool]:
     """Return the characters that may stand at each of the first places of a text, and whether it has no more places."""
-    parts = _PART.findall(pattern) if len(pattern) <= _LONGEST else []
+    parts = _PART.findall(pattern)
     if not parts or parts[0] != "^" or _has_alternatives(parts):
         return [], False
     found: list[frozenset[str]] = []

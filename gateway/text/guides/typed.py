@@ -10,7 +10,7 @@ from typing import Any, Literal
 from gateway.text.guides.combinations import Conjunct
 from gateway.text.guides.guide import GuideBackend
 from gateway.text.guides.keywords import CONSTRAINTS, NoValueError, Schema, constants, is_empty, unsupported
-from gateway.text.guides.numbers import beyond, bounds, common_step, contradiction, few_digits
+from gateway.text.guides.numbers import INMOST, bounds, common_step, contradiction, few_digits
 from gateway.text.guides.patterns import INEXPRESSIBLE, STRING_FORMATS, are_disjoint, fewest, pattern_of, portable
 from gateway.text.guides.references import followed
 
@@ -75,10 +75,10 @@ class TypedRewriter(ABC):
         keyword = contradiction(result, common_step(whole))
         if keyword is not None:
             raise NoValueError(f"{path}.{keyword}", "no number is between its bounds")
-        far = beyond(result)
-        if far is not None:
-            self.lacks(f"{path}.{far}", "a bound with so many digits")
-            del result[far]
+        for keyword, value in list(result.items()):
+            if (value > INMOST and "inimum" in keyword) or (value < -INMOST and "aximum" in keyword):
+                result.pop(keyword)
+                self.lacks(f"{path}.{keyword}", "a bound with so many digits")
         if self.backend == "llguidance" and "multipleOf" in schema and not is_empty(schema, "multipleOf"):
             step = schema["multipleOf"]
             if not few_digits(step):
@@ -93,8 +93,8 @@ class TypedRewriter(ABC):
         """Return a least and a greatest count; one that is farther out than guides count is narrowed."""
         result = {key: int(schema[key]) for key in (least, most) if key in schema}
         if result.get(least, 0) > _MOST_REPEATS:
+            result.pop(least)
             self.cannot(f"{path}.{least}", f"a count above {_MOST_REPEATS} is not supported")
-            del result[least]
         if most in result:
             result[most] = min(result[most], _MOST_REPEATS)
             if result.get(least, 0) > result[most]:

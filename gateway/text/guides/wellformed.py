@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gateway.text.bad_request import BadRequestError
+from gateway.text.bounded_dict import BoundedDict
 from gateway.text.guides.keywords import (
     LISTED,
     NAMED,
@@ -33,10 +34,8 @@ from gateway.text.guides.references import localized, resolve
 from gateway.text.repeated import repeated
 
 _KEY_BYTES = 32
-_MOST_KEPT = 4096
-_MOST_KNOWN = 16384  # bytes of a schema
 _NULL = re.compile(rb"[:,\[]null")
-_passed: set[bytes | None] = set()  # digests of schemas that have passed
+_passed = BoundedDict[bytes | None, bool](4096)  # digests of schemas that have passed
 _MOST_LEVELS = 32
 _MOST_PROPERTIES = 5000
 _MOST_CHOICES = 1000
@@ -77,9 +76,7 @@ def check_schema(schema: Any, param: str) -> None:
     checker.check(root, param, 0)
     checker.check_references()
     if key is not None:
-        if len(_passed) >= _MOST_KEPT:
-            _passed.clear()
-        _passed.add(key)
+        _passed[key] = True
 
 
 def readable_part(schema: Mapping[str, Any], error: BadRequestError) -> dict[str, Any]:
@@ -106,11 +103,11 @@ def readable_part(schema: Mapping[str, Any], error: BadRequestError) -> dict[str
 
 
 def _key(text: bytes) -> bytes | None:
-    """The digest by which a schema is known to have passed; None of a long one, and of one with nulls.
+    """The digest by which a schema is known to have passed; None of one with nulls.
 
     A null may have been a number that JSON does not have.
     """
-    if len(text) > _MOST_KNOWN or _NULL.search(text):
+    if _NULL.search(text):
         return None
     return hashlib.blake2b(text, digest_size=_KEY_BYTES).digest()
 

@@ -24,6 +24,7 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from gateway.text.bounded_dict import BoundedDict
 from gateway.text.prompt.control_tokens import (
     STAND_IN_OR_NON_ASCII,
     ControlTokens,
@@ -90,7 +91,7 @@ class ChatTemplate:
             TemplateError: when it is not a Jinja template.
         """
         self.source = source
-        self._found: dict[tuple[Any, ...], TemplateAbilities] = {}
+        self._found = BoundedDict[tuple[Any, ...], TemplateAbilities](_MOST_FOUND)
         self.control_tokens = control_tokens or ControlTokens(tokenizer.control_tokens)
         environment = make_environment()
         try:
@@ -136,13 +137,11 @@ class ChatTemplate:
         tools = tools and self.shows_tools
         read = {name: _told(value, self._words) for name, value in variables.items() if name in self.variables}
         key = (tools, *sorted((name, repr(value)) for name, value in read.items()))
-        found = self._found.pop(key, None)
+        found = self._found.get(key)
         if found is None:
             shown = not tools or shows_tools(self._probed(REFERRING_TOOLS, read), "markdefined")
-            found = replace(probe(self._probed(PROBE_TOOLS if tools else None, read)), definitions=shown)
-            if len(self._found) >= _MOST_FOUND:
-                del self._found[next(iter(self._found))]
-        self._found[key] = found  # the one that was used last stands last
+            probed = probe(self._probed(PROBE_TOOLS if tools else None, read))
+            found = self._found[key] = replace(probed, definitions=shown)
         return found
 
     def _probed(self, tools: Sequence[Mapping[str, Any]] | None, variables: Mapping[str, Any] | None = None) -> Render:

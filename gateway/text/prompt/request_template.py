@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import jinja2.debug  # noqa: F401 - jinja2 imports it with the first error, when memory may have run out
 
+from gateway.text.bounded_dict import BoundedDict
 from gateway.text.prompt.chat_template import ChatTemplate
 from gateway.text.prompt.control_tokens import ControlTokens
 from gateway.text.prompt.history import TemplateAbilities, TemplateError
@@ -59,7 +60,7 @@ class RequestTemplate:
         self.reserved = models.reserved
         self.control_tokens = models.control_tokens
         self._special_tokens = models.special_tokens
-        self._found: dict[str, tuple[bool, TemplateAbilities]] = {}
+        self._found = BoundedDict[str, tuple[bool, TemplateAbilities]](_MOST_FOUND)
 
     def render_marked(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
         """Render a conversation; options and result as of ``ChatTemplate.render_marked``.
@@ -92,8 +93,6 @@ class RequestTemplate:
         if found is None:
             shows_tools, abilities = self._asked({"tools": tools, "variables": variables})
             sets = {name: frozenset(value) for name, value in abilities.items() if isinstance(value, list)}
-            if len(self._found) >= _MOST_FOUND:
-                del self._found[next(iter(self._found))]
             found = self._found[key] = shows_tools, TemplateAbilities(**{**abilities, **sets})
         return found
 

@@ -17,8 +17,7 @@ from tritonclient.grpc import service_pb2
 from gateway.generation.engine import ScoredToken
 from gateway.generation.relay.response_template import TemplateCache
 
-_MOST = 4096  # forms, of some 500 bytes each
-_MOST_LEARNED = 4 * _MOST  # responses in which something else varies would be looked at for ever
+_MOST_LEARNED = 4096  # examples, of some 500 bytes each; where something else varies each response would be one
 _unpack_id = struct.Struct("<i").unpack_from
 _unpack_value = struct.Struct("<f").unpack_from
 _parse = service_pb2.ModelStreamInferResponse.FromString
@@ -85,7 +84,7 @@ class ResponseForms:
             names: of its outputs, in order.
             request_id: of its request.
         """
-        if self._learned >= _MOST_LEARNED or len(self._forms) >= _MOST:
+        if self._learned >= _MOST_LEARNED:
             return
         self._learned += 1
         found = _places(message, names, request_id)

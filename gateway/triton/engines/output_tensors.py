@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import MalformedOutputError
+from gateway.text.bounded_dict import BoundedDict
 from gateway.text.contract import BLS, TENSORRT_LLM, VLLM
 
-_MOST_KNOWN = 4096
+_MOST_KNOWN = 4096  # cumulative outputs have another form in each response
 _SINGLE = ["output_ids", "sequence_length"]
 _SIZES = {"INT32": 4, "UINT32": 4, "FP32": 4}
 _MODELS = (TENSORRT_LLM, BLS, VLLM)
@@ -80,7 +81,7 @@ class OutputReader:
     def __init__(self, wanted: tuple[str, ...], beams: int = 1) -> None:
         self._wanted = frozenset(wanted)
         self._beams = beams
-        self._arrangements: dict[tuple[bytes, ...], _Arrangement] = {}
+        self._arrangements = BoundedDict[tuple[bytes, ...], _Arrangement](_MOST_KNOWN)
         self.forms: Mapping[str, _Form] = {}
         self.single = False
 
@@ -118,8 +119,6 @@ class OutputReader:
         _check_beams(wanted, self._beams)
         lengths = [(form.name, form.length) for form in wanted.values() if form.length is not None]
         single = names == _SINGLE and forms[0].elements == 1
-        if len(self._arrangements) >= _MOST_KNOWN:  # cumulative outputs have another form in each response
-            self._arrangements.clear()
         found = self._arrangements[described] = _Arrangement(names, wanted, lengths, single)
         return found
 
@@ -156,7 +155,7 @@ class OutputReader:
         return raw[4:end] if strings else None
 
 
-_known: dict[bytes, _Form] = {}
+_known = BoundedDict[bytes, _Form](_MOST_KNOWN)
 _parse_output = service_pb2.ModelInferResponse.InferOutputTensor.FromString
 
 
@@ -170,8 +169,6 @@ def _learn(described: bytes) -> _Form:
         problem = f"{name} has the shape {list(shape)}"
     elements = math.prod(shape)
     length = _SIZES[datatype] * elements if datatype in _SIZES else None
-    if len(_known) >= _MOST_KNOWN:  # cumulative outputs have another form in each response
-        _known.clear()
     form = _Form(name, shape, elements, math.prod(shape[:-1]), length, problem)
     _known[described] = form
     return form

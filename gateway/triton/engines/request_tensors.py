@@ -14,9 +14,6 @@ from gateway.triton.engines.request_encoder import RequestEncoder
 from gateway.triton.error_mapping import UNSUPPORTED, unsupported
 from gateway.triton.parameter_inputs import INPUTS
 
-# Below it a temperature would divide logits beyond what FP32 holds, or be 0 on the wire, which the engine takes for 1.
-_GREEDY_BELOW = 1e-5
-
 
 def put_sampling(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, params: SamplingParams) -> None:
     """Add the sampling tensors but the seed.
@@ -32,7 +29,7 @@ def put_sampling(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, p
     Raises:
         EngineError: the model lacks a tensor that the request cannot do without.
     """
-    if params.greedy or params.temperature < _GREEDY_BELOW:
+    if params.greedy:
         if not encoder.put(wire, encoder.tensor("top_k"), 1):
             raise unsupported("temperature", encoder.model.name, "temperature 0")
     else:

@@ -13,6 +13,7 @@ from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, 
 from gateway.generation.relay.interface import Began, Take
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import SamplingParams
+from gateway.text.bounded_dict import BoundedDict
 from gateway.text.contract import TENSORRT_LLM
 from gateway.text.tokens.token_ids import ID_BYTES, pack
 from gateway.triton.abilities import Abilities
@@ -72,7 +73,7 @@ class RequestCache:
 
     def __init__(self, build: Callable[[GenerationRequest], service_pb2.ModelInferRequest]) -> None:
         self._build = build
-        self._built: dict[Hashable, service_pb2.ModelInferRequest] = {}
+        self._built = BoundedDict[Hashable, service_pb2.ModelInferRequest](_MOST_CACHED)
 
     def common(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
         """The part of a request that others have, too; not to be changed.
@@ -85,8 +86,6 @@ class RequestCache:
         key = _key(request)
         built = self._built.get(key)
         if built is None:
-            if len(self._built) >= _MOST_CACHED:
-                self._built.clear()
             built = self._built[key] = self._build(request)
         return built
 

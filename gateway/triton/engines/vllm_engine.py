@@ -17,8 +17,6 @@ from gateway.triton.error_mapping import TOO_LONG, no_final_response, read_finis
 from gateway.triton.model_view import ModelView
 from gateway.triton.vllm_dialect import GUIDE_KEYS, RANDOMNESS, SAMPLING_KEYS, VllmDialect
 
-# vLLM takes what is below for greedy by itself.
-_GREEDY_BELOW = 1e-5
 _RETURNED = ("finish_reason", "num_input_tokens", "num_output_tokens")
 _OF_TEXT = ("text_output", "finish_reason", "num_input_tokens", "num_output_tokens")
 _OF_IDS = (*_OF_TEXT, "logprobs", "cumulative_logprob")
@@ -71,7 +69,7 @@ class VllmEngine(TextEngine):
         sent: dict[str, Any] = {"max_tokens": request.max_tokens, "temperature": params.temperature}
         values = {name: getattr(params, name) for name in SAMPLING_KEYS}
         sent |= {name: value for name, value in values.items() if value != SAMPLING_KEYS[name].off}
-        if params.greedy or params.temperature < _GREEDY_BELOW:
+        if params.greedy:
             sent = {name: value for name, value in sent.items() if name not in RANDOMNESS} | {"temperature": 0.0}
         if params.seed is not None:
             sent["seed"] = request.seed

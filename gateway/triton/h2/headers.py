@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hpack import Decoder, Encoder, HPACKError
 
+from gateway.text.bounded_dict import BoundedDict
 from gateway.triton.h2 import http2_frames as frames
 from gateway.triton.h2.http2_frames import ConnectionFailure, ErrorCode
 from gateway.triton.h2.limits import Limits
@@ -86,7 +87,7 @@ class HeaderBlocks:
         self._limits = limits
         self._parts: list[bytes] = []
         self._octets = 0
-        self._known: dict[bytes, dict[str, str]] = {}
+        self._known = BoundedDict[bytes, dict[str, str]](_KNOWN_BLOCKS)
         self.stream_id = 0
         self.end_stream = False
 
@@ -135,7 +136,7 @@ class HeaderBlocks:
             headers.setdefault(bytes(name).decode("latin-1"), bytes(value).decode("utf-8", "replace"))
         # References to the table only (each octet has its upper bit set) leave it as it is, and mean the same until
         # a block comes that may change it.
-        if not block or min(block) < 0x80 or len(self._known) >= _KNOWN_BLOCKS:
+        if not block or min(block) < 0x80:
             self._known.clear()
         else:
             self._known[block] = headers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +35,6 @@ _SIGNS = {
     "add_special_tokens": "preprocessing",
     "skip_special_tokens": "postprocessing",
 }
-_LONGEST_COUNT = 20
 _LEAST = 3  # tensors in common, fewer of which mean nothing
 
 
@@ -97,7 +97,7 @@ def filled(model: ModelFolder, name: str) -> str:
 
 def is_count(text: str) -> bool:
     """Whether a text is a whole number of 64 bits."""
-    return text.strip().isascii() and text.strip().isdecimal() and len(text) < _LONGEST_COUNT
+    return re.fullmatch(r"\s*[0-9]{1,19}\s*", text) is not None
 
 
 def instance_count(model: ModelFolder) -> int:

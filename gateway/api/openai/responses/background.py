@@ -25,7 +25,6 @@ _ENDS = (b"event: response.completed\n", b"event: response.incomplete\n", b"even
 
 _log = logging.getLogger(__name__)
 _FLUSH_S = 0.5  # a write for each event, or for few, would cost more than all other work on them
-_LOOK_S = 0.5  # between checks whether the response was ended elsewhere
 _RENEW_S = 3.0  # between renewals of the lease, which lasts some times longer
 _MOST_WAITING = 2**20  # bytes of events that may wait for the store before reading of the engine stops
 _AWAY_S = 30.0  # that a store may be unreachable: what was generated is worth the wait
@@ -262,7 +261,7 @@ class BackgroundRun:
 
     async def _watch(self) -> None:
         """Write waiting events, renew the lease, and stop when the response was ended elsewhere."""
-        looked = renewed = time.monotonic()
+        renewed = time.monotonic()
         while True:
             await asyncio.sleep(_FLUSH_S)
             now = time.monotonic()
@@ -271,11 +270,9 @@ class BackgroundRun:
                     await self.log.flush()
                 if now - renewed >= _RENEW_S:
                     await self._shelf.renew(self.answer.id)
-                    looked = renewed = now
-                elif now - looked >= _LOOK_S:
-                    looked = now
-                    if not await self._shelf.leased(self.answer.id):
-                        self.stop()
+                    renewed = now
+                elif not await self._shelf.leased(self.answer.id):
+                    self.stop()
             except ResponseLostError:
                 self.stop()
             except OpenAIError:  # the store may come back before the lease has ended

@@ -100,9 +100,8 @@ async def compacted(answer: ResponsesAnswer, turn: ResponsesTurn, cipher: OwnerC
         message = "The prompt is too long: it leaves too few tokens of the model's context for a summary."
         raise OpenAIError(400, message, param="input", code="context_length_exceeded")
     summary = answer.items.text.strip()
-    encrypted = cipher.encrypt("compaction", summary) if summary else None
-    if encrypted is None:
-        message = "The model returned no summary, or its summary is too long."
+    if not summary:
+        message = "The model returned no summary."
         raise OpenAIError(500, message, type=SERVER, code="invalid_model_output", headers=NO_RETRY)
     *earlier, _, _ = turn.conversed
     stay = [
@@ -111,6 +110,6 @@ async def compacted(answer: ResponsesAnswer, turn: ResponsesTurn, cipher: OwnerC
         if isinstance(item, ConfigurationUpdateItem) or (isinstance(item, MessageItem) and item.role != "assistant")
     ]
     output = [as_stored(item.model_dump(exclude_unset=True)) for item in stay]
-    output.append(as_stored({"type": "compaction", "encrypted_content": encrypted}))
+    output.append(as_stored({"type": "compaction", "encrypted_content": cipher.encrypt("compaction", summary)}))
     made = {"id": answer.id, "object": "response.compaction", "created_at": int(time.time())}
     return repeated({**made, "output": output, "usage": response["usage"]})

@@ -118,8 +118,7 @@ class OutputItems:
             whole = {"content": [_content(kind, text, self._entries)]}
             events.append(_part("done", self.place, whole["content"][0]))
         if kind == "reasoning" and self._cipher is not None:
-            encrypted = self._cipher.encrypt("reasoning", text)
-            whole |= {} if encrypted is None else {"encrypted_content": encrypted}
+            whole["encrypted_content"] = self._cipher.encrypt("reasoning", text)
         self.items[-1] = {**self.items[-1], "status": status, **whole}
         events.append({"type": "response.output_item.done", **_index(self.place), "item": self.items[-1]})
         return events

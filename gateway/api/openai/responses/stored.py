@@ -295,17 +295,18 @@ async def referred(response_store: ResponseStore, wanted: dict[str, set[str]]) -
         BadRequestError: they are of too many responses, or of too large ones.
         OpenAIError: 503 where the store cannot be used.
     """
+    most = f"{MOST_REFERRED} responses with {MOST_REFERRED_BYTES} bytes"
+    message = f"The item references of a request may refer to at most {most} in total."
+    too_many = BadRequestError(message, "input", "item_references_too_many")
+    if len(wanted) > MOST_REFERRED:
+        raise too_many
     found: dict[str, dict[str, Any]] = {}
     size = 0
-    for response_id, ids in wanted.items() if len(wanted) <= MOST_REFERRED else ():
-        stored = await response_store.find(response_id)
-        if stored is not None:
-            size += stored[0].size + len(stored[0].sent)
-            found |= {item["id"]: item for item in stored[0].output() if item["id"] in ids}
+    for response_id, ids in wanted.items():
+        if (stored := await response_store.find(response_id)) is None:
+            continue
+        size += stored[0].size + len(stored[0].sent)
         if size > MOST_REFERRED_BYTES:
-            break
-    if len(wanted) > MOST_REFERRED or size > MOST_REFERRED_BYTES:
-        most = f"{MOST_REFERRED} responses with {MOST_REFERRED_BYTES} bytes"
-        message = f"The item references of a request may refer to at most {most} in total."
-        raise BadRequestError(message, "input", "item_references_too_many")
+            raise too_many
+        found |= {item["id"]: item for item in stored[0].output() if item["id"] in ids}
     return found

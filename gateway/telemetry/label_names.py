@@ -1,0 +1,23 @@
+"""Bounds the names of clients' that metrics have as labels."""
+
+from __future__ import annotations
+
+
+class LabelNames:
+    """The first names that came; further names are ``other`` together.
+
+    Args:
+        most: names.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._names: set[str] = set()
+
+    def label(self, name: str) -> str:
+        """Return the label for a name."""
+        if name not in self._names:
+            if len(self._names) >= self._most:
+                return "other"
+            self._names.add(name)
+        return name
