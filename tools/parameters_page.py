@@ -16,7 +16,7 @@ from gateway.api.openai.parameters.table import PARAMETERS, REQUESTS, served
 from gateway.generation import Capability
 from gateway.text.contract import ENSEMBLE, LLMAPI, TENSORRT_LLM, ModelSpec
 from gateway.triton.abilities import EngineOptions, read_abilities
-from gateway.triton.engine_capabilities import capabilities
+from gateway.triton.dialects.tensorrt_llm import capabilities
 from gateway.triton.inspection import read_model_file
 from gateway.triton.llmapi_capabilities import llmapi_capabilities
 from gateway.triton.llmapi_dialect import read_dialect

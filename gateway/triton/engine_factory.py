@@ -10,12 +10,12 @@ from gateway.text.contract import BLS, LLMAPI, PLAIN_TEXT, TENSORRT_LLM, VLLM
 from gateway.triton import hints
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities, EngineOptions, read_abilities
 from gateway.triton.connection import Connection
-from gateway.triton.engine_capabilities import capabilities
-from gateway.triton.engines.ensemble_engine import EnsembleEngine
-from gateway.triton.engines.llmapi_engine import LlmApiEngine
-from gateway.triton.engines.plain_engine import PlainEngine
-from gateway.triton.engines.tokens_engine import TokensEngine
-from gateway.triton.engines.vllm_engine import VllmEngine
+from gateway.triton.dialects.ensemble import EnsembleEngine
+from gateway.triton.dialects.llmapi import LlmApiEngine
+from gateway.triton.dialects.plain_text import PlainEngine
+from gateway.triton.dialects.tensorrt_llm import capabilities
+from gateway.triton.dialects.tokens import TokensEngine
+from gateway.triton.dialects.vllm import VllmEngine
 from gateway.triton.llmapi_capabilities import llmapi_capabilities
 from gateway.triton.llmapi_dialect import read_dialect
 from gateway.triton.model_view import ModelView

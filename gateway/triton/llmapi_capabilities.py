@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from gateway.generation.engine import Capability
 from gateway.text.contract import LLMAPI
-from gateway.triton.engine_capabilities import GUIDED
-from gateway.triton.engines.request_encoder import RequestEncoder
+from gateway.triton.dialects.tensorrt_llm import GUIDED
 from gateway.triton.llmapi_dialect import LlmApiDialect
 from gateway.triton.model_view import ModelView
 from gateway.triton.parameter_inputs import INPUTS
+from gateway.triton.tensors.request_encoder import RequestEncoder
 
 _NO_INPUT = "The LLM API's model in Triton has no input for it."
 _TEXT_ONLY = "The LLM API's model returns text without token ids."

@@ -12,11 +12,11 @@ from typing import Literal
 from gateway.text.contract import PLAIN_TEXT, ModelSpec
 from gateway.triton import hints
 from gateway.triton.abilities import EngineOptions, read_abilities
-from gateway.triton.engines.request_encoder import RequestEncoder
 from gateway.triton.error_mapping import LLMAPI_WITH_ADAPTERS
 from gateway.triton.llmapi_dialect import read_dialect
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, is_own_bls
+from gateway.triton.tensors.request_encoder import RequestEncoder
 from gateway.triton.text_path import TextPath, is_decoupled, read_text_path
 from gateway.triton.vllm_dialect import read_vllm
 

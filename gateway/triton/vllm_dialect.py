@@ -41,7 +41,7 @@ SAMPLING_KEYS: Mapping[str, SamplingKey] = {
     "repetition_penalty": SamplingKey(1.0, "vLLM counts the tokens of the prompt too"),
     "min_tokens": SamplingKey(0),
 }
-"""Those that are sent as they are; the others stand where they are written (``engines/vllm_engine.py``)."""
+"""Those that are sent as they are; the others stand where they are written (``dialects/vllm.py``)."""
 
 RANDOMNESS = ("top_p", "top_k", "min_p")
 """Those without which a greedy request goes."""

@@ -18,10 +18,10 @@ from gateway.generation.request import GenerationRequest
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
+from gateway.triton.dialects.ensemble import EnsembleEngine
+from gateway.triton.dialects.tokens import TokensEngine
 from gateway.triton.discovery import read_models
 from gateway.triton.engine_factory import ensemble_engine, tokens_engine
-from gateway.triton.engines.ensemble_engine import EnsembleEngine
-from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.grpcio import open_channel
 from gateway.triton.transport import Transport
 from gateway.triton.transports import make_transport

@@ -23,8 +23,8 @@ from gateway.text.contract import LLMAPI
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
+from gateway.triton.dialects.llmapi import LlmApiEngine, LlmApiReader
 from gateway.triton.engine_factory import llmapi_engine
-from gateway.triton.engines.llmapi_engine import LlmApiEngine, LlmApiReader
 from gateway.triton.llmapi_dialect import TextForm
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble

@@ -20,12 +20,12 @@ from gateway.text.guides.guide import Guide
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
+from gateway.triton.dialects.ensemble import EnsembleEngine, StopSender
+from gateway.triton.dialects.tokens import TokensEngine
 from gateway.triton.engine_factory import ensemble_engine, tokens_engine
-from gateway.triton.engines.ensemble_engine import EnsembleEngine, StopSender
-from gateway.triton.engines.request_encoder import pack_words
-from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, read_pipeline
+from gateway.triton.tensors.request_encoder import pack_words
 
 
 class NoTransport:

@@ -15,9 +15,9 @@ from tritonclient.grpc import service_pb2
 from gateway.generation.engine import Engine, EngineChunk, EngineError, ErrorKind
 from gateway.generation.request import GenerationRequest
 from gateway.triton.connection import Connection
+from gateway.triton.dialects import ensemble as engine_module
+from gateway.triton.dialects.tokens import TokensEngine
 from gateway.triton.engine_factory import ensemble_engine, tokens_engine
-from gateway.triton.engines import ensemble_engine as engine_module
-from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, read_pipeline

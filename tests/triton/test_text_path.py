@@ -15,10 +15,10 @@ from tritonclient.grpc import model_config_pb2
 from gateway.generation import SamplingParams
 from gateway.generation.engine import EngineChunk, EngineError, MalformedOutputError
 from gateway.triton import EngineOptions
-from gateway.triton.engines.answer_readers import TextReader
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, assemble, called_models
 from gateway.triton.servable import DiscoveryError, check, check_text, losses
+from gateway.triton.tensors.answer_readers import TextReader
 from gateway.triton.text_path import read_text_path
 from tests.doubles.stock.repository import BLS as STOCK_BLS
 from tests.doubles.stock.repository import TRIO, VERSIONS, Stock, write_stock

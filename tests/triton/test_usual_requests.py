@@ -15,8 +15,8 @@ from gateway.text.guides.guide import Guide
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
+from gateway.triton.dialects.tokens import TokensEngine
 from gateway.triton.engine_factory import tokens_engine
-from gateway.triton.engines.tokens_engine import TokensEngine
 from tests.triton.test_request_tensors import NoTransport, models
 
 MODELS = models()

@@ -7,9 +7,9 @@ from dataclasses import replace
 from gateway.generation.engine import Capability, StreamForm
 from gateway.text.contract import BLS, TENSORRT_LLM
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities
-from gateway.triton.engines.request_encoder import RequestEncoder
 from gateway.triton.model_view import ModelView
 from gateway.triton.parameter_inputs import INPUTS
+from gateway.triton.tensors.request_encoder import RequestEncoder
 from gateway.triton.text_path import text_path
 
 GUIDED: dict[str, tuple[str, ...]] = {

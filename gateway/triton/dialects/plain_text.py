@@ -10,10 +10,10 @@ from gateway.generation.engine import EngineChunk, EngineFeatures, MalformedOutp
 from gateway.generation.request import GenerationRequest
 from gateway.text.contract import PLAIN_TEXT
 from gateway.triton.connection import Connection
-from gateway.triton.engines.output_tensors import OutputReader
-from gateway.triton.engines.text_engine import TextEngine
+from gateway.triton.dialects.text_engine import TextEngine
 from gateway.triton.error_mapping import no_final_response, read_finish
 from gateway.triton.model_view import ModelView
+from gateway.triton.tensors.output_tensors import OutputReader
 
 _RETURNED = ("finish_reason", "num_input_tokens", "num_output_tokens")
 # Always sent where declared: the model's own defaults are not known. Other inputs are sent only where requested.

@@ -11,10 +11,10 @@ from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, 
 from gateway.generation.request import GenerationRequest
 from gateway.text.contract import VLLM
 from gateway.triton.connection import Connection
-from gateway.triton.engines.output_tensors import OutputReader
-from gateway.triton.engines.text_engine import TextEngine
+from gateway.triton.dialects.text_engine import TextEngine
 from gateway.triton.error_mapping import TOO_LONG, no_final_response, read_finish, unsupported
 from gateway.triton.model_view import ModelView
+from gateway.triton.tensors.output_tensors import OutputReader
 from gateway.triton.vllm_dialect import GUIDE_KEYS, RANDOMNESS, SAMPLING_KEYS, VllmDialect
 
 # vLLM takes what is below for greedy by itself.

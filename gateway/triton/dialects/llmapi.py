@@ -8,12 +8,12 @@ from gateway.generation.engine import EngineChunk, EngineFeatures, MalformedOutp
 from gateway.generation.request import GenerationRequest
 from gateway.text.contract import LLMAPI
 from gateway.triton.connection import Connection
-from gateway.triton.engines.output_tensors import OutputReader
-from gateway.triton.engines.request_tensors import put_sampling
-from gateway.triton.engines.text_engine import TextEngine
+from gateway.triton.dialects.text_engine import TextEngine
 from gateway.triton.error_mapping import no_final_response, read_finish, unsupported
 from gateway.triton.llmapi_dialect import LlmApiDialect, TextForm
 from gateway.triton.model_view import ModelView
+from gateway.triton.tensors.output_tensors import OutputReader
+from gateway.triton.tensors.request_tensors import put_sampling
 
 _OUTPUTS = ("text_output", "finish_reason")
 

@@ -17,9 +17,12 @@ from gateway.text.contract import BLS, TENSORRT_LLM
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton.abilities import Abilities
 from gateway.triton.connection import BackgroundTasks, Connection
-from gateway.triton.engines.answer_readers import TextReader, TokenReader
-from gateway.triton.engines.request_encoder import RequestEncoder, describe_tensors
-from gateway.triton.engines.request_tensors import (
+from gateway.triton.error_mapping import unsupported
+from gateway.triton.model_view import ModelView
+from gateway.triton.response_stream import ResponseStream
+from gateway.triton.tensors.answer_readers import TextReader, TokenReader
+from gateway.triton.tensors.request_encoder import RequestEncoder, describe_tensors
+from gateway.triton.tensors.request_tensors import (
     put_beams,
     put_cache_salt,
     put_draft,
@@ -30,9 +33,6 @@ from gateway.triton.engines.request_tensors import (
     put_returns,
     put_sampling,
 )
-from gateway.triton.error_mapping import unsupported
-from gateway.triton.model_view import ModelView
-from gateway.triton.response_stream import ResponseStream
 from gateway.triton.text_path import TextPath
 
 # Beyond it the server is left waiting: a slow client must not fill the gateway's memory.

@@ -17,10 +17,13 @@ from gateway.text.contract import TENSORRT_LLM
 from gateway.text.tokens.token_ids import ID_BYTES, pack
 from gateway.triton.abilities import Abilities
 from gateway.triton.connection import Connection
-from gateway.triton.engines.answer_readers import TokenReader
-from gateway.triton.engines.known_responses import KnownResponses
-from gateway.triton.engines.request_encoder import RequestEncoder, describe_tensors, pack_words
-from gateway.triton.engines.request_tensors import (
+from gateway.triton.error_mapping import unsupported
+from gateway.triton.model_view import ModelView
+from gateway.triton.response_stream import ResponseStream
+from gateway.triton.tensors.answer_readers import TokenReader
+from gateway.triton.tensors.known_responses import KnownResponses
+from gateway.triton.tensors.request_encoder import RequestEncoder, describe_tensors, pack_words
+from gateway.triton.tensors.request_tensors import (
     put_beams,
     put_cache_salt,
     put_draft,
@@ -33,9 +36,6 @@ from gateway.triton.engines.request_tensors import (
     put_returns,
     put_sampling,
 )
-from gateway.triton.error_mapping import unsupported
-from gateway.triton.model_view import ModelView
-from gateway.triton.response_stream import ResponseStream
 
 _MOST_CACHED = 64
 # What differs from request to request, what is not sent as it is, and what only an unusual request has (`_is_usual`).

@@ -14,10 +14,10 @@ from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import SamplingParams
 from gateway.text.contract import ModelSpec
 from gateway.triton.connection import Connection
-from gateway.triton.engines.request_encoder import RequestEncoder, describe_tensors
 from gateway.triton.error_mapping import unsupported
 from gateway.triton.model_view import ModelView
 from gateway.triton.response_stream import ResponseStream
+from gateway.triton.tensors.request_encoder import RequestEncoder, describe_tensors
 
 _DEFAULTS = SamplingParams()
 
