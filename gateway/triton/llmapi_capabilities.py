@@ -7,7 +7,7 @@ from gateway.text.contract import LLMAPI
 from gateway.triton.dialects.tensorrt_llm import GUIDED
 from gateway.triton.llmapi_dialect import LlmApiDialect
 from gateway.triton.model_view import ModelView
-from gateway.triton.parameter_inputs import INPUTS
+from gateway.triton.parameters import INPUTS
 from gateway.triton.tensors.request_encoder import RequestEncoder
 
 _NO_INPUT = "The LLM API's model in Triton has no input for it."

@@ -6,7 +6,7 @@ from gateway.generation.engine import Capability
 from gateway.text.contract import PLAIN_TEXT
 from gateway.triton.dialects.tensorrt_llm import GUIDED
 from gateway.triton.model_view import ModelView
-from gateway.triton.parameter_inputs import INPUTS
+from gateway.triton.parameters import INPUTS
 from gateway.triton.tensors.request_encoder import RequestEncoder
 
 _TEXT_ONLY = "The model returns text without token ids."

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gateway.generation.engine import Capability
 from gateway.triton.abilities import MAX_TOP_LOGPROBS
 from gateway.triton.dialects.tensorrt_llm import GUIDED
-from gateway.triton.parameter_inputs import INPUTS
+from gateway.triton.parameters import INPUTS
 from gateway.triton.vllm_dialect import GUIDE_KEYS, SAMPLING_KEYS, VllmDialect
 
 _NOT_THERE = "The vLLM backend has no parameter for it."

@@ -8,7 +8,7 @@ from gateway.generation.engine import Capability, StreamForm
 from gateway.text.contract import BLS, TENSORRT_LLM
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities
 from gateway.triton.model_view import ModelView
-from gateway.triton.parameter_inputs import INPUTS
+from gateway.triton.parameters import INPUTS
 from gateway.triton.tensors.request_encoder import RequestEncoder
 from gateway.triton.text_path import text_path
 

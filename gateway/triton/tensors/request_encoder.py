@@ -14,7 +14,7 @@ from gateway.generation.engine import EngineError, ErrorKind
 from gateway.text.contract import ModelSpec, TensorSpec
 from gateway.triton.error_mapping import unsupported
 from gateway.triton.model_view import ModelView
-from gateway.triton.parameter_inputs import INPUTS, parameter_of
+from gateway.triton.parameters import INPUTS, parameter_of
 
 _FORMATS = {"BOOL": "?", "INT32": "i", "INT64": "q", "UINT64": "Q", "FP32": "f"}
 

@@ -11,7 +11,7 @@ from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import SamplingParams
 from gateway.triton.abilities import Abilities
 from gateway.triton.error_mapping import UNSUPPORTED, unsupported
-from gateway.triton.parameter_inputs import INPUTS
+from gateway.triton.parameters import INPUTS
 from gateway.triton.tensors.request_encoder import RequestEncoder
 
 # Below it a temperature would divide logits beyond what FP32 holds, or be 0 on the wire, which the engine takes for 1.
