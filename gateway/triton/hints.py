@@ -107,13 +107,10 @@ def normalizes_log_probs(engine: ModelView | None, version: tuple[int, ...] | No
 
 def warnings(engine: ModelView | None) -> tuple[str, ...]:
     """Settings of an engine that make answers worse, a sentence each (wire contract 2.1 and 2.5)."""
-    found = []
     mode = parameter(engine, "decoding_mode")
-    if mode is not None and mode not in ("auto", "top_k_top_p", *_SPECULATIVE):
-        found.append(
-            f"decoding_mode is {mode!r}: requests with top_p may return empty answers; do not set decoding_mode"
-        )
-    return tuple(found)
+    if mode is None or mode in ("auto", "top_k_top_p", *_SPECULATIVE):
+        return ()
+    return (f"decoding_mode is {mode!r}: requests with top_p may return empty answers; do not set decoding_mode",)
 
 
 def _positive(value: Any) -> int | None:

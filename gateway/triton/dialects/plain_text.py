@@ -1,24 +1,129 @@
-"""Text to a model of no known kind, and text back (wire contract 11)."""
+"""The dialect of a model of no known kind: text to it, and text back (wire contract 11)."""
 
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterator
 
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import EngineChunk, EngineFeatures, MalformedOutputError
+from gateway.generation.engine import Capability, EngineChunk, EngineFeatures, MalformedOutputError
 from gateway.generation.request import GenerationRequest
+from gateway.settings import EnginePath
 from gateway.text.contract import PLAIN_TEXT
+from gateway.triton import hints
+from gateway.triton.abilities import NO_OPTIONS, EngineOptions
 from gateway.triton.connection import Connection
-from gateway.triton.dialects.text_engine import TextEngine
+from gateway.triton.dialects.dialect import Dialect, DiscoveryError
+from gateway.triton.dialects.text_engine import TextDialect, TextEngine, estimates
 from gateway.triton.error_mapping import no_final_response, read_finish
 from gateway.triton.model_view import ModelView
+from gateway.triton.parameters import INPUTS, ONE_EVENT, text_capabilities
+from gateway.triton.pipeline import Models
 from gateway.triton.tensors.output_tensors import OutputReader
+from gateway.triton.tensors.request_encoder import RequestEncoder
 
 _RETURNED = ("finish_reason", "num_input_tokens", "num_output_tokens")
 # Always sent where declared: the model's own defaults are not known. Other inputs are sent only where requested.
 _ALWAYS = ("temperature", "top_p")
-_OFF = {"top_k": 0, "min_p": 0.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
+_NAMES = frozenset(tensor.name for tensor in PLAIN_TEXT.inputs)
+_TEXT_ONLY = "The model returns text without token ids."
+
+
+class PlainTextDialect(TextDialect):
+    """The dialect of a model of no kind known otherwise that takes and answers text."""
+
+    path = "text"
+    kind = "text"
+    name = "a plain text model"
+    served = "another with text_input and text_output"
+    lacking = (
+        "{name} is not a plain text model (text_input and text_output), or a model of a more specific kind; set path: "
+        "auto"
+    )
+    spec = PLAIN_TEXT
+    always = frozenset(
+        {
+            *("text_input", "stream", "max_tokens", "exclude_input_in_output", *_ALWAYS),
+            *(f"return_{name}" for name in _RETURNED),
+        }
+    )
+
+    def recognizes(self, model: ModelView) -> bool:
+        """Whether it takes and answers text, and is of no other kind; see ``Dialect``."""
+        if model.steps or "end_id" in model.inputs:  # of TensorRT-LLM: without it answers go on to their limit
+            return False
+        is_text = model.datatypes.get("text_input") == model.answered.get("text_output") == "BYTES"
+        return is_text and {"text_input", "text_output"} <= model.single
+
+    def choose(self, models: Models, path: EnginePath) -> tuple[Dialect, str]:
+        """Choose this dialect; see ``Dialect``."""
+        del path
+        return self, f"{models.entry.name!r} reads and returns text"
+
+    def check_model(self, model: ModelView) -> None:
+        """Reject a model whose inputs or outputs would make every request fail; see ``TextDialect``."""
+        wide = sorted({name for tensor in PLAIN_TEXT.inputs for name in tensor.names} & model.inputs - model.single)
+        if wide:
+            raise DiscoveryError(
+                f"model {model.name!r} declares more than one element for {', '.join(wide)}; set dims: [ 1 ]"
+            )
+        for tensor in PLAIN_TEXT.outputs:
+            declared = model.answered.get(tensor.name, tensor.wire_datatype)
+            if declared not in (tensor.wire_datatype, f"U{tensor.wire_datatype}"):
+                raise DiscoveryError(
+                    f"the output {tensor.name} of model {model.name!r} is declared as {declared}, but must be "
+                    f"{tensor.wire_datatype}; change its type or its name"
+                )
+
+    def make(
+        self, connection: Connection, models: Models, reason: str, options: EngineOptions = NO_OPTIONS
+    ) -> PlainEngine:
+        """Make the engine; see ``Dialect``."""
+        entry = models.entry
+        features = self.features(
+            models,
+            reason,
+            options,
+            capabilities=_capabilities(entry),
+            adds_special_tokens=hints.adds_special_tokens(entry),
+            streams="pieces" if entry.decoupled else "whole",
+            whole=not entry.decoupled,
+            estimates=estimates(counts="num_output_tokens" in entry.outputs, finishes="finish_reason" in entry.outputs),
+        )
+        return PlainEngine(connection, entry, features)
+
+    def lost(self, models: Models, options: EngineOptions) -> tuple[str, ...]:
+        """What is lost of an answer; no configuration makes the model's code do more."""
+        del options
+        return tuple(_losses(models.entry))
+
+
+def _capabilities(model: ModelView) -> dict[str, Capability]:
+    encoder = RequestEncoder(model, PLAIN_TEXT)
+
+    def by(tensor: str) -> Capability:
+        return encoder.capability(tensor, f"By the model's input {tensor}, whose meaning the model defines.")
+
+    ends = "which then cancels the request" if model.decoupled else "which cuts an answer that is not streamed"
+    stream = Capability("native", "By decoupled responses, each with the new text.")
+    missing = f"The Triton model {model.name!r} has no input for it."
+    taken = {name: tensor for name in INPUTS if (tensor := encoder.tensor(name)) in _NAMES}
+    return text_capabilities(
+        missing,
+        {
+            "guides": f"{missing[:-1]}; describe the format in a message.",
+            **dict.fromkeys(("token ids", "log-probs"), _TEXT_ONLY),
+            "suffix": missing,
+        },
+        {
+            **{name: by(tensor) for name, tensor in taken.items()},
+            "length": by("max_tokens"),
+            "n": Capability("emulated", "As parallel requests."),
+            "stream": stream if model.decoupled else ONE_EVENT,
+            "stop": Capability("emulated", f"Matched on the text in the gateway, {ends}."),
+        },
+    )
 
 
 class PlainEngine(TextEngine):
@@ -51,8 +156,8 @@ class PlainEngine(TextEngine):
         encoder.put(wire, "max_tokens", request.max_tokens)
         for name in _ALWAYS:
             encoder.put(wire, name, getattr(params, name))
-        for name, off in (*_OFF.items(), ("min_tokens", 0)):
-            if (value := getattr(params, name)) != off:
+        for name, each in INPUTS.items():
+            if each.neutral is not None and name not in _ALWAYS and (value := getattr(params, name)) != each.neutral:
                 encoder.send(wire, name, value)
         if params.seed is not None:
             encoder.put(wire, "seed", request.seed)
@@ -117,3 +222,31 @@ class PlainReader:
         elif counted is not None and bool(raw) <= counted <= self._left:
             self._left -= counted
             chunk.output_tokens = counted
+
+
+def _losses(model: ModelView) -> Iterator[str]:
+    name = model.name
+    if not model.decoupled:
+        yield f"a streamed answer is one event at the end: {name!r} is not decoupled"
+    if "max_tokens" not in model.inputs:
+        yield (
+            f"{name!r} does not support max_tokens: requests with a limit are rejected, and the model decides "
+            "where its answers end"
+        )
+    if "num_output_tokens" not in model.outputs:
+        yield (
+            f"{name!r} does not report token counts: usage.completion_tokens is counted by tokenizing the text again"
+        )
+    if "finish_reason" not in model.outputs:
+        yield f"{name!r} does not report finish reasons: finish_reason is estimated"
+    if "num_input_tokens" not in model.outputs:
+        yield (
+            f"{name!r} does not report prompt token counts: usage.prompt_tokens is counted by the gateway's tokenizer"
+        )
+    yield "log-probs are rejected because text does not show its tokens"
+    yield "it is unknown whether the model stops cancelled requests"
+    if hints.parameter(model, "add_special_tokens") is None:
+        yield (
+            f"the gateway assumes that {name!r} adds BOS to prompts; if not, set its parameter add_special_tokens "
+            "to false"
+        )

@@ -47,7 +47,7 @@ def put_sampling(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, p
         if params.top_k > 0:
             encoder.send(wire, "top_k", params.top_k)
     for name, each in INPUTS.items():
-        if each.off is not None and (value := getattr(params, name)) != each.off:
+        if each.neutral is not None and not each.trap and (value := getattr(params, name)) != each.neutral:
             encoder.send(wire, name, value)
 
 
