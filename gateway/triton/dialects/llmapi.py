@@ -27,19 +27,12 @@ from gateway.triton.pipeline import Models
 from gateway.triton.tensors.output_tensors import OutputReader
 from gateway.triton.tensors.request_encoder import RequestEncoder
 from gateway.triton.tensors.request_tensors import put_sampling
+from gateway.triton.versions import VERSIONS, Version, has_change
 
 _OUTPUTS = ("text_output", "finish_reason")
 
 TextForm = Literal["whole", "cumulative", "delta"]
 """The text of a response: all of the answer, which has no other; all of it so far; what is new of it."""
-
-# The first release that honours them: before, the sampler of the LLM API's default backend drops them in silence.
-_SINCE: Mapping[str, tuple[int, ...]] = {
-    "seed": (1, 3),
-    "presence_penalty": (1, 3),
-    "frequency_penalty": (1, 3),
-}
-_ENDS_BY_GENERATION_CONFIG = (1, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +94,10 @@ def read_form(model: ModelView, options: EngineOptions) -> LlmApiForm:
         adds_special_tokens=not oldest,
         certain_of_special_tokens=current or oldest,
         cancels=current,
-        ends_at_eos=version is None or version < _ENDS_BY_GENERATION_CONFIG,
-        ignored={name: why for name, since in _SINCE.items() if (why := _ignored(version, since))},
+        ends_at_eos=not has_change(version, "ends_by_generation_config"),
+        ignored={
+            name: why for since, each in VERSIONS.items() if (why := _ignored(version, since)) for name in each.heeded
+        },
     )
 
 
@@ -114,7 +109,7 @@ def _text(model: ModelView, options: EngineOptions) -> TextForm:
     return "cumulative" if "lora_id" in model.inputs else "whole"
 
 
-def _ignored(version: tuple[int, ...] | None, since: tuple[int, ...]) -> str | None:
+def _ignored(version: Version | None, since: Version) -> str | None:
     first = ".".join(map(str, since))
     if version is None:
         told = "and Triton does not report the version; set `engine_version`"
