@@ -16,10 +16,9 @@ from gateway.api.openai.parameters.table import PARAMETERS, REQUESTS, served
 from gateway.generation import Capability
 from gateway.text.contract import ENSEMBLE, LLMAPI, TENSORRT_LLM, ModelSpec
 from gateway.triton.abilities import EngineOptions, read_abilities
-from gateway.triton.engine_capabilities import capabilities
+from gateway.triton.dialects.llmapi import llmapi_capabilities, read_form
+from gateway.triton.dialects.tensorrt_llm import capabilities
 from gateway.triton.inspection import read_model_file
-from gateway.triton.llmapi_capabilities import llmapi_capabilities
-from gateway.triton.llmapi_dialect import read_dialect
 from gateway.triton.model_view import ModelView
 from tools.type_text import type_text
 
@@ -167,7 +166,7 @@ def _of_llmapi(version: tuple[int, ...]) -> Mapping[str, Capability]:
         decoupled=True,
         parameters={},
     )
-    return llmapi_capabilities(view, read_dialect(view, EngineOptions(version=version)))
+    return llmapi_capabilities(view, read_form(view, EngineOptions(version=version)))
 
 
 def _word(capability: Capability) -> str:

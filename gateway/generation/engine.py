@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from gateway.generation.request import GenerationRequest
 from gateway.generation.tokenizing import TokenizedSentences
+from gateway.settings import EngineForm
 from gateway.text.guides.guide import GuideBackend
 
 EngineFinish = Literal["stop", "length", "cut", "untold"]
@@ -16,10 +17,6 @@ EngineFinish = Literal["stop", "length", "cut", "untold"]
 ``cut`` one that may be another, so that it tells no number of tokens; ``untold`` is said of an engine that may have
 such a limit, and says nothing."""
 
-
-EngineForm = Literal["tokens", "ensemble", "llmapi", "vllm", "text"]
-"""Forms in which requests reach an engine: token ids, text through an ensemble or BLS model, text to the LLM API,
-text to the vLLM backend, text to any other model that takes it."""
 
 StreamForm = Literal["pieces", "whole", "damaged", "rejected"]
 """Forms in which an engine's answer can be streamed: exactly as it grows; as one piece at its end; with characters or
@@ -101,9 +98,7 @@ class EngineFeatures:
     """Facts that were discovered of an engine.
 
     Attributes:
-        path: "tokens" when token ids go straight to the engine step, "ensemble" when text goes through the ensemble or
-            a BLS model, "llmapi" when text goes to the stock model of the LLM API, "vllm" to Triton's vLLM backend,
-            "text" to any other model that takes and answers text.
+        path: the dialect that it is called in.
         reason: one sentence on why this path, for the log and ``/v1/models/{id}``.
         model: the Triton model that is called.
         token_ids: whether answers carry token ids wherever something depends on them (usage, UTF-8, log-probs).

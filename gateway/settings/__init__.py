@@ -16,6 +16,8 @@ from gateway.settings.gateway_settings import (
     TimeoutSettings,
 )
 from gateway.settings.model_settings import (
+    EngineForm,
+    EnginePath,
     ModelSettings,
     PolicySettings,
     SamplingDefaults,
@@ -28,6 +30,8 @@ from gateway.settings.yaml_file import ConfigError, SettingsProblem
 __all__ = [
     "AuthSettings",
     "ConfigError",
+    "EngineForm",
+    "EnginePath",
     "JwtSettings",
     "KeyLimits",
     "KeySettings",

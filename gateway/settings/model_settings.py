@@ -15,6 +15,10 @@ from gateway.settings.tls_settings import Metadata, TritonTlsSettings
 
 Policy = Literal["strict", "warn", "ignore"]
 TextStreaming = Literal["reject", "whole", "lossy"]
+EngineForm = Literal["tokens", "ensemble", "llmapi", "vllm", "text"]
+"""Forms in which requests reach an engine: token ids, text through an ensemble or BLS model, text to the LLM API,
+text to the vLLM backend, text to any other model that takes it."""
+EnginePath = Literal["auto", EngineForm]
 
 MOST_DRAFT_TOKENS = 256
 """Tokens that a draft model may guess at a time: more are rarely right, and the answer waits for them."""
@@ -336,7 +340,7 @@ class ModelSettings(Section):
     name: str = Field(min_length=1, max_length=256)
     aliases: tuple[str, ...] = ()
     triton: TritonSettings
-    path: Literal["auto", "tokens", "ensemble", "llmapi", "vllm", "text"] = "auto"
+    path: EnginePath = "auto"
     engine_version: str | None = Field(default=None, pattern=r"^\d{1,4}(\.\d{1,4}){1,3}$")
     llmapi: LlmApiSettings = LlmApiSettings()
     tokenizer: Path | None = None

@@ -44,6 +44,9 @@ class EngineOptions:
     text_streaming: TextStreaming = "reject"
 
 
+NO_OPTIONS = EngineOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class DraftModel:
     """A model that guesses for the engine behind a BLS model.

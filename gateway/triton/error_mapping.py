@@ -19,7 +19,7 @@ from gateway.generation.engine import (
     context_exceeded,
     too_many_tokens,
 )
-from gateway.triton.parameter_inputs import parameter_of
+from gateway.triton.parameters import parameter_of
 
 _PREFIX = re.compile(r"^(?:\[request id: [^\]]*\]\s*|in ensemble '[^']*',\s*)+")
 _CONTEXT = re.compile(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.triton.model_view import ModelView
+from gateway.triton.versions import has_change
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _SPECULATIVE = ("medusa", "redrafter", "lookahead", "eagle")  # such an engine always decodes in this mode
@@ -95,25 +96,22 @@ FALSE_WORDS = ("False", "false", "FALSE", "0")
 def normalizes_log_probs(engine: ModelView | None, version: tuple[int, ...] | None = None) -> bool:
     """Whether an engine's log-probs are relative to the candidates that sampling leaves (wire contract 2.5).
 
-    This project's Python engines but the reference engine have the model's own. ``version``: of TensorRT-LLM, whose
-    default is true before 1.3; None where it is not known.
+    This project's Python engines but the reference engine have the model's own. ``version``: of TensorRT-LLM, which
+    decides on the default; None where it is not known.
     """
     value = parameter(engine, "normalize_log_probs")
     if value is None:
         own = parameter(engine, "engine") in ("llmapi", "transformers")
-        return not own and (version is None or version < (1, 3))
+        return not own and not has_change(version, "own_log_probs")
     return value not in FALSE_WORDS
 
 
 def warnings(engine: ModelView | None) -> tuple[str, ...]:
     """Settings of an engine that make answers worse, a sentence each (wire contract 2.1 and 2.5)."""
-    found = []
     mode = parameter(engine, "decoding_mode")
-    if mode is not None and mode not in ("auto", "top_k_top_p", *_SPECULATIVE):
-        found.append(
-            f"decoding_mode is {mode!r}: requests with top_p may return empty answers; do not set decoding_mode"
-        )
-    return tuple(found)
+    if mode is None or mode in ("auto", "top_k_top_p", *_SPECULATIVE):
+        return ()
+    return (f"decoding_mode is {mode!r}: requests with top_p may return empty answers; do not set decoding_mode",)
 
 
 def _positive(value: Any) -> int | None:

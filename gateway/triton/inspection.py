@@ -10,13 +10,14 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
+from gateway.settings import EnginePath
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.access import PLAIN, TritonAccess
 from gateway.triton.connection import BackgroundTasks, Connection
+from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.discovery import PROBE_TIMEOUT_S, discover
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
-from gateway.triton.servable import DiscoveryError, EnginePath
 from gateway.triton.tls_trouble import tls_trouble
 from gateway.triton.triton_client import TritonClient
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from gateway.generation.engine import EngineError, ErrorKind
+from gateway.triton.dialects.dialect import DiscoveryError
+from gateway.triton.dialects.registry import SERVED_KINDS, kind_of
 from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import kind_of
-from gateway.triton.servable import SERVED_KINDS, DiscoveryError
 from gateway.triton.triton_client import ModelState, TritonClient
 
 _MOST_CANDIDATES = 16  # whose configurations are read

@@ -13,7 +13,6 @@ from gateway.triton import hints
 from gateway.triton.model_view import EnsembleStep, ModelView
 
 _ENGINE_INPUTS = frozenset({"input_ids", "input_lengths", "request_output_len"})
-_LLMAPI_PREFIX = "sampling_param_"
 
 
 def is_engine(model: ModelView) -> bool:
@@ -21,59 +20,15 @@ def is_engine(model: ModelView) -> bool:
     return model.inputs >= _ENGINE_INPUTS and "output_ids" in model.outputs
 
 
-def is_llmapi(model: ModelView) -> bool:
-    """Whether a model is of the LLM API family, which takes text (wire contract 1.7)."""
-    return "text_input" in model.inputs and any(name.startswith(_LLMAPI_PREFIX) for name in model.inputs)
-
-
 def is_bls(model: ModelView) -> bool:
     """Whether a model does an ensemble's work by calling the steps itself (wire contract 1.6)."""
     takes_text = not model.steps and {"text_input", "max_tokens"} <= model.inputs
-    return takes_text and "accumulate_tokens" in model.parameters and not is_llmapi(model)
-
-
-def is_vllm(model: ModelView) -> bool:
-    """Whether a model is of Triton's vLLM backend, which takes text and parameters as JSON (wire contract 10)."""
-    return not model.steps and {"text_input", "sampling_parameters"} <= model.inputs and "text_output" in model.outputs
-
-
-def is_plain_text(model: ModelView) -> bool:
-    """Whether a model of no kind known otherwise takes and answers text (wire contract 11)."""
-    if model.steps or is_llmapi(model) or is_bls(model) or is_engine(model) or is_vllm(model):
-        return False
-    if "end_id" in model.inputs:  # of TensorRT-LLM: without it answers go on to their limit
-        return False
-    is_text = model.datatypes.get("text_input") == model.answered.get("text_output") == "BYTES"
-    return is_text and {"text_input", "text_output"} <= model.single
+    return takes_text and "accumulate_tokens" in model.parameters
 
 
 def is_own_bls(model: ModelView) -> bool:
     """Whether it is this project's, which streams drafted answers and ends a request whose call was cancelled."""
     return is_bls(model) and "max_concurrent_requests" in model.parameters
-
-
-def kind_of(model: ModelView) -> str | None:
-    """What a model that can be configured is, in a word or two; None for one of no kind that is served."""
-    if is_llmapi(model):
-        return "LLM API"
-    if is_bls(model):
-        return "BLS"
-    if is_engine(model):
-        return "engine"
-    if is_vllm(model):
-        return "vLLM"
-    if is_plain_text(model):
-        return "text"
-    return "ensemble" if model.steps and {"text_input", "max_tokens"} <= model.inputs else None
-
-
-def ignored_inputs(model: ModelView) -> frozenset[str]:
-    """Inputs that a model declares and does not read: a BLS model before 0.13 passes no temperature on.
-
-    It is known by an input that came with 0.13 (wire contract 1.6).
-    """
-    old = is_bls(model) and not is_own_bls(model) and "prompt_table_extra_id" not in model.inputs
-    return frozenset({"temperature"} & model.inputs) if old else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +129,6 @@ class Models:
         names: every model that must be ready.
         guided: False once the engine has said that it has no guided decoder.
         draft: the draft model of a BLS model.
-        bls: whether the entry is a BLS model.
-        llmapi: whether the entry is the stock model of the LLM API.
-        vllm: whether the entry is a model of Triton's vLLM backend.
-        plain: whether the entry is any other model that takes and answers text.
         guide_field: the sampling parameter of the vLLM backend that takes guides; None where none does.
         drafted: False once the engine has rejected a draft.
         tokenized: see ``EngineFeatures``.
@@ -190,13 +141,14 @@ class Models:
     names: tuple[str, ...]
     guided: bool = True
     draft: ModelView | None = None
-    bls: bool = False
-    llmapi: bool = False
-    vllm: bool = False
-    plain: bool = False
     guide_field: str | None = None
     drafted: bool = True
     tokenized: TokenizedSentences | None = None
+
+    @property
+    def bls(self) -> bool:
+        """Whether the entry is a BLS model."""
+        return is_bls(self.entry)
 
 
 def called_models(entry: ModelView) -> tuple[str, ...]:
@@ -219,20 +171,9 @@ def assemble(entry: ModelView, called: Mapping[str, ModelView]) -> Models:
         steps = read_bls(entry)
         engine = called[steps.engine]
         draft = called[steps.draft] if steps.draft else None
-        return Models(
-            entry, engine if is_engine(engine) else None, called[steps.text], None, names, draft=draft, bls=True
-        )
+        return Models(entry, engine if is_engine(engine) else None, called[steps.text], None, names, draft=draft)
     if not entry.steps:
-        return Models(
-            entry,
-            entry if is_engine(entry) else None,
-            None,
-            None,
-            names,
-            llmapi=is_llmapi(entry),
-            vllm=is_vllm(entry),
-            plain=is_plain_text(entry),
-        )
+        return Models(entry, entry if is_engine(entry) else None, None, None, names)
     pipeline = read_pipeline(entry)
     return Models(
         entry,

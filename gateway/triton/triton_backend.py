@@ -17,18 +17,19 @@ import grpc
 from gateway.generation.engine import Engine, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.health import EngineCondition, EngineHealth, HealthNotes, HealthRules, HealthState
 from gateway.generation.route import EndpointStatus, RoutingHints, SingleRoute
+from gateway.settings import EnginePath
 from gateway.telemetry.cooldown import Cooldown
 from gateway.telemetry.supervision import keep_running
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.access import PLAIN, TritonAccess
 from gateway.triton.connection import BackgroundTasks, Connection
+from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.discovery import Discovery, discover
 from gateway.triton.engine_watch import EngineWatch
 from gateway.triton.grpcio import open_channel
 from gateway.triton.missing_models import NotLoadedError
 from gateway.triton.renewable_channel import RenewableChannel
 from gateway.triton.renewal import follow_certificates
-from gateway.triton.servable import DiscoveryError, EnginePath
 from gateway.triton.tls_trouble import tls_trouble
 from gateway.triton.transport import Transport
 from gateway.triton.transports import TransportName, make_transport

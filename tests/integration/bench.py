@@ -18,10 +18,9 @@ from gateway.generation.request import GenerationRequest
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
+from gateway.triton.dialects.ensemble import EnsembleDialect, EnsembleEngine
+from gateway.triton.dialects.tokens import TokensDialect, TokensEngine
 from gateway.triton.discovery import read_models
-from gateway.triton.engine_factory import ensemble_engine, tokens_engine
-from gateway.triton.engines.ensemble_engine import EnsembleEngine
-from gateway.triton.engines.tokens_engine import TokensEngine
 from gateway.triton.grpcio import open_channel
 from gateway.triton.transport import Transport
 from gateway.triton.transports import make_transport
@@ -84,7 +83,9 @@ class Bench:
         if spoil is not None:
             transport = Spoiling(transport, spoil)
         connection = Connection(transport, self.connection.background, timeout)
-        return (tokens_engine if path == "tokens" else ensemble_engine)(connection, self.models, "test", self.options)
+        return (TokensDialect().make if path == "tokens" else EnsembleDialect().make)(
+            connection, self.models, "test", self.options
+        )
 
     def ask(self, max_tokens: int = 4, **changes: Any) -> GenerationRequest:
         """A greedy request without an end id."""

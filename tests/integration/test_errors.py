@@ -18,7 +18,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.text.prompt.prompt import Prompt
-from gateway.triton.engines.ensemble_engine import StopSender
+from gateway.triton.dialects.ensemble import StopSender
 from gateway.triton.triton_client import TritonClient
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer

@@ -11,8 +11,8 @@ from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineChunk
 from gateway.generation.relay.response_template import ResponseTemplate, TemplateCache
-from gateway.triton.engines.answer_readers import TokenReader
-from gateway.triton.engines.known_responses import read_token
+from gateway.triton.tensors.answer_readers import TokenReader
+from gateway.triton.tensors.known_responses import read_token
 from tests.triton.scripted_triton import ask, floats, ints, tokens
 
 IDS = st.integers(-(2**31), 2**31 - 1)

@@ -12,7 +12,7 @@ from scripted_triton import ask, floats, ints, response, string, text, tokens
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton.abilities import Abilities
-from gateway.triton.engines.answer_readers import TextReader, TokenReader
+from gateway.triton.tensors.answer_readers import TextReader, TokenReader
 
 
 def infer(message: Any) -> Any:

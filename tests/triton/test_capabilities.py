@@ -11,7 +11,8 @@ from scripted_triton import stock_config, stock_configs
 from gateway.generation.engine import Capability, EngineFeatures
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
-from gateway.triton.engine_factory import ensemble_engine, tokens_engine
+from gateway.triton.dialects.ensemble import EnsembleDialect
+from gateway.triton.dialects.tokens import TokensDialect
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, read_pipeline
 
@@ -26,7 +27,7 @@ def features(path: str, options: EngineOptions | None = None, **changed: Any) ->
     models = Models(
         views["ensemble"], views["tensorrt_llm"], views["preprocessing"], read_pipeline(views["ensemble"]), ()
     )
-    make = tokens_engine if path == "tokens" else ensemble_engine
+    make = TokensDialect().make if path == "tokens" else EnsembleDialect().make
     return make(Connection(NoTransport()), models, "test", options or EngineOptions()).features
 
 

@@ -15,9 +15,9 @@ from tritonclient.grpc import model_config_pb2, service_pb2
 from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
 from gateway.triton import discovery, hints
 from gateway.triton.connection import Connection
+from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
-from gateway.triton.servable import DiscoveryError
 from gateway.triton.triton_client import TritonClient
 
 

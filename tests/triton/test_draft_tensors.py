@@ -12,8 +12,8 @@ from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineError
 from gateway.triton import EngineOptions
+from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.grpcio import open_channel
-from gateway.triton.servable import DiscoveryError
 
 
 async def test_a_draft_model_guesses_behind_a_bls_model() -> None:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scripted_triton import ask, floats, ints, response, tokens
 from tritonclient.grpc import service_pb2
 
-from gateway.triton.engines.answer_readers import TokenReader
-from gateway.triton.engines.known_responses import KnownResponses, ResponseForms
+from gateway.triton.tensors.answer_readers import TokenReader
+from gateway.triton.tensors.known_responses import KnownResponses, ResponseForms
 
 IDS = st.integers(0, 99)
 VALUES = st.floats(width=32)

@@ -23,12 +23,11 @@ from gateway.text.contract import LLMAPI
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
-from gateway.triton.engine_factory import llmapi_engine
-from gateway.triton.engines.llmapi_engine import LlmApiEngine, LlmApiReader
-from gateway.triton.llmapi_dialect import TextForm
+from gateway.triton.dialects.dialect import DiscoveryError
+from gateway.triton.dialects.llmapi import LlmApiDialect, LlmApiEngine, LlmApiReader, TextForm
+from gateway.triton.dialects.registry import check
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble
-from gateway.triton.servable import DiscoveryError, check
 from tests.doubles.llmapi.versions import VERSIONS
 
 GREEDY = SamplingParams(temperature=0.0)
@@ -51,7 +50,7 @@ def llmapi_config(version: str, *, decoupled: bool = True, without: tuple[str, .
 def make(version: str, options: EngineOptions | None = None, **changes: Any) -> LlmApiEngine:
     models = assemble(ModelView.of(llmapi_config(version, **changes)), {})
     check(models, "auto")
-    return llmapi_engine(Connection(None), models, "test", options or EngineOptions())  # type: ignore[arg-type]
+    return LlmApiDialect().make(Connection(None), models, "test", options or EngineOptions())  # type: ignore[arg-type]
 
 
 def features(version: str, options: EngineOptions | None = None, **changes: Any) -> EngineFeatures:
@@ -308,7 +307,7 @@ async def test_a_stream_left_early_ends_in_triton(connect: Any) -> None:
 
     server, connection = await connect(silent_after_one)
     models = assemble(ModelView.of(llmapi_config("1.3")), {})
-    stream = llmapi_engine(connection, models, "test").generate(ask("left"))
+    stream = LlmApiDialect().make(connection, models, "test").generate(ask("left"))
     assert (await anext(stream)).text == "a"
     await stream.aclose()
     await server.until(lambda: server.cancelled == ["left"])
@@ -316,7 +315,7 @@ async def test_a_stream_left_early_ends_in_triton(connect: Any) -> None:
 
 async def test_requests_reach_triton_as_described(connect: Any) -> None:
     server, connection = await connect(lambda *_: play(text(b"Hi", finish_reason=string(b"stop"), final=True)))
-    engine = llmapi_engine(connection, assemble(ModelView.of(llmapi_config("1.2")), {}), "test")
+    engine = LlmApiDialect().make(connection, assemble(ModelView.of(llmapi_config("1.2")), {}), "test")
     assert await generate(engine, ask()) == "Hi"
     got = inputs_of(server.requests[0])
     assert got["text_input"] == ("BYTES", [1], struct.pack("<I", 7) + b"one two")

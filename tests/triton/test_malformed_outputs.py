@@ -24,10 +24,10 @@ from gateway.generation.engine import EngineError, EngineFeatures, MalformedOutp
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton.abilities import Abilities
 from gateway.triton.connection import Connection
-from gateway.triton.engines.answer_readers import TextReader, TokenReader
-from gateway.triton.engines.ensemble_engine import EnsembleEngine
-from gateway.triton.engines.tokens_engine import TokensEngine
+from gateway.triton.dialects.ensemble import EnsembleEngine
+from gateway.triton.dialects.tokens import TokensEngine
 from gateway.triton.model_view import ModelView
+from gateway.triton.tensors.answer_readers import TextReader, TokenReader
 from gateway.triton.text_path import TextPath
 from tests.rings import examples
 from tests.tokens.build import byte_level

@@ -10,8 +10,8 @@ from tritonclient.grpc import model_config_pb2
 
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.triton import discovery
+from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.grpcio import open_channel
-from gateway.triton.servable import DiscoveryError
 from gateway.triton.triton_client import TritonClient
 
 

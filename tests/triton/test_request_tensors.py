@@ -20,12 +20,11 @@ from gateway.text.guides.guide import Guide
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
-from gateway.triton.engine_factory import ensemble_engine, tokens_engine
-from gateway.triton.engines.ensemble_engine import EnsembleEngine, StopSender
-from gateway.triton.engines.request_encoder import pack_words
-from gateway.triton.engines.tokens_engine import TokensEngine
+from gateway.triton.dialects.ensemble import EnsembleDialect, EnsembleEngine, StopSender
+from gateway.triton.dialects.tokens import TokensDialect, TokensEngine
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, read_pipeline
+from gateway.triton.tensors.request_encoder import pack_words
 
 
 class NoTransport:
@@ -44,11 +43,11 @@ def models(**changed: Any) -> Models:
 
 
 def direct(options: EngineOptions | None = None, **changed: Any) -> TokensEngine:
-    return tokens_engine(Connection(NoTransport()), models(**changed), "test", options or EngineOptions())
+    return TokensDialect().make(Connection(NoTransport()), models(**changed), "test", options or EngineOptions())
 
 
 def through_ensemble(**changed: Any) -> EnsembleEngine:
-    return ensemble_engine(Connection(NoTransport()), models(**changed), "test")
+    return EnsembleDialect().make(Connection(NoTransport()), models(**changed), "test")
 
 
 def encode(request: GenerationRequest) -> dict[str, tuple[str, list[int], bytes]]:

@@ -15,9 +15,9 @@ from tritonclient.grpc import service_pb2
 from gateway.generation.engine import Engine, EngineChunk, EngineError, ErrorKind
 from gateway.generation.request import GenerationRequest
 from gateway.triton.connection import Connection
-from gateway.triton.engine_factory import ensemble_engine, tokens_engine
-from gateway.triton.engines import ensemble_engine as engine_module
-from gateway.triton.engines.tokens_engine import TokensEngine
+from gateway.triton.dialects import ensemble as engine_module
+from gateway.triton.dialects.ensemble import EnsembleDialect
+from gateway.triton.dialects.tokens import TokensDialect, TokensEngine
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, read_pipeline
@@ -28,7 +28,7 @@ def engine_for(path: str, connection: Connection) -> Engine:
     views = {name: ModelView.of(stock_config(name)) for name in ("ensemble", "preprocessing", "tensorrt_llm")}
     pipeline = read_pipeline(views["ensemble"])
     models = Models(views["ensemble"], views["tensorrt_llm"], views["preprocessing"], pipeline, tuple(views))
-    return (tokens_engine if path == "tokens" else ensemble_engine)(connection, models, "test")
+    return (TokensDialect().make if path == "tokens" else EnsembleDialect().make)(connection, models, "test")
 
 
 async def collect(engine: Engine, request: GenerationRequest | None = None) -> list[EngineChunk]:

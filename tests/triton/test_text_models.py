@@ -20,11 +20,13 @@ from gateway.text.guides.guide import Guide
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton import discovery
 from gateway.triton.connection import Connection
-from gateway.triton.engine_factory import plain_engine, vllm_engine
+from gateway.triton.dialects.dialect import DiscoveryError
+from gateway.triton.dialects.plain_text import PlainTextDialect
+from gateway.triton.dialects.registry import check
+from gateway.triton.dialects.vllm import VllmDialect
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble
-from gateway.triton.servable import DiscoveryError, check
 from gateway.triton.triton_client import TritonClient
 from gateway_ops.check.findings import Severity
 from gateway_ops.check.repository import check_repository
@@ -194,7 +196,7 @@ def test_an_input_that_must_be_there_is_sent_whatever_is_answered() -> None:
     config = plain_config(("return_finish_reason", "BOOL"), ("temperature", "FP32"))
     config.input[1].optional = False
     models = assemble(ModelView.of(config), {})
-    sent = plain_engine(Connection(None), models, "test").describe(ask())  # type: ignore[arg-type]
+    sent = PlainTextDialect().make(Connection(None), models, "test").describe(ask())  # type: ignore[arg-type]
     assert "return_finish_reason" in {tensor["name"] for tensor in sent}
 
 
@@ -231,7 +233,7 @@ async def test_the_page_names_what_is_refused(title: str, config: Any) -> None:
 def engine() -> Any:
     models = assemble(ModelView.of(vllm("26.01")), {})
     check(models, "auto")
-    return vllm_engine(Connection(None), models, "test")  # type: ignore[arg-type]
+    return VllmDialect().make(Connection(None), models, "test")  # type: ignore[arg-type]
 
 
 def test_bos_is_left_to_the_backend() -> None:
@@ -264,7 +266,7 @@ async def test_an_answer_without_a_token_is_that_of_a_prompt_without_room() -> N
     nothing = response(final=True, text_output=string(b""), finish_reason=string(b"length"), num_output_tokens=number)
     async with ScriptedTriton(lambda *_: play(nothing), {}) as server, open_channel(server.url) as channel:
         models = assemble(ModelView.of(vllm("24.12")), {})
-        asked = vllm_engine(Connection(GrpcioTransport(channel)), models, "test")
+        asked = VllmDialect().make(Connection(GrpcioTransport(channel)), models, "test")
         with pytest.raises(EngineError) as caught:
             [chunk async for chunk in asked.generate(ask())]
     assert caught.value.kind.value == "context_length_exceeded"

@@ -15,10 +15,13 @@ from tritonclient.grpc import model_config_pb2
 from gateway.generation import SamplingParams
 from gateway.generation.engine import EngineChunk, EngineError, MalformedOutputError
 from gateway.triton import EngineOptions
-from gateway.triton.engines.answer_readers import TextReader
+from gateway.triton.dialects.dialect import DiscoveryError
+from gateway.triton.dialects.ensemble import check_text
+from gateway.triton.dialects.registry import check
+from gateway.triton.dialects.tokens import TokensDialect
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, assemble, called_models
-from gateway.triton.servable import DiscoveryError, check, check_text, losses
+from gateway.triton.tensors.answer_readers import TextReader
 from gateway.triton.text_path import read_text_path
 from tests.doubles.stock.repository import BLS as STOCK_BLS
 from tests.doubles.stock.repository import TRIO, VERSIONS, Stock, write_stock
@@ -40,6 +43,10 @@ def stock(version: str, entry: str = "ensemble", *, accumulate: bool = False, **
         }
     views = {name: ModelView.of(config) for name, config in configs.items()}
     return assemble(views[entry], {name: views[name] for name in called_models(views[entry])})
+
+
+def losses(models: Models, options: EngineOptions) -> dict[str, str]:
+    return check(models, "auto").losses(models, options)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -104,7 +111,7 @@ def test_a_bls_model_cannot_call_an_engine_that_is_decoupled_unless_it_is() -> N
 
 
 def test_nothing_is_lost_of_token_ids() -> None:
-    assert losses(stock("1.0"), EngineOptions(), "tokens") == {}
+    assert TokensDialect().losses(stock("1.0"), EngineOptions()) == {}
     assert losses(stock("1.0", "tensorrt_llm"), EngineOptions()) == {}
 
 

@@ -15,8 +15,7 @@ from gateway.text.guides.guide import Guide
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
-from gateway.triton.engine_factory import tokens_engine
-from gateway.triton.engines.tokens_engine import TokensEngine
+from gateway.triton.dialects.tokens import TokensDialect, TokensEngine
 from tests.triton.test_request_tensors import NoTransport, models
 
 MODELS = models()
@@ -88,7 +87,7 @@ BASES = [
 
 def fresh() -> TokensEngine:
     """An engine that has encoded nothing so far."""
-    return tokens_engine(Connection(NoTransport()), MODELS, "test", EngineOptions())
+    return TokensDialect().make(Connection(NoTransport()), MODELS, "test", EngineOptions())
 
 
 def encoded(engine: TokensEngine, request: GenerationRequest) -> tuple[Any, str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from typing import get_args
 
 from gateway.generation import EngineFeatures
 from gateway.generation.engine import Capability
+from gateway.settings import EngineForm
 
 _STREAMS = ("pieces", "whole", "damaged", "rejected")
-_PATHS = ("tokens", "ensemble", "llmapi", "vllm", "text")
+_PATHS = get_args(EngineForm)
 _HOW = ("native", "emulated", "impossible")
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
+from gateway.triton.dialects.llmapi import LlmApiDialect, broken_by_adapters
 from gateway.triton.discovery import describe
 from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import assemble, is_llmapi
-from gateway.triton.servable import broken_by_adapters
+from gateway.triton.pipeline import assemble
 from gateway_ops.check.findings import Finding, Severity, sentence
 from gateway_ops.check.repository.models import LLMAPI, Models, at, error, of_kind, tensors
 from gateway_ops.check.repository.version_folders import loaded_versions
@@ -34,7 +34,7 @@ def check_llmapi(models: Models) -> Iterator[Finding]:
 
 def completed(model: ModelFolder, view: ModelView) -> ModelView:
     """A model as Triton tells of it once it has completed the configuration by ``model.yaml``."""
-    return replace(view, decoupled=view.decoupled or _is_decoupled(model)) if is_llmapi(view) else view
+    return replace(view, decoupled=view.decoupled or _is_decoupled(model)) if LlmApiDialect().recognizes(view) else view
 
 
 def _is_decoupled(model: ModelFolder) -> bool:

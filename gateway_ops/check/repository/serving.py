@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gateway.generation.engine import EngineFeatures
-from gateway.text.contract import VLLM
+from gateway.settings import EnginePath
+from gateway.triton.dialects.dialect import DiscoveryError
+from gateway.triton.dialects.registry import DIALECTS, kind_of
 from gateway.triton.discovery import describe
 from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import assemble, called_models, kind_of
-from gateway.triton.servable import DiscoveryError, EnginePath
+from gateway.triton.pipeline import assemble, called_models
 from gateway_ops.check.findings import Finding, Severity, loss_findings, sentence
 from gateway_ops.check.repository.llmapi import completed
-from gateway_ops.check.repository.models import LLMAPI, VLLM_BACKEND, Models, stock_model
+from gateway_ops.check.repository.models import LLMAPI, Models, stock_model
 from gateway_ops.repository.model_folders import ModelFolder
 
 _ENTRIES = ("ensemble", "tensorrt_llm", "tensorrt_llm_bls", LLMAPI)
@@ -47,18 +48,13 @@ def check_serving(models: Models) -> Iterator[Finding]:
 
 def gateway_views(models: Models) -> dict[str, ModelView]:
     """The models as a gateway sees them in a Triton that has loaded them."""
-    return {
-        name: _completed_vllm(model, completed(model, replace(ModelView.of(model.config), name=name)))
-        for name, model in models.items()
-    }
+    return {name: _completed(model, replace(ModelView.of(model.config), name=name)) for name, model in models.items()}
 
 
-def _completed_vllm(model: ModelFolder, view: ModelView) -> ModelView:
-    """A model of the vLLM backend with what that completes as it is loaded, as the newest that was read does."""
-    if model.config.backend != VLLM_BACKEND:
-        return view
-    inputs, outputs = ({tensor.name for tensor in tensors} for tensors in (VLLM.inputs, VLLM.outputs))
-    return replace(view, inputs=view.inputs | inputs, outputs=view.outputs | outputs, decoupled=True, batched=False)
+def _completed(model: ModelFolder, view: ModelView) -> ModelView:
+    for dialect in DIALECTS:
+        view = dialect.completed(view)
+    return completed(model, view)
 
 
 def entries(models: Models, views: Mapping[str, ModelView]) -> list[str]:

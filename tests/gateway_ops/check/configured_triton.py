@@ -10,8 +10,8 @@ from tritonclient.grpc import model_config_pb2, service_pb2
 
 from gateway.generation.engine import EngineFeatures
 from gateway.triton.connection import Connection
+from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.discovery import discover
-from gateway.triton.servable import DiscoveryError
 from gateway.triton.triton_client import ModelState
 from gateway_ops.check.findings import Severity, loss_findings, sentence
 from gateway_ops.check.repository import check_repository

@@ -11,9 +11,9 @@ import pytest
 from gateway.settings.settings_validation import validate_deployments
 from gateway.settings.yaml_file import dotted, read_document
 from gateway.triton.abilities import EngineOptions, read_abilities
+from gateway.triton.dialects.registry import check
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models
-from gateway.triton.servable import check
 from gateway_ops.check.findings import Severity
 from gateway_ops.check.repository import check_repository
 from gateway_ops.local_stack.tiny_model import write_tiny_model

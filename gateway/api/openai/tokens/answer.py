@@ -169,7 +169,7 @@ def _rendered(
     del left
     first, prompt = requests[0], requests[0].prompt
     # These engines draw their own seeds, which are not known, unless a request has one.
-    own = features.path in ("llmapi", "vllm", "text")
+    own = features.path not in ("tokens", "ensemble")
     return orjson.dumps(
         {
             "object": "chat.completion.render",

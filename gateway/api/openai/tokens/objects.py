@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
-from gateway.generation import EngineForm
+from gateway.settings import EngineForm
 
 
 class Tokenized(TypedDict):

@@ -1,4 +1,4 @@
-"""Text to the ensemble or a BLS model; token ids back where it exposes them, else text (contract 1.1, 1.2, 1.6, 4).
+"""The dialect of ensembles and BLS models: text to them; token ids back where exposed, else text (contract 1 and 4).
 
 A gRPC cancel does not reach the ensemble's engine step; a ``stop`` request to the engine does (wire contract 3.6).
 """
@@ -6,20 +6,29 @@ A gRPC cancel does not reach the ensemble's engine step; a ``stop`` request to t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from typing import Any
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import replace
 
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.request import GenerationRequest
+from gateway.settings import EnginePath
 from gateway.text.contract import BLS, TENSORRT_LLM
 from gateway.text.prompt.prompt import Prompt
-from gateway.triton.abilities import Abilities
+from gateway.triton import hints
+from gateway.triton.abilities import NO_OPTIONS, Abilities, EngineOptions, read_abilities
 from gateway.triton.connection import BackgroundTasks, Connection
-from gateway.triton.engines.answer_readers import TextReader, TokenReader
-from gateway.triton.engines.request_encoder import RequestEncoder, describe_tensors
-from gateway.triton.engines.request_tensors import (
+from gateway.triton.dialects.dialect import Dialect, DiscoveryError, TritonEngine, check_required
+from gateway.triton.dialects.tensorrt_llm import ALWAYS, TensorRtLlmDialect, one_response, relative
+from gateway.triton.dialects.tokens import TokensDialect
+from gateway.triton.error_mapping import unsupported
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import Models, is_bls, is_own_bls
+from gateway.triton.response_stream import ResponseStream
+from gateway.triton.tensors.answer_readers import TextReader, TokenReader
+from gateway.triton.tensors.request_encoder import RequestEncoder
+from gateway.triton.tensors.request_tensors import (
     put_beams,
     put_cache_salt,
     put_draft,
@@ -30,10 +39,7 @@ from gateway.triton.engines.request_tensors import (
     put_returns,
     put_sampling,
 )
-from gateway.triton.error_mapping import unsupported
-from gateway.triton.model_view import ModelView
-from gateway.triton.response_stream import ResponseStream
-from gateway.triton.text_path import TextPath
+from gateway.triton.text_path import TextPath, read_text_path
 
 # Beyond it the server is left waiting: a slow client must not fill the gateway's memory.
 _QUEUED = 64
@@ -46,6 +52,185 @@ _MOST_RETRY_S = 2.0
 # engine step makes was seen to end with one empty final response (Triton 2.51).
 _TEXT_OUTPUTS = ("text_output",)
 _TOKEN_OUTPUTS = ("text_output", "output_ids", "sequence_length")
+
+
+_TEXT = frozenset({"text_input", "max_tokens"})
+
+
+class EnsembleDialect(TensorRtLlmDialect):
+    """The dialect of an ensemble and of a BLS model, which take text."""
+
+    path = "ensemble"
+    kind = "ensemble"
+    name = "a BLS model"
+    served = "an ensemble or a BLS model of TensorRT-LLM (text_input and max_tokens)"
+    spec = BLS
+    always = ALWAYS | _TEXT | {"stream"}
+
+    def recognizes(self, model: ModelView) -> bool:
+        """Whether it has steps, or calls models as they are; see ``Dialect``."""
+        return bool(model.steps) or is_bls(model)
+
+    def kind_of(self, model: ModelView) -> str | None:
+        """Tell BLS models from ensembles; see ``Dialect``."""
+        if is_bls(model):
+            return "BLS"
+        return self.kind if model.inputs >= _TEXT else None
+
+    def check(self, models: Models, path: EnginePath) -> None:
+        """Reject models that do not fit each other, or the path; see ``Dialect``."""
+        if models.bls:
+            _check_bls(models, path)
+            _check_engine_name(models.entry)
+        elif path == "tokens" and models.engine is None:
+            raise DiscoveryError(
+                f"path: tokens is configured, but exactly one step of {models.entry.name!r} must take token ids"
+            )
+
+    def choose(self, models: Models, path: EnginePath) -> tuple[Dialect, str]:
+        """Choose the engine step of an ensemble that has the stock steps; see ``Dialect``."""
+        if models.pipeline is None:
+            drafting = f" with the draft model {models.draft.name!r}" if models.draft else ""
+            return self, f"{models.entry.name!r} is a BLS model{drafting}"
+        if path == "tokens":
+            return TokensDialect(), "path: tokens is configured"
+        if path == "ensemble":
+            return self, "path: ensemble is configured"
+        if models.pipeline.deviation is not None:
+            return self, f"the ensemble is not the stock ensemble: {models.pipeline.deviation}"
+        step = models.engine.name if models.engine else ""
+        return TokensDialect(), f"the ensemble has the stock steps, and {step!r} returns token ids"
+
+    def make(
+        self, connection: Connection, models: Models, reason: str, options: EngineOptions = NO_OPTIONS
+    ) -> EnsembleEngine:
+        """Make the engine; see ``Dialect``."""
+        entry, engine = _as_read(models.entry), models.engine
+        check_text(models, options)
+        check_required(entry, self.spec, self.always)
+        path = read_text_path(models, options)
+        abilities = read_abilities(
+            entry,
+            engine,
+            options,
+            token_ids=path.token_ids,
+            guided=models.guided,
+            draft=models.draft,
+            drafted=models.drafted,
+        )
+        if path.cumulative:
+            abilities = replace(abilities, beams=1)  # it puts the tokens of one sequence together
+        features = replace(
+            self.features(entry, models, abilities, options, reason),
+            adds_special_tokens=hints.adds_special_tokens(models.preprocessing),
+            streams=path.streams,
+            whole=path.whole,
+            estimates=path.estimates,
+        )
+        stopped = engine if takes_stops(models) else None
+        return EnsembleEngine(connection, entry, features, abilities, path, engine=stopped)
+
+    def lost(self, models: Models, options: EngineOptions) -> tuple[str, ...]:
+        """What is lost of an answer; see ``Dialect``."""
+        return tuple(_losses(models, read_text_path(models, options), options))
+
+    def otherwise(self, models: Models) -> str:
+        """Name the way past the ensemble, which is not taken unless something is wrong; see ``Dialect``."""
+        return "" if models.bls else "Set path: tokens, so that the gateway calls the engine step with token ids."
+
+
+def _check_bls(models: Models, path: EnginePath) -> None:
+    entry, engine = models.entry, models.engine
+    if path == "tokens":
+        raise DiscoveryError(f"path: tokens is configured, but {entry.name!r} is a BLS model, which only reads text")
+    if engine is not None and engine.decoupled and not entry.decoupled:
+        raise DiscoveryError(
+            f"the BLS model {entry.name!r} is not decoupled and cannot call the decoupled model {engine.name!r}; "
+            "set model_transaction_policy { decoupled: true } in the config.pbtxt of both models or of neither"
+        )
+
+
+def _check_engine_name(model: ModelView) -> None:
+    name = model.parameters.get("tensorrt_llm_model_name", "")
+    # Upstream's model takes an unfilled name for the default since 0.13, which brought this parameter.
+    reads_defaults = is_own_bls(model) or "multimodal_encoders_name" in model.parameters
+    if name.startswith("${") and not reads_defaults:
+        raise DiscoveryError(
+            f"the BLS model {model.name!r} calls engine model {name!r}, which is an unfilled template placeholder; "
+            "set tensorrt_llm_model_name to the name of the engine model"
+        )
+
+
+def check_text(models: Models, options: EngineOptions) -> None:
+    """Reject an ensemble or a BLS model if the text of its answers cannot be determined.
+
+    Raises:
+        DiscoveryError: with the reason.
+    """
+    name = models.entry.name
+    if not models.entry.inputs >= {"text_input", "max_tokens"}:
+        raise DiscoveryError(f"ensemble {name!r} has no inputs text_input and max_tokens")
+    if "text_output" not in models.entry.outputs:
+        raise DiscoveryError(f"ensemble {name!r} has no output text_output")
+    if read_text_path(models, options).echoes:
+        raise DiscoveryError(
+            f"model {name!r} returns the prompt before the answer and has no input exclude_input_in_output; set the "
+            "parameter exclude_input_in_output of its engine model to true, or set path: tokens"
+        )
+
+
+_CURES = "set path: tokens, or accumulate_tokens in a BLS model, or text_streaming: whole for one event at the end"
+
+
+def _losses(models: Models, path: TextPath, options: EngineOptions) -> Iterator[str]:
+    name = models.entry.name
+    if not path.decoupled:
+        yield one_response(models)
+    yield from _not_passed_on(models)
+    if path.token_ids:
+        yield from relative(models.entry, models, options)
+        return
+    damage = f"{name!r} decodes each response by itself, which breaks characters of several tokens and drops spaces"
+    if path.streams == "rejected":
+        yield f"streamed answers are rejected: {damage}; {_CURES}"
+    elif path.streams == "damaged":
+        yield f"streamed answers are damaged (text_streaming: lossy): {damage}"
+    elif path.streams == "whole" and path.decoupled:
+        yield f"a streamed answer is one event at the end (text_streaming: whole): {damage}"
+    if path.whole:
+        yield "a stop string cuts an answer that is not streamed, but does not end its generation in the engine"
+    elif path.streams == "damaged":
+        yield "answers that are not streamed are damaged as well because they would start with the prompt"
+    if not path.counts:
+        yield f"{name!r} does not report token counts: usage.completion_tokens and finish_reason are estimated"
+    elif path.estimates:
+        yield "usage.completion_tokens of an answer that a stop string cuts is estimated"
+    yield "log-probs are rejected because text does not show its tokens"
+
+
+def _not_passed_on(models: Models) -> Iterator[str]:
+    if models.bls and not is_own_bls(models.entry):
+        yield "the BLS model does not forward cancellation: a cancelled request continues to its end in the engine"
+        yield "the BLS model does not forward engine errors during an answer, which then ends by timeout"
+    elif not models.bls and not takes_stops(models):
+        yield (
+            "the ensemble's engine does not support stop requests: a cancelled request continues to its end in the "
+            "engine"
+        )
+
+
+def takes_stops(models: Models) -> bool:
+    """Whether the engine step of an ensemble takes requests that end another."""
+    return models.engine is not None and "stop" in models.engine.inputs and not models.bls
+
+
+def _as_read(model: ModelView) -> ModelView:
+    """Drop the inputs that a model declares but ignores, so that requests that need such inputs are rejected.
+
+    A BLS model before 0.13 passes no temperature on. It is known by an input that came with 0.13 (wire contract 1.6).
+    """
+    old = is_bls(model) and not is_own_bls(model) and "prompt_table_extra_id" not in model.inputs
+    return replace(model, inputs=model.inputs - {"temperature"}) if old else model
 
 
 class ResponsePump:
@@ -156,7 +341,7 @@ class StopSender:
         return wire
 
 
-class EnsembleEngine:
+class EnsembleEngine(TritonEngine):
     """An Engine that calls an ensemble with text, or a BLS model, which has its tensors and a few more.
 
     Args:
@@ -179,21 +364,10 @@ class EnsembleEngine:
         *,
         engine: ModelView | None,
     ) -> None:
-        self._connection = connection
-        self._encoder = RequestEncoder(model, BLS)
-        self._features = features
+        super().__init__(connection, model, BLS, features)
         self._abilities = abilities
         self._path = path
         self._stopper = StopSender(connection, engine) if engine is not None else None
-
-    @property
-    def features(self) -> EngineFeatures:
-        """What this engine can do."""
-        return self._features
-
-    def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:
-        """The tensors that ``generate`` would send; see ``gateway.generation.engine.DescribingEngine``."""
-        return describe_tensors(self.encode(request))
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.Engine``.

@@ -1,11 +1,10 @@
-"""Token ids straight to the engine model (wire contract 1.3 and 4)."""
+"""The dialect of the engine model: token ids to it and back (wire contract 1.3 and 4)."""
 
 from __future__ import annotations
 
 import dataclasses
 import operator
 from collections.abc import AsyncGenerator, Callable, Hashable
-from typing import Any
 
 from tritonclient.grpc import service_pb2
 
@@ -13,15 +12,22 @@ from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, 
 from gateway.generation.relay.interface import Began, Take
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import SamplingParams
+from gateway.settings import EnginePath
 from gateway.text.bounded_dict import BoundedDict
 from gateway.text.contract import TENSORRT_LLM
 from gateway.text.tokens.token_ids import ID_BYTES, pack
-from gateway.triton.abilities import Abilities
+from gateway.triton.abilities import NO_OPTIONS, Abilities, EngineOptions, read_abilities
 from gateway.triton.connection import Connection
-from gateway.triton.engines.answer_readers import TokenReader
-from gateway.triton.engines.known_responses import KnownResponses
-from gateway.triton.engines.request_encoder import RequestEncoder, describe_tensors, pack_words
-from gateway.triton.engines.request_tensors import (
+from gateway.triton.dialects.dialect import DiscoveryError, TritonEngine, check_required
+from gateway.triton.dialects.tensorrt_llm import ALWAYS, TensorRtLlmDialect, one_response, relative
+from gateway.triton.error_mapping import unsupported
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import Models, is_engine
+from gateway.triton.response_stream import ResponseStream
+from gateway.triton.tensors.answer_readers import TokenReader
+from gateway.triton.tensors.known_responses import KnownResponses
+from gateway.triton.tensors.request_encoder import pack_words
+from gateway.triton.tensors.request_tensors import (
     put_beams,
     put_cache_salt,
     put_draft,
@@ -34,9 +40,7 @@ from gateway.triton.engines.request_tensors import (
     put_returns,
     put_sampling,
 )
-from gateway.triton.error_mapping import unsupported
-from gateway.triton.model_view import ModelView
-from gateway.triton.response_stream import ResponseStream
+from gateway.triton.text_path import is_decoupled
 
 _MOST_CACHED = 64
 # What differs from request to request, what is not sent as it is, and what only an unusual request has (`_is_usual`).
@@ -60,6 +64,46 @@ _unusual = operator.attrgetter(*sorted(_UNUSUAL - {"params.prompt_logprobs"}))
 
 # Naming output_ids without sequence_length makes the engine fail (wire contract 1.3).
 _OUTPUTS = ("output_ids", "sequence_length")
+
+
+class TokensDialect(TensorRtLlmDialect):
+    """The dialect of the engine model, which takes and returns token ids."""
+
+    path = "tokens"
+    kind = "engine"
+    name = "an engine model"
+    served = "its engine model (input_ids, input_lengths and request_output_len)"
+    spec = TENSORRT_LLM
+    always = ALWAYS | {"input_ids", "input_lengths", "request_output_len", "streaming"}
+
+    def recognizes(self, model: ModelView) -> bool:
+        """Whether it is an engine model; see ``Dialect``."""
+        return is_engine(model)
+
+    def check(self, models: Models, path: EnginePath) -> None:
+        """Reject the setting of another path; see ``Dialect``."""
+        if path == "ensemble":
+            raise DiscoveryError(f"path: ensemble is configured, but model {models.entry.name!r} is an engine model")
+
+    def make(
+        self, connection: Connection, models: Models, reason: str, options: EngineOptions = NO_OPTIONS
+    ) -> TokensEngine:
+        """Make the engine; see ``Dialect``."""
+        engine = models.engine
+        assert engine is not None  # noqa: S101
+        check_required(engine, self.spec, self.always)
+        abilities = read_abilities(engine, engine, options, guided=models.guided, drafted=models.drafted)
+        features = dataclasses.replace(
+            self.features(engine, models, abilities, options, reason),
+            max_draft_tokens=abilities.max_draft_tokens,
+            streams="pieces" if is_decoupled(models) else "whole",
+        )
+        return TokensEngine(connection, engine, features, abilities)
+
+    def lost(self, models: Models, options: EngineOptions) -> tuple[str, ...]:
+        """What is lost of an answer; see ``Dialect``."""
+        one = () if is_decoupled(models) else (one_response(models),)
+        return (*one, *relative(models.engine or models.entry, models, options))
 
 
 class RequestCache:
@@ -95,7 +139,7 @@ def _is_usual(request: GenerationRequest) -> bool:
     return request.params.prompt_logprobs is None and not any(_unusual(request))
 
 
-class TokensEngine:
+class TokensEngine(TritonEngine):
     """An Engine that calls the engine model with token ids. A gRPC cancel frees its slot.
 
     Args:
@@ -108,21 +152,10 @@ class TokensEngine:
     def __init__(
         self, connection: Connection, model: ModelView, features: EngineFeatures, abilities: Abilities
     ) -> None:
-        self._connection = connection
-        self._encoder = RequestEncoder(model, TENSORRT_LLM)
-        self._features = features
+        super().__init__(connection, model, TENSORRT_LLM, features)
         self._abilities = abilities
         self._usual = RequestCache(self._common)
         self._known = KnownResponses()
-
-    @property
-    def features(self) -> EngineFeatures:
-        """What this engine can do."""
-        return self._features
-
-    def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:
-        """The tensors that ``generate`` would send; see ``gateway.generation.engine.DescribingEngine``."""
-        return describe_tensors(self.encode(request))
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.Engine``."""

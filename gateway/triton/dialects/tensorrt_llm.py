@@ -1,32 +1,22 @@
-"""How each request parameter is served by a discovered model, in words for people (wire contract 2)."""
+"""The common part of the two dialects of TensorRT-LLM's backend: how they serve each parameter (wire contract 2)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import ClassVar
 
-from gateway.generation.engine import Capability, StreamForm
+from gateway.generation.engine import Capability, Engine, EngineFeatures, StreamForm
 from gateway.text.contract import BLS, TENSORRT_LLM
-from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities
-from gateway.triton.engines.request_encoder import RequestEncoder
+from gateway.triton import hints
+from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities, EngineOptions, read_abilities
+from gateway.triton.dialects.dialect import Dialect, decoupled
+from gateway.triton.engine_probe import has_guided_decoder, takes_drafts
 from gateway.triton.model_view import ModelView
-from gateway.triton.parameter_inputs import INPUTS
+from gateway.triton.parameters import CUT_AFTER_STOP, FILLS_NO_GAP, GROUPS, GUIDED, INPUTS
+from gateway.triton.pipeline import Models
+from gateway.triton.tensors.request_encoder import RequestEncoder
 from gateway.triton.text_path import text_path
-
-GUIDED: dict[str, tuple[str, ...]] = {
-    "response_format": ("json_schema", "json"),
-    "structured_outputs": ("json_schema", "json", "regex", "ebnf_grammar", "structural_tag"),
-    "guided_json": ("json_schema",),
-    "guided_regex": ("regex",),
-    "guided_choice": ("regex", "ebnf_grammar"),
-    "guided_grammar": ("ebnf_grammar",),
-    "json_schema": ("json_schema",),
-    "regex": ("regex",),
-    "ebnf": ("ebnf_grammar",),
-    "grammar": ("ebnf_grammar",),
-    "tool_choice": ("json_schema",),
-    "function_call": ("json_schema",),
-}
-"""The kinds of guide that each parameter needs, one of which is enough."""
 
 _DISTRIBUTION = "from the distribution after temperature and penalties, before top_k and top_p"
 _NO_DRAFTS = "The engine does not accept draft tokens."
@@ -41,6 +31,85 @@ _STREAMS: dict[StreamForm, Capability] = {
         "the BLS model, or `text_streaming: whole`.",
     ),
 }
+
+
+def _setting(**parameters: str) -> Callable[[ModelView], ModelView]:
+    return lambda model: replace(model, parameters={**model.parameters, **parameters})
+
+
+ALWAYS = frozenset({"end_id", "pad_id", "exclude_input_in_output", "seed"})
+"""Tensors that every request holds."""
+
+
+class TensorRtLlmDialect(Dialect):
+    """A dialect of TensorRT-LLM's backend."""
+
+    cures: ClassVar = {
+        "Set model_transaction_policy { decoupled: true }.": decoupled,
+        "Set accumulate_tokens to true.": _setting(accumulate_tokens="true"),
+        "Set normalize_log_probs to false, or logits_for_logprobs in the gateway.": _setting(
+            normalize_log_probs="false"
+        ),
+    }
+
+    async def learn(self, asked: Engine, make: Callable[[Models], Engine], models: Models) -> Models:
+        """Find out whether the engine has the guides and takes the drafts that it declares; see ``Dialect``."""
+        del make
+        if asked.features.guide_types and not await has_guided_decoder(asked):
+            models = replace(models, guided=False)
+        drafts = models.draft is not None or asked.features.max_draft_tokens != 0
+        if drafts and not await takes_drafts(asked, model=models.draft is not None):
+            models = replace(models, drafted=False)
+        return models
+
+    def features(
+        self, called: ModelView, models: Models, abilities: Abilities, options: EngineOptions, reason: str
+    ) -> EngineFeatures:
+        """What follows from abilities, whichever model is called."""
+        tokens = self.path == "tokens"
+        return EngineFeatures(
+            path=self.path,
+            reason=reason,
+            model=called.name,
+            token_ids=abilities.token_ids,
+            prompt_ids=tokens,
+            logprobs=abilities.logprobs is not None,
+            max_top_logprobs=MAX_TOP_LOGPROBS if abilities.top_logprobs else 0,
+            max_seq_len=hints.max_seq_len(models.engine),
+            tokenizer_dir=hints.tokenizer_dir(models.engine, models.preprocessing),
+            vocab_size=abilities.vocab_size,
+            tokenized=models.tokenized,
+            warnings=hints.warnings(models.engine),
+            capabilities=capabilities(called, models.engine, abilities, prompt_ids=tokens),
+            guide_types=abilities.guide_types,
+            guide_backend=abilities.guide_backend,
+            draft_room=_draft_room(models, options),
+            losses=self.losses(models, options),
+        )
+
+
+def _draft_room(models: Models, options: EngineOptions) -> int:
+    """What a TensorRT engine that was built for drafts keeps free: it cuts answers that would need it, in silence."""
+    ours = models.engine is not None and "engine" in models.engine.parameters
+    return 0 if ours or not models.drafted else options.max_draft_tokens or 0
+
+
+def relative(called: ModelView, models: Models, options: EngineOptions) -> Iterator[str]:
+    """Say that log-probs are relative to what sampling leaves, where they are."""
+    if read_abilities(called, models.engine, options).normalizes:
+        yield (
+            "log-probs are rejected with temperature 0, top_k, top_p or min_p: normalize_log_probs of "
+            f"{(models.engine or called).name!r} is not false, so that they would be relative to the remaining "
+            "candidates"
+        )
+
+
+def one_response(models: Models) -> str:
+    """Say which models have a stream come in one event."""
+    entry = models.entry if models.bls else models.engine
+    deciding = {model.name for model in (entry, models.engine) if model is not None and not model.decoupled}
+    who = " and ".join(map(repr, sorted(deciding))) + (" is" if len(deciding) == 1 else " are")
+    return f"a streamed answer is one event at the end: {who} not decoupled"
 
 
 def capabilities(
@@ -66,8 +135,9 @@ def capabilities(
         **table.answers(),
         **table.guides(),
         **table.additions(),
-        **table.drafts(),
-        **table.rejected(),
+        "prediction": table.prediction(),
+        **table.draft_model(),
+        "suffix": FILLS_NO_GAP,
     }
 
 
@@ -95,12 +165,8 @@ class _Table:
             self._streams, self._whole = path.streams, path.whole
 
     def _by(self, tensor: str, note: str = "", limit: int | None = None) -> Capability:
-        """Native where the model declares the tensor, with a type that its values can be sent as."""
-        if not self._encoder.declares(tensor):
-            return _impossible(f"The Triton model {self._model!r} has no input {tensor}.")
-        if misfit := self._encoder.misfit(tensor):
-            return _impossible(f"The Triton model {self._model!r} declares the input with other types: {misfit}.")
-        return _native(f"By the engine's input {tensor}{'; ' + note if note else ''}.", limit)
+        note = f"By the engine's input {tensor}{'; ' + note if note else ''}."
+        return self._encoder.capability(tensor, note, limit)
 
     def inputs(self) -> dict[str, Capability]:
         """Everything as the table of inputs has it; for some parameters that is not all, and others replace it."""
@@ -126,12 +192,11 @@ class _Table:
         found = {
             "max_tokens": length,
             "max_completion_tokens": length,
-            "seed": self._by("seed"),
             "n": _emulated("As parallel engine requests with the seeds seed, seed + 1 and so on."),
             "ignore_eos": self._by("end_id", "with -1 no end id ends the answer"),
             "stop": _emulated(f"Matched on the text in the gateway, {ends}."),
             "stop_token_ids": stop_ids,
-            "include_stop_str_in_output": _emulated("The gateway cuts the answer after the stop instead of before it."),
+            "include_stop_str_in_output": CUT_AFTER_STOP,
         }
         if not tokens:
             note = "it only suppresses the first end id; stop strings still end the answer"
@@ -152,7 +217,7 @@ class _Table:
         most = self._abilities.beams
         if most <= 1:
             rejected = _impossible("The engine's max_beam_width is 1; use `n` instead.")
-            return dict.fromkeys(("use_beam_search", "length_penalty", "early_stopping"), rejected)
+            return dict.fromkeys(GROUPS["beams"], rejected)
         note = "only the best beam is returned, which cannot be streamed"
         return {
             "use_beam_search": self._by("beam_width", note, most),
@@ -222,7 +287,7 @@ class _Table:
             "detokenize": ids,
             "skip_special_tokens": special,
             "cached_tokens": cached,
-            "prompt_token_ids": _native("By the engine's input input_ids.")
+            "prompt_token_ids": Capability("native", "By the engine's input input_ids.")
             if self._prompt_ids
             else _impossible("Prompts are sent to the ensemble as text; set `path: tokens` for this model."),
         }
@@ -238,9 +303,8 @@ class _Table:
         found = {}
         for name, needed in GUIDED.items():
             taken = [kind for kind in needed if kind in types]
-            found[name] = (
-                _native(f"By the engine's guided decoding: {', '.join(taken)}.") if taken else _impossible(nothing)
-            )
+            native = Capability("native", f"By the engine's guided decoding: {', '.join(taken)}.")
+            found[name] = native if taken else _impossible(nothing)
         return found
 
     def additions(self) -> dict[str, Capability]:
@@ -248,18 +312,9 @@ class _Table:
             table = self._by("prompt_embedding_table", "its rows are added before the prompt as virtual tokens")
         else:
             table = _impossible("Virtual tokens cannot be sent as text; set `path: tokens` for this model.")
-        salt = self._by("cache_salt")
-        if salt.how == "impossible":
-            salt = _impossible(
-                "TensorRT-LLM's models in Triton have no input for it; set enable_kv_cache_reuse to false."
-            )
-        lora = self._by("lora_task_id")
-        return {"logit_bias": self._logit_bias(), "lora": lora, "prompt_table": table, "cache_salt": salt}
+        return {"logit_bias": self._logit_bias(), "lora": self._by("lora_task_id"), "prompt_table": table}
 
-    def drafts(self) -> dict[str, Capability]:
-        return {"prediction": self._prediction(), **self._draft_model()}
-
-    def _prediction(self) -> Capability:
+    def prediction(self) -> Capability:
         most = self._abilities.max_draft_tokens
         if most != 0:
             length = "" if most is None else f", for its first {most} tokens"
@@ -278,7 +333,7 @@ class _Table:
             return _impossible(_NO_DRAFTS)
         return _impossible("It is unknown whether the engine accepts draft tokens; set `speculative.max_draft_tokens`.")
 
-    def _draft_model(self) -> dict[str, Capability]:
+    def draft_model(self) -> dict[str, Capability]:
         draft = self._abilities.draft_model
         if draft is None or not draft.taken:
             why = _NO_DRAFTS if draft else f"The Triton model {self._model!r} has no draft model; see `speculative`."
@@ -289,15 +344,6 @@ class _Table:
         if not draft.logits:
             by_logits = _impossible(f"The draft model {draft.name!r} does not return its logits.")
         return {"num_draft_tokens": guesses, "use_draft_logits": by_logits}
-
-    def rejected(self) -> dict[str, Capability]:
-        return {
-            "suffix": _impossible("The engine continues text and cannot fill a gap; put the context into the prompt."),
-        }
-
-
-def _native(note: str, limit: int | None = None) -> Capability:
-    return Capability("native", note, limit)
 
 
 def _emulated(note: str, limit: int | None = None) -> Capability:

@@ -1,22 +1,26 @@
-"""The part that engines have in common whose prompts travel as text in one call, which a gRPC cancel ends."""
+"""The common part of dialects whose prompts travel as text to one model, in a call that a gRPC cancel ends."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Protocol
 
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures
+from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, Estimate
 from gateway.generation.relay.interface import Began, Take
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import SamplingParams
+from gateway.settings import EnginePath
 from gateway.text.contract import ModelSpec
+from gateway.triton import hints
+from gateway.triton.abilities import EngineOptions
 from gateway.triton.connection import Connection
-from gateway.triton.engines.request_encoder import RequestEncoder, describe_tensors
+from gateway.triton.dialects.dialect import Dialect, DiscoveryError, TritonEngine, check_required
 from gateway.triton.error_mapping import unsupported
 from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import Models
 from gateway.triton.response_stream import ResponseStream
 
 _DEFAULTS = SamplingParams()
@@ -34,7 +38,52 @@ class ResponseReader(Protocol):
         ...
 
 
-class TextEngine(ABC):
+class TextDialect(Dialect):
+    """A dialect of one model that takes and answers text."""
+
+    def check(self, models: Models, path: EnginePath) -> None:
+        """Reject a model that cannot be served; see ``Dialect``."""
+        model = models.entry
+        if path not in ("auto", self.path):
+            raise DiscoveryError(f"path: {path} is configured, but {model.name!r} is {self.name} (path: {self.path})")
+        self.check_model(model)
+
+    @abstractmethod
+    def check_model(self, model: ModelView) -> None:
+        """Reject a recognized model that cannot be served.
+
+        Raises:
+            DiscoveryError: with the reason.
+        """
+
+    def features(self, models: Models, reason: str, options: EngineOptions, **more: Any) -> EngineFeatures:
+        """Facts of the engine: those of all such dialects, and ``more``.
+
+        Raises:
+            DiscoveryError: the model requires what is not sent.
+        """
+        entry = models.entry
+        check_required(entry, self.spec, self.always)
+        return EngineFeatures(
+            path=self.path,
+            reason=reason,
+            model=entry.name,
+            prompt_ids=False,
+            max_seq_len=hints.number(entry, "max_seq_len"),
+            tokenizer_dir=hints.parameter(entry, "tokenizer_dir"),
+            vocab_size=options.vocab_size,
+            losses=self.losses(models, options),
+            **{"token_ids": False, "logprobs": False, **more},
+        )
+
+
+def estimates(*, counts: bool, finishes: bool) -> frozenset[Estimate]:
+    """List what may be inexact where a model does not report counts or finish reasons."""
+    told: Mapping[Estimate, bool] = {"completion_tokens": counts, "finish_reason": finishes}
+    return frozenset(name for name, tells in told.items() if not tells)
+
+
+class TextEngine(TritonEngine):
     """An Engine that calls one model with text.
 
     Args:
@@ -45,20 +94,9 @@ class TextEngine(ABC):
     """
 
     def __init__(self, connection: Connection, model: ModelView, spec: ModelSpec, features: EngineFeatures) -> None:
-        self._connection = connection
-        self._encoder = RequestEncoder(model, spec)
-        self._features = features
+        super().__init__(connection, model, spec, features)
         capabilities = features.capabilities.items()
         self._rejected = [name for name, each in capabilities if each.how == "impossible" and hasattr(_DEFAULTS, name)]
-
-    @property
-    def features(self) -> EngineFeatures:
-        """What this engine can do."""
-        return self._features
-
-    def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:
-        """The tensors that ``generate`` would send; see ``gateway.generation.engine.DescribingEngine``."""
-        return describe_tensors(self.encode(request))
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.Engine``."""
@@ -85,14 +123,6 @@ class TextEngine(ABC):
             raise
         finally:
             stream.close()
-
-    @abstractmethod
-    def encode(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
-        """Turn a request into tensors.
-
-        Raises:
-            EngineError: it asks for what the model does not have, or its prompt cannot travel as text.
-        """
 
     @abstractmethod
     def _reader(self, request: GenerationRequest) -> ResponseReader:

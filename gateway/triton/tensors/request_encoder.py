@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import EngineError, ErrorKind
+from gateway.generation.engine import Capability, EngineError, ErrorKind
 from gateway.text.contract import ModelSpec, TensorSpec
 from gateway.triton.error_mapping import unsupported
 from gateway.triton.model_view import ModelView
-from gateway.triton.parameter_inputs import INPUTS, parameter_of
+from gateway.triton.parameters import INPUTS, parameter_of
 
 _FORMATS = {"BOOL": "?", "INT32": "i", "INT64": "q", "UINT64": "Q", "FP32": "f"}
 
@@ -119,6 +119,15 @@ class RequestEncoder:
         if declared == spec.wire_datatype or {declared, spec.wire_datatype} <= FLOATS:
             return None
         return f"its input {wire_name} is declared as {declared}, but the gateway sends {spec.wire_datatype}"
+
+    def capability(self, name: str, note: str, limit: int | None = None) -> Capability:
+        """Native, with ``note``, where the model declares the input with a type that its values can be sent as."""
+        if not self.declares(name):
+            return Capability("impossible", f"The Triton model {self.model.name!r} has no input {name}.")
+        if misfit := self.misfit(name):
+            why = f"The Triton model {self.model.name!r} declares the input with other types: {misfit}."
+            return Capability("impossible", why)
+        return Capability("native", note, limit)
 
     def _converted(self, name: str, raw: bytes, source: str, target: str) -> bytes:
         misfit = self.misfit(name)

@@ -15,11 +15,11 @@ from gateway.generation.relay.interface import Take
 from gateway.generation.relay.response_template import ResponseTemplate
 from gateway.generation.request import GenerationRequest
 from gateway.triton.abilities import Abilities
-from gateway.triton.engines.known_responses import KnownResponses, ResponseForm, ResponseForms, read_token
-from gateway.triton.engines.output_tensors import OutputReader, log_probs, ranks, read_rows
-from gateway.triton.engines.request_tensors import uses_logits
 from gateway.triton.error_mapping import no_final_response, read_finish
 from gateway.triton.response_stream import FINAL
+from gateway.triton.tensors.known_responses import KnownResponses, ResponseForm, ResponseForms, read_token
+from gateway.triton.tensors.output_tensors import OutputReader, log_probs, ranks, read_rows
+from gateway.triton.tensors.request_tensors import uses_logits
 from gateway.triton.text_path import Counts
 
 if sys.byteorder != "little":

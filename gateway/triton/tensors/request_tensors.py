@@ -10,9 +10,9 @@ from gateway.generation.engine import EngineError, ErrorKind
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import SamplingParams
 from gateway.triton.abilities import Abilities
-from gateway.triton.engines.request_encoder import RequestEncoder
 from gateway.triton.error_mapping import UNSUPPORTED, unsupported
-from gateway.triton.parameter_inputs import INPUTS
+from gateway.triton.parameters import INPUTS
+from gateway.triton.tensors.request_encoder import RequestEncoder
 
 
 def put_sampling(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, params: SamplingParams) -> None:
@@ -44,7 +44,7 @@ def put_sampling(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, p
         if params.top_k > 0:
             encoder.send(wire, "top_k", params.top_k)
     for name, each in INPUTS.items():
-        if each.off is not None and (value := getattr(params, name)) != each.off:
+        if each.neutral is not None and not each.trap and (value := getattr(params, name)) != each.neutral:
             encoder.send(wire, name, value)
 
 

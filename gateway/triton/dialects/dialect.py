@@ -1,0 +1,192 @@
+"""The interface of a dialect, and the checks that they have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from tritonclient.grpc import service_pb2
+
+from gateway.generation.engine import Engine, EngineFeatures
+from gateway.generation.request import GenerationRequest
+from gateway.settings import EngineForm, EnginePath
+from gateway.text.contract import ModelSpec
+from gateway.triton.abilities import NO_OPTIONS, EngineOptions
+from gateway.triton.connection import Connection
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import Models
+from gateway.triton.tensors.request_encoder import RequestEncoder, describe_tensors
+
+
+class DiscoveryError(ValueError):
+    """What is configured cannot be served; the message says why, in one sentence.
+
+    It cannot until the model's repository or the gateway's settings change.
+    """
+
+
+def decoupled(model: ModelView) -> ModelView:
+    """The model with a configuration that lets it return several responses."""
+    return replace(model, decoupled=True)
+
+
+class Dialect(ABC):
+    """The way to call one kind of Triton model: the gateway and ``gateway check`` ask it.
+
+    Attributes:
+        path: the value of the setting ``path``.
+        kind: a word or two for lists of models.
+        name: the kind with its article.
+        served: the kind with the tensors that it is known by, for lists of what is supported.
+        lacking: for a setting ``path`` that names it with a model of another kind, with ``{name}``; empty where the
+            other kind's check words the error.
+        spec: the tensors by the contract.
+        always: tensors that every request holds.
+        cures: by sentence, changes of a configuration that may end a loss.
+    """
+
+    path: ClassVar[EngineForm]
+    kind: ClassVar[str]
+    name: ClassVar[str]
+    served: ClassVar[str]
+    lacking: ClassVar[str] = ""
+    spec: ClassVar[ModelSpec]
+    always: ClassVar[frozenset[str]]
+    cures: ClassVar[Mapping[str, Callable[[ModelView], ModelView]]] = {}
+
+    @abstractmethod
+    def recognizes(self, model: ModelView) -> bool:
+        """Whether a model is of this kind, by its tensors and never by its name."""
+
+    def kind_of(self, model: ModelView) -> str | None:
+        """The kind of a recognized model; None where it lacks what a configured model needs."""
+        del model
+        return self.kind
+
+    def completed(self, model: ModelView) -> ModelView:
+        """The model as it is once Triton has loaded it, which ``gateway check`` reads from files."""
+        return model
+
+    @abstractmethod
+    def check(self, models: Models, path: EnginePath) -> None:
+        """Reject recognized models that cannot be served.
+
+        Raises:
+            DiscoveryError: with the reason.
+        """
+
+    def choose(self, models: Models, path: EnginePath) -> tuple[Dialect, str]:
+        """Choose the dialect that requests are sent in, if the engine answers, with the reason."""
+        del path
+        return self, f"{models.entry.name!r} is {self.name}"
+
+    def assume(self, models: Models) -> Models:
+        """Fill in the likeliest result of ``learn``."""
+        return models
+
+    async def learn(self, asked: Engine, make: Callable[[Models], Engine], models: Models) -> Models:
+        """Ask an engine for what configurations do not tell.
+
+        Args:
+            asked: the engine of the models.
+            make: makes another engine.
+            models: of which nothing was learned yet.
+
+        Raises:
+            DiscoveryError: it cannot be served.
+            EngineError: Triton is not available.
+        """
+        del asked, make
+        return models
+
+    @abstractmethod
+    def make(self, connection: Connection, models: Models, reason: str, options: EngineOptions = NO_OPTIONS) -> Engine:
+        """Make the engine.
+
+        Raises:
+            DiscoveryError: the called model requires what is not sent.
+        """
+
+    @abstractmethod
+    def lost(self, models: Models, options: EngineOptions) -> tuple[str, ...]:
+        """What is lost of an answer: a sentence each, without a capital and without a full stop."""
+
+    def losses(self, models: Models, options: EngineOptions) -> dict[str, str]:
+        """What is lost of answers, nothing where they come as token ids, one response after the other.
+
+        Returns:
+            By loss the sentence on what cures it; empty where no change of the configuration does.
+        """
+        said = self.lost(models, options)
+        left = {
+            fix: self.lost(
+                replace(models, entry=change(models.entry), engine=models.engine and change(models.engine)), options
+            )
+            for fix, change in (self.cures.items() if said else ())
+        }
+        otherwise = self.otherwise(models)
+        return {loss: next((fix for fix, rest in left.items() if loss not in rest), otherwise) for loss in said}
+
+    def otherwise(self, models: Models) -> str:
+        """What cures a loss that none of ``cures`` does."""
+        del models
+        return ""
+
+
+class TritonEngine(ABC):
+    """An Engine that calls a Triton model.
+
+    Args:
+        connection: the way to Triton.
+        model: that is called.
+        spec: its tensors by the contract.
+        features: what was discovered of it.
+    """
+
+    def __init__(self, connection: Connection, model: ModelView, spec: ModelSpec, features: EngineFeatures) -> None:
+        self._connection = connection
+        self._encoder = RequestEncoder(model, spec)
+        self._features = features
+
+    @property
+    def features(self) -> EngineFeatures:
+        """What this engine can do."""
+        return self._features
+
+    def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:
+        """The tensors that ``generate`` would send; see ``gateway.generation.engine.DescribingEngine``."""
+        return describe_tensors(self.encode(request))
+
+    @abstractmethod
+    def encode(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
+        """Turn a request into tensors.
+
+        Raises:
+            EngineError: it asks for what the model does not have, or its prompt cannot travel as text.
+        """
+
+
+def check_required(model: ModelView, spec: ModelSpec, filled: frozenset[str]) -> None:
+    """Reject a model that requires inputs that are not sent, or takes inputs in another form.
+
+    Args:
+        model: the model that is called.
+        spec: its tensors by the contract.
+        filled: names of the tensors that every request holds.
+
+    Raises:
+        DiscoveryError: with the names.
+    """
+    known = {name for tensor in spec.inputs if tensor.name in filled for name in tensor.names}
+    unknown = sorted(model.required - known)
+    if unknown:
+        raise DiscoveryError(
+            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unknown)}; "
+            "declare them with optional: true"
+        )
+    encoder = RequestEncoder(model, spec)
+    for name in sorted(filled):
+        if encoder.declares(name) and (misfit := encoder.misfit(name)):
+            raise DiscoveryError(f"model {model.name!r} cannot be called: {misfit}")

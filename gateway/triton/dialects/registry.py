@@ -1,0 +1,78 @@
+"""The list of dialects, and the one that a model is served in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.settings import EnginePath
+from gateway.text.bad_request import first_of
+from gateway.triton.dialects.dialect import Dialect, DiscoveryError
+from gateway.triton.dialects.ensemble import EnsembleDialect
+from gateway.triton.dialects.llmapi import LlmApiDialect
+from gateway.triton.dialects.plain_text import PlainTextDialect
+from gateway.triton.dialects.tokens import TokensDialect
+from gateway.triton.dialects.vllm import VllmDialect
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import Models
+
+DIALECTS: Final[tuple[Dialect, ...]] = (
+    EnsembleDialect(),
+    TokensDialect(),
+    LlmApiDialect(),
+    VllmDialect(),
+    PlainTextDialect(),
+)
+"""The first that recognizes a model serves it."""
+
+SERVED_KINDS = ", ".join(each.served for each in DIALECTS[:-1]) + f", or {DIALECTS[-1].served}"
+"""Kinds of models that a gateway can be pointed at, for sentences on what was expected."""
+_MOST_TENSORS = 6
+
+
+def find_dialect(model: ModelView) -> Dialect | None:
+    """The dialect of a configured model; None for one of no kind that is served."""
+    return next((each for each in DIALECTS if each.recognizes(model)), None)
+
+
+def kind_of(model: ModelView) -> str | None:
+    """What a model that can be configured is, in a word or two; None for one of no kind that is served."""
+    found = find_dialect(model)
+    return None if found is None else found.kind_of(model)
+
+
+def check(models: Models, path: EnginePath) -> Dialect:
+    """Return the dialect of the configured model, once its rules are known to hold.
+
+    Raises:
+        DiscoveryError: with the reason why the models cannot be served.
+    """
+    found = find_dialect(models.entry)
+    asked = next((each for each in DIALECTS if each.path == path), None)
+    if asked is not None and asked.lacking and (found is None or not found.lacking):
+        raise DiscoveryError(f"path: {path} is configured, but {asked.lacking.format(name=repr(models.entry.name))}")
+    if found is None:
+        raise DiscoveryError(_of_no_kind(models.entry))
+    found.check(models, path)
+    return found
+
+
+def _of_no_kind(model: ModelView) -> str:
+    if not model.inputs and not model.outputs:
+        return (
+            f"model {model.name!r} declares no tensors; supported are {SERVED_KINDS}. A model with an auto-completed "
+            "configuration needs tritonserver without --disable-auto-complete-config"
+        )
+    if {"text_input", "max_tokens", "end_id"} <= model.inputs:
+        return (
+            f"model {model.name!r} has the inputs of TensorRT-LLM's BLS model without its parameter accumulate_tokens; "
+            "set it in its config.pbtxt"
+        )
+    return (
+        f"model {model.name!r} is of an unsupported kind: its inputs are {_some(model.inputs)} and its outputs "
+        f"{_some(model.outputs)}; supported are {SERVED_KINDS}"
+    )
+
+
+def _some(names: frozenset[str]) -> str:
+    first, more = first_of(sorted(names), _MOST_TENSORS)
+    return f"{', '.join(first)} {more}".strip() or "nothing"

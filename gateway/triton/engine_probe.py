@@ -1,0 +1,97 @@
+"""Requests for a token or two that tell what an engine's configuration does not."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from typing import Any
+
+from gateway.generation.engine import Engine, EngineError, ErrorKind
+from gateway.generation.request import GenerationRequest
+from gateway.generation.sampling_params import SamplingParams
+from gateway.text.guides.guide import Guide
+from gateway.text.prompt.prompt import Prompt
+from gateway.triton.error_mapping import NO_GUIDED_DECODING
+from gateway.triton.guides import smallest_guide
+
+REJECTIONS = (ErrorKind.INVALID_REQUEST, ErrorKind.INTERNAL)
+"""Kinds of errors by which an engine rejects what it does not take; any other says nothing of that."""
+
+
+async def probe(engine: Engine) -> str | None:
+    """Generate one token.
+
+    Returns:
+        None when the engine answered, a full queue included; else what went wrong, in a few words.
+
+    Raises:
+        EngineError: Triton is not available, which says nothing of the engine.
+    """
+    error = await ask(engine)
+    return None if error is None or error.kind is ErrorKind.QUEUE_FULL else error.message.rstrip(".")
+
+
+async def has_guided_decoder(engine: Engine) -> bool:
+    """Generate one token by a guide: a configuration names guides that the engine was not set up for at times.
+
+    Returns:
+        False where the engine says that it has no guided decoder. Any other failure says nothing of that.
+
+    Raises:
+        EngineError: Triton is not available.
+    """
+    error = await ask(engine, guide=smallest_guide(engine.features.guide_types))
+    return error is None or error.message != NO_GUIDED_DECODING
+
+
+async def takes_drafts(engine: Engine, *, model: bool) -> bool:
+    """Find out whether an engine takes drafts, by generating two tokens with a draft of one.
+
+    An engine does not always take the drafts that its model declares.
+
+    Args:
+        engine: to ask.
+        model: whether a draft model makes the draft.
+
+    Returns:
+        False where the engine rejects the draft. A full queue or a late answer does not count as a rejection.
+
+    Raises:
+        EngineError: Triton is not available.
+    """
+    error = await ask(engine, max_tokens=2, **({"num_draft_tokens": 1} if model else {"draft": (0,)}))
+    return error is None or error.kind not in REJECTIONS
+
+
+def probe_request(guide: Guide | None = None, *, temperature: float = 0.0, **more: Any) -> GenerationRequest:
+    """Make a request for one token."""
+    return GenerationRequest(
+        id=f"probe-{uuid.uuid4()}",
+        prompt=Prompt(text="a", ids=(0,)),
+        params=SamplingParams(temperature=temperature, guide=guide),
+        **{"max_tokens": 1, **more},
+    )
+
+
+async def ask(engine: Engine, guide: Guide | None = None, **more: Any) -> EngineError | None:
+    """Send such a request and return the failure.
+
+    Raises:
+        EngineError: Triton is not available.
+    """
+    features = engine.features
+    temperature = features.capabilities.get("temperature")
+    greedy = temperature is None or temperature.how != "impossible"
+    request = probe_request(guide, **more, temperature=0.0 if greedy else 1.0)
+    try:
+        async with contextlib.aclosing(engine.generate(request)) as chunks:
+            async for chunk in chunks:
+                if chunk.failure is not None:
+                    return chunk.failure
+                if features.path == "text":  # which need not heed the limit of one token
+                    return None
+    except EngineError as error:
+        if error.kind is ErrorKind.UNAVAILABLE:
+            raise
+        return error
+    return None

@@ -1,1 +1,0 @@
-"""The ways to ask a Triton for tokens; each is an Engine."""

@@ -1,0 +1,1 @@
+"""Tensors of requests and of responses: what the dialects have in common."""
