@@ -18,8 +18,8 @@ KEYS = {"api_keys": ["key"]}
 def test_the_document_is_of_the_routes(server: dict[str, Any]) -> None:
     wanted = made.openapi_document(server)
     served = json.loads(openapi_document(keys="api_keys" in server, metrics="metrics" not in server))
-    texts = [json.dumps(each, indent=1).splitlines() for each in (served, wanted)]
-    difference = "\n".join(difflib.unified_diff(*texts, "the file", "the routes", lineterm=""))
+    old, new = (json.dumps(each, indent=1).splitlines() for each in (served, wanted))
+    difference = "\n".join(difflib.unified_diff(old, new, "the file", "the routes", lineterm=""))
     assert not difference, f"make docs\n{difference}"
 
 

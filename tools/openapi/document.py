@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the docstring, the body's model and the answers' types of each route.
+"""The OpenAPI document, made of the routes, their docstrings and ``OPERATIONS``.
 
 ``gateway`` has it as a file, of which ``gateway.api.page.document`` leaves out what a gateway's settings do not have.
 """
@@ -12,10 +12,11 @@ import orjson
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter
 
-from gateway.api.openai.router import failure
 from gateway.api.operations import OPEN_PATHS
 from gateway.app import create_app
 from gateway.settings import Settings
+from tools.openapi.operations import OPERATIONS
+from tools.openapi.parts import failure
 
 _OPENAPI: Final = "3.1.0"
 _KEYS: Final = {
@@ -57,18 +58,19 @@ def written(node: Any, depth: int = 3) -> str:
 
 
 def _operation(route: APIRoute, method: str, *, keys: bool) -> dict[str, Any]:
-    head = method == "HEAD"
+    about, head = OPERATIONS[route.name], method == "HEAD"
     guarded = keys and route.path not in OPEN_PATHS
     of_keys = [401] * guarded + [429] * (guarded and method == "POST")  # which limits of keys count
-    responses = {status: failure(status) for status in (*_OF_EVERY_REQUEST, *of_keys)} | route.responses
+    responses = {status: failure(status) for status in (*_OF_EVERY_REQUEST, *of_keys)} | about.answers
     if not guarded:
         responses.pop(401, None)
     summary, _, more = route.description.partition("\n\n")
     operation: dict[str, Any] = {
-        "tags": route.tags,
+        "tags": [about.tag],
         "summary": summary.rstrip(".") + (": the headers only" if head else ""),
         "operationId": route.name + ("_head" if head else ""),
-        **(route.openapi_extra or {}),
+        **({"parameters": list(about.parameters)} if about.parameters else {}),
+        **about.body,
         "responses": {str(status): _response(responses[status], head=head) for status in sorted(responses)},
     }
     if more:
