@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 import httpx
 import pytest
 
-import gateway.http
+import gateway.api.page
 from gateway.api.page.routes import PAGE_PATHS
 from gateway.app import create_app
 from tests.app.harness import gateway as gateway_over
@@ -71,7 +71,7 @@ async def test_it_is_small(folder: Path) -> None:
         sizes = [len((await running.client.get(path)).content) for path in FILES]
     assert min(sizes) > 100
     assert sum(sizes) <= MOST_BYTES
-    kept = Path(gateway.http.__file__).with_name("page").iterdir()
+    kept = Path(gateway.api.page.__file__).with_name("chat").iterdir()
     assert sum(file.stat().st_size for file in kept) == sum(sizes)  # every file of the folder is one of the page
 
 
