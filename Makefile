@@ -61,7 +61,7 @@ faults: $(VENV)/.dev ## run each fault at each moment of an answer, and saturate
 endurance: $(VENV)/.dev ## cancel, fuzz and spoil at random for minutes, with the whole front door on
 	@$(BIN)/python -m tests.faults.endurance $(ARGS)
 
-docs: $(VENV)/.dev ## write the pages that are made from tables of the code
+docs: $(VENV)/.dev ## write the pages and the OpenAPI document that are made from tables of the code
 	$(BIN)/python -m tools.measured_costs
 	$(BIN)/python -m tools.fleet_page
 	$(BIN)/python -m tools.parameters_page
@@ -69,6 +69,7 @@ docs: $(VENV)/.dev ## write the pages that are made from tables of the code
 	$(BIN)/python -m tools.log_events_page
 	$(BIN)/python -m tools.settings_example
 	$(BIN)/python -m tools.monitoring_manifests
+	$(BIN)/python -m tools.openapi
 	$(BIN)/python -m tools.coverage.document
 	$(BIN)/python -m tools.coverage.settings_document
 	$(BIN)/python -m tests.dialects.page

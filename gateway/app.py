@@ -33,7 +33,6 @@ from gateway.api.anthropic.models import anthropic_models_router
 from gateway.api.openai.chat.routes import chat_router
 from gateway.api.openai.completions.routes import completions_router
 from gateway.api.openai.conversations.routes import conversations_router
-from gateway.api.openai.document import openapi_document
 from gateway.api.openai.errors import (
     EXPOSED_HEADERS,
     HANDLED,
@@ -52,6 +51,7 @@ from gateway.api.openai.responses.routes import responses_router, retrieval_rout
 from gateway.api.openai.state import ApplicationState, sealer_of
 from gateway.api.openai.tokens.routes import tokens_router
 from gateway.api.operations import OPEN_PATHS, Page, operations_router
+from gateway.api.page.document import openapi_document
 from gateway.api.page.routes import PAGE_PATHS, api_page_router, chat_page_router
 from gateway.generation import EngineError, ErrorKind
 from gateway.generation.health import EngineCondition
@@ -297,7 +297,8 @@ def _add_routes(
         *models_router(registry).routes,
         *operations(show_reasons=show_reasons, shown=settings.server.metrics_shown).routes,
     ]
-    document = functools.cache(lambda: openapi_document(app, keys=settings.asks_for_keys))
+    shows_metrics = settings.server.metrics_shown != "none"
+    document = functools.cache(lambda: openapi_document(keys=settings.asks_for_keys, metrics=shows_metrics))
     if settings.server.docs_shown != "none":
         app.router.routes += api_page_router(document).routes
     if settings.server.page_shown:

@@ -8,10 +8,9 @@ from typing import Any, Literal
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
-from typing_extensions import NotRequired, TypedDict
 
 from gateway.api.page.routes import DOCS_PATHS
-from gateway.generation.health import EngineCondition, HealthState
+from gateway.generation.health import EngineCondition
 from gateway.generation.route import EndpointStatus
 from gateway.http.middleware import owner_of
 from gateway.http.routing import DirectRoute
@@ -20,56 +19,6 @@ OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/metrics", 
 """Paths that need no key."""
 Page = tuple[bytes, str]
 """A page of metrics, and its content type."""
-
-
-class Liveness(TypedDict):
-    """That the process serves, or that the engine beside it gives no tokens."""
-
-    status: Literal["ok", "engine dead"]
-
-
-class EndpointReadiness(TypedDict):
-    """One of several endpoints of a model."""
-
-    state: HealthState
-    reason: NotRequired[str]
-
-
-class ModelReadiness(TypedDict):
-    """Whether a model can be served and its state; reasons and endpoints unless the API asks for keys.
-
-    Where only a part of the worker processes serves it, ``degraded`` tells of the others.
-    """
-
-    ready: bool
-    state: HealthState
-    reason: NotRequired[str]
-    degraded: NotRequired[str]
-    endpoints: NotRequired[dict[str, EndpointReadiness]]
-
-
-class Readiness(TypedDict):
-    """Whether all models can be served, by their names."""
-
-    status: Literal["ready", "not ready"]
-    models: dict[str, ModelReadiness]
-
-
-class Version(TypedDict):
-    """The version of the gateway."""
-
-    version: str
-
-
-def _described(description: str, body: Any) -> dict[str, Any]:
-    return {"description": description, "content": {"application/json": {"schema": body}}}
-
-
-_STATES: dict[int | str, dict[str, Any]] = {
-    200: _described("All models are ready.", Readiness),
-    503: _described("A model is not ready.", Readiness),
-}
-_TEXT = {"description": "The metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}
 
 
 def operations_router(
@@ -96,15 +45,9 @@ def operations_router(
             kept from clients without a key, and health asks for none.
         shown: of the metrics, see ``ServerSettings.metrics``.
     """
-    router = APIRouter(tags=["operations"])
+    router = APIRouter()
 
-    @router.get(
-        "/health/live",
-        responses={
-            200: _described("The process is alive.", Liveness),
-            503: _described("An engine has failed.", Liveness),
-        },
-    )
+    @router.get("/health/live")
     async def live(request: Request) -> JSONResponse:
         """Answer 200 as long as the process serves.
 
@@ -112,19 +55,19 @@ def operations_router(
         engine is asked for it.
         """
         if request.query_params.get("engine") == "1" and engine_dead():
-            return JSONResponse(Liveness(status="engine dead"), 503)
-        return JSONResponse(Liveness(status="ok"))
+            return JSONResponse({"status": "engine dead"}, 503)
+        return JSONResponse({"status": "ok"})
 
     async def ready() -> JSONResponse:
         """Answer 200 when every model is ready, else 503 with each model's reason."""
         found, several = readiness(), endpoints()
         models = {name: _model(each, several.get(name, ()), shown=show_reasons) for name, each in found.items()}
         if all(each.ready for each in found.values()):
-            return JSONResponse(Readiness(status="ready", models=models))
-        return JSONResponse(Readiness(status="not ready", models=models), 503)
+            return JSONResponse({"status": "ready", "models": models})
+        return JSONResponse({"status": "not ready", "models": models}, 503)
 
-    router.get("/health", responses=_STATES, name="health")(ready)
-    router.get("/health/ready", responses=_STATES, name="ready")(ready)
+    router.get("/health", name="health")(ready)
+    router.get("/health/ready", name="ready")(ready)
 
     async def prometheus(request: Request) -> Response:
         """Metrics in Prometheus' text format: the gateway's own, and Triton's where its URL is configured."""
@@ -134,19 +77,19 @@ def operations_router(
 
     if shown != "none":
         scraped = APIRouter(route_class=DirectRoute)  # 20 times a second
-        scraped.get("/metrics", responses={200: _TEXT}, tags=["operations"])(prometheus)
+        scraped.get("/metrics")(prometheus)
         router.routes += scraped.routes
 
-    @router.get("/version", responses={200: _described("The version.", Version)})
+    @router.get("/version")
     async def tell_version() -> JSONResponse:
         """Tell the version of the gateway."""
-        return JSONResponse(Version(version=version))
+        return JSONResponse({"version": version})
 
     return router
 
 
-def _model(condition: EngineCondition, endpoints: Sequence[EndpointStatus], *, shown: bool) -> ModelReadiness:
-    told = ModelReadiness(ready=condition.ready, state=condition.state)
+def _model(condition: EngineCondition, endpoints: Sequence[EndpointStatus], *, shown: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {"ready": condition.ready, "state": condition.state}
     if condition.reason and shown:
         told["reason"] = condition.reason
     if condition.degraded:
@@ -156,8 +99,8 @@ def _model(condition: EngineCondition, endpoints: Sequence[EndpointStatus], *, s
     return told
 
 
-def _endpoint(condition: EngineCondition) -> EndpointReadiness:
-    told = EndpointReadiness(state=condition.state)
+def _endpoint(condition: EngineCondition) -> dict[str, str]:
+    told: dict[str, str] = {"state": condition.state}
     if condition.reason:
         told["reason"] = condition.reason
     return told

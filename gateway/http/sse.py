@@ -22,10 +22,11 @@ COMMENT = ServerSentEvent(comment="waiting", sep="\n").encode()
 class EventStream(EventSourceResponse):
     """Sends what a generator of ready bytes yields, one write for each, and closes it when the client leaves.
 
-    It replaces the tasks by which its base serves a connection. The base sends its headers before the generator has
-    run, comments at fixed times, and leaves by repeated cancellation, which cuts off the clean-up that tells an engine
-    to stop. This class sends the headers with the first bytes, so that an error before them keeps its true status,
-    leaves comments to the generator, which knows what silence is, and cancels once.
+    It replaces the tasks by which its base serves a connection: they would cost half as much as the rest of a request
+    (benchmarks/notes.md). The base sends its headers before the generator has run, comments at fixed times, and leaves
+    by repeated cancellation, which cuts off the clean-up that tells an engine to stop. This class sends the headers
+    with the first bytes, so that an error before them keeps its true status, leaves comments to the generator, which
+    knows what silence is, and cancels once.
 
     Where the request's record has an error at the end, the connection is closed: a client must not take a broken answer
     for a whole one. A client of HTTP/1.0, which knows no answers of unknown length, gets all events together.

@@ -9,10 +9,9 @@ import re
 from typing import Any
 
 import httpx
-from fastapi import FastAPI
 from jsonschema import Draft202012Validator
 
-from gateway.api.openai.document import openapi_document
+from gateway.api.page.document import openapi_document
 
 
 class DocumentedClient(httpx.AsyncClient):
@@ -21,9 +20,9 @@ class DocumentedClient(httpx.AsyncClient):
     Answers that the caller streams are not looked at, and paths that are not served.
     """
 
-    def __init__(self, app: FastAPI, keys: bool, **options: Any) -> None:
+    def __init__(self, keys: bool, **options: Any) -> None:
         super().__init__(**options)
-        self.document = Document.of(app, keys)
+        self.document = document_of(keys)
 
     async def send(self, request: httpx.Request, *, stream: bool = False, **options: Any) -> httpx.Response:
         answer = await super().send(request, stream=stream, **options)
@@ -34,14 +33,6 @@ class DocumentedClient(httpx.AsyncClient):
 
 class Document:
     """A document that answers can be held against."""
-
-    _made: dict[bool, Document] = {}  # noqa: RUF012 - what an application says depends on nothing else
-
-    @classmethod
-    def of(cls, app: FastAPI, keys: bool) -> Document:
-        if keys not in cls._made:
-            cls._made[keys] = cls(json.loads(openapi_document(app, keys=keys)))
-        return cls._made[keys]
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.document = document
@@ -84,6 +75,12 @@ class Document:
     @functools.cache  # noqa: B019 - as long-lived as the class
     def _validator(self, schema: str) -> Draft202012Validator:
         return Draft202012Validator({**json.loads(schema), **self._closed})
+
+
+@functools.cache
+def document_of(keys: bool) -> Document:
+    """The document of an application with or without keys, which depends on nothing else that tests ask for."""
+    return Document(json.loads(openapi_document(keys=keys, metrics=True)))
 
 
 def closed(schema: Any) -> Any:

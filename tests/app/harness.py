@@ -93,7 +93,7 @@ async def gateway(
             url = "http://localhost"
             transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         keys = "api_keys" in changes.get("server", {}) or "auth" in changes
-        client = DocumentedClient(app, keys, base_url=url, transport=transport, timeout=20)
+        client = DocumentedClient(keys, base_url=url, transport=transport, timeout=20)
         await stack.enter_async_context(client)
         yield Gateway(client, engine, backend, next(iter(app.state.registry)))
     assert engine.running == 0

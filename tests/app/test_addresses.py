@@ -29,7 +29,7 @@ async def test_a_model_without_its_triton_tells_clients_no_address(
     app = create_app(settings_for(folder, triton=triton, timeouts={"discovery_s": 0}))  # the real backend
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app=app)
-        async with DocumentedClient(app, False, base_url="http://localhost", transport=transport) as client:
+        async with DocumentedClient(False, base_url="http://localhost", transport=transport) as client:
             body = {"model": MODEL, "messages": USER, "prompt": "Hi"}
             answers = [
                 await client.get("/v1/models"),

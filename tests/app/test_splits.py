@@ -28,7 +28,7 @@ async def split(folder: Path, weights: dict[str, float]) -> AsyncIterator[tuple[
     app = create_app(settings, backend_factory=lambda model: backends[model.name])
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-        async with DocumentedClient(app, False, base_url="http://localhost", transport=transport) as client:
+        async with DocumentedClient(False, base_url="http://localhost", transport=transport) as client:
             yield client, backends
 
 

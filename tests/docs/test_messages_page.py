@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 from typing import get_args, get_type_hints
 
-from gateway.api.anthropic.errors import AnthropicErrorDetails
-from gateway.api.anthropic.messages.objects import StopReason
 from gateway.api.anthropic.messages.protocol import _KINDS, MessagesRequest
+from tools.openapi.messages import AnthropicErrorDetails, StopReason
 
 PAGE = (Path(__file__).parents[2] / "docs" / "messages.md").read_text(encoding="utf-8")
 

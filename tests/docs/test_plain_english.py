@@ -33,8 +33,6 @@ EVERYDAY = re.compile(
 """Participles, pronouns and everyday words, each of which says too little where it is the whole name of a class."""
 PARTICIPLE = re.compile(r"[A-Z][a-z0-9]*(ed|ing)")
 FIELD_NOUNS = {"Finding", "Paging", "Reasoning", "Rendering", "Setting", "Timing", "Tracing"}
-SCHEMAS = {"Tokenized", "Detokenized"}
-"""Names in ``/openapi.json``, of which clients generate code."""
 SERVING = "serving"
 """The one package that is named by a gerund: model serving is what the field calls its work."""
 PAGES = ("docs/**/*.md", "deploy/**/*.md", "chat_templates/*.md", "README.md", "CONTRIBUTING.md", "SECURITY.md")
@@ -139,7 +137,7 @@ def everyday_classes(source: str) -> list[str]:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.ClassDef)
         and (EVERYDAY.fullmatch(node.name) or PARTICIPLE.fullmatch(node.name))
-        and node.name not in FIELD_NOUNS | SCHEMAS
+        and node.name not in FIELD_NOUNS
     ]
 
 

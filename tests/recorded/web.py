@@ -95,5 +95,4 @@ HTTP: list[Case] = [
     guarded("another page asks", CHAT, "POST", HELLO, origin="https://evil.example", authorization=OF_THE_KEY),
     guarded("a body too large", CHAT, "POST", {**HELLO, "user": "x" * 1024}, authorization=OF_THE_KEY),
     guarded("HEAD without a key", "/v1/models", "HEAD"),
-    Case("the document", "/openapi.json", method="GET"),
 ]  # fmt: skip

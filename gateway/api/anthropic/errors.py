@@ -1,19 +1,17 @@
-"""Anthropic's error shape, the layer that gives it to all errors of Anthropic's paths, and how routes describe it."""
+"""Anthropic's error shape, and the layer that gives it to all errors of Anthropic's paths."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Awaitable, Mapping
+from typing import Final
 
 import orjson
 from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from typing_extensions import NotRequired, TypedDict
 
 from gateway.api.openai.errors import OpenAIError, shape_errors
-from gateway.api.openai.router import answers, failure
 from gateway.http.access_log import record_of
 from gateway.http.routing import HEADERS, headers_of
 
@@ -34,43 +32,6 @@ _TYPES: Final[Mapping[int, str]] = {
     OVERLOADED: "overloaded_error",
 }
 _INDEX = re.compile(r"\[(\d+)\]")
-
-REQUEST_ID: Final = {"request-id": "The same as `x-request-id`."}
-"""The header of all answers to Anthropic's clients."""
-
-_ERRORS: Final = (400, 401, 403, 404, 413, 415, 429, 500)
-
-
-class AnthropicErrorCode(TypedDict):
-    """Which error it is, where Anthropic's clients do more than show it: they go on without a thread."""
-
-    error_code: Literal["thread_unsupported_request"]
-
-
-class AnthropicErrorDetails(TypedDict):
-    """What went wrong."""
-
-    type: Literal[
-        "invalid_request_error",
-        "authentication_error",
-        "permission_error",
-        "not_found_error",
-        "request_too_large",
-        "rate_limit_error",
-        "api_error",
-        "timeout_error",
-        "overloaded_error",
-    ]
-    message: str
-    details: NotRequired[AnthropicErrorCode]
-
-
-class AnthropicError(TypedDict):
-    """What every error of Anthropic's paths looks like, in a stream too."""
-
-    type: Literal["error"]
-    error: AnthropicErrorDetails
-    request_id: str
 
 
 def error_body(error: OpenAIError, request_id: str) -> bytes:
@@ -137,30 +98,3 @@ def wants_anthropic(scope: Scope) -> bool:
     """Whether the errors of a request have Anthropic's shape."""
     headers = scope.get(HEADERS) or headers_of(scope)
     return bool(headers.get(b"anthropic-version") or _PATH.match(scope["path"]))
-
-
-def anthropic_answers(
-    body: Any, errors: Sequence[int] = (), *, event: Any = None, headers: Mapping[str, str] | None = None
-) -> dict[int | str, dict[str, Any]]:
-    """Describe the responses of a route.
-
-    Args:
-        body: type of the JSON body of 200.
-        errors: further error statuses, in addition to those of all Anthropic routes.
-        event: type of the data of an event, where the answer may be a stream.
-        headers: further response headers of 200 with their descriptions.
-    """
-    made = answers(body, event=event, done=False, headers={**REQUEST_ID, **(headers or {})})
-    for status in (*_ERRORS, *errors, OVERLOADED):
-        made[status] = anthropic_failure(status)
-    return made
-
-
-def anthropic_failure(status: int) -> dict[str, Any]:
-    """Describe the answer of a route that fails with this status."""
-    described = failure(503 if status == OVERLOADED else status)
-    described["content"] = {"application/json": {"schema": AnthropicError}}
-    described["headers"] |= {
-        name: {"description": text, "schema": {"type": "string"}} for name, text in REQUEST_ID.items()
-    }
-    return described

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any
 
 import jiter
 from starlette.datastructures import QueryParams
-from typing_extensions import TypedDict
 
 from gateway.api.openai.encryption import OwnerCipher
-from gateway.api.openai.router import parameter
 from gateway.generation.ids import new_id
 from gateway.text.bad_request import BadRequestError
 from gateway.text.repeated import repeated
@@ -38,17 +36,6 @@ _STATUSES = frozenset({"in_progress", "completed", "incomplete"})
 
 _MOST_LISTED = 100  # items of a page
 _MOST_INCLUDED = 64
-
-INCLUDE: Final = parameter("include", "query", f"`{LOGPROBS}` and `{ENCRYPTED}` are supported.")
-"""The OpenAPI entry of ``include``, which may be given several times, also as ``include[]``."""
-
-PAGING: Final = (
-    parameter("order", "query", "`asc` or `desc`; the default is `desc`."),
-    parameter("limit", "query", "The number of items of a page, from 1 to 100; the default is 20."),
-    parameter("after", "query", "Id of the item before the page."),
-    INCLUDE,
-)
-"""The OpenAPI entries of the parameters of a list."""
 
 
 def as_stored(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str, Any]:
@@ -137,16 +124,6 @@ def append(items: StoredItems, others: StoredItems) -> StoredItems:
     return added
 
 
-class ItemPage(TypedDict):
-    """A page of a list of items. The ids of its first and last one are null where it is empty."""
-
-    object: Literal["list"]
-    data: list[dict[str, Any]]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Paging:
     """A page that is asked for.
@@ -199,7 +176,7 @@ def page_of(
         cipher: of the owner.
 
     Returns:
-        An ``ItemPage`` as JSON, and the names of what is not served of ``include``.
+        The page as JSON, and the names of what is not served of ``include``.
 
     Raises:
         BadRequestError: the item ``after`` does not exist.
@@ -218,7 +195,7 @@ def page_of(
 
 def list_of(items: StoredItems, include: frozenset[str], cipher: OwnerCipher | None, *, more: bool = False) -> bytes:
     """Write a list of items as they are shown; see ``page_of``."""
-    page: ItemPage = {
+    page = {
         "object": "list",
         "data": [shown(jiter.from_json(line), include, cipher) for line in items.values()],
         "first_id": next(iter(items), None),

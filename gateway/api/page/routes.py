@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-import anyio.to_thread
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -85,14 +84,14 @@ def api_page_router(document: Callable[[], bytes]) -> APIRouter:
     """The routes of ``/openapi.json``, ``/docs`` and the files of that page.
 
     Args:
-        document: makes the OpenAPI document; it may take its time.
+        document: reads the OpenAPI document.
     """
     router = APIRouter(include_in_schema=False)
 
     @router.get("/openapi.json")
     async def openapi() -> Response:
-        """Describe the API; making the document for the first time would hold up other requests' tokens."""
-        return Response(await anyio.to_thread.run_sync(document), media_type="application/json")
+        """Describe the API."""
+        return Response(document(), media_type="application/json")
 
     for path, file in _DOCS_FILES.items():
         router.get(path)(StaticFile(file))

@@ -76,7 +76,7 @@ async def stack(
     app = create_app(settings_for(folder, triton=triton, telemetry=telemetry or {}), backend_factory=make)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-        async with DocumentedClient(app, False, base_url="http://localhost", transport=transport, timeout=20) as client:
+        async with DocumentedClient(False, base_url="http://localhost", transport=transport, timeout=20) as client:
             running = Stack(client, engines, fleets[0])
             running.backends = backends
             yield running

@@ -12,15 +12,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.api.anthropic.errors import anthropic_answers
 from gateway.api.anthropic.messages.answer import MessagesAnswer, MessagesEvents
-from gateway.api.anthropic.messages.objects import EVENTS, AnthropicMessage, AnthropicTokenCount
-from gateway.api.anthropic.messages.protocol import CountTokensRequest, MessagesRequest, unserved_betas
+from gateway.api.anthropic.messages.protocol import unserved_betas
 from gateway.api.anthropic.messages.serving import check_turn, prepare, too_long
 from gateway.api.anthropic.messages.translate import MessagesTurn, parse_counted, parse_turn
 from gateway.api.openai.chat.serving import ChatPlan
 from gateway.api.openai.endpoint import Endpoint, parse_and_check, serve
-from gateway.api.openai.router import DEVIATIONS, IGNORED, api_router, body_of
 from gateway.api.openai.translation import translated_plan
 from gateway.http.client_connection import while_connected
 from gateway.http.routing import DirectRoute
@@ -29,13 +26,6 @@ from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.settings import TimeoutSettings
 from gateway.telemetry.metrics import Metrics
-
-_HEADERS = IGNORED | DEVIATIONS
-_ASKED = {"model": "MODEL", "messages": [{"role": "user", "content": "What is the capital of France?"}]}
-_EXAMPLES = {
-    "One answer": {**_ASKED, "max_tokens": 64},
-    "A stream": {**_ASKED, "max_tokens": 64, "stream": True},
-}
 
 
 def messages_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics) -> APIRouter:
@@ -46,29 +36,21 @@ def messages_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metr
         timeouts: of streams.
         metrics: where ignored parameters are counted.
     """
-    router = api_router("messages", DirectRoute)
+    router = APIRouter(route_class=DirectRoute)
 
-    @router.post(
-        "/v1/messages",
-        responses=anthropic_answers(AnthropicMessage, (504,), event={"anyOf": list(EVENTS)}, headers=_HEADERS),
-        openapi_extra=body_of(MessagesRequest, _EXAMPLES),
-    )
+    @router.post("/v1/messages")
     async def create_message(request: Request) -> Response:
         """Continue a conversation, in Anthropic's form."""
         return await serve(_of(request, parse_turn), request, registry, metrics, timeouts)
 
-    @router.post(
-        "/v1/messages/count_tokens",
-        responses=anthropic_answers(AnthropicTokenCount, headers=_HEADERS),
-        openapi_extra=body_of(CountTokensRequest, {"A conversation": _ASKED}),
-    )
+    @router.post("/v1/messages/count_tokens")
     async def count_message_tokens(request: Request) -> Response:
         """Count the tokens that a conversation's prompt has, tools among them, without an answer."""
         begun = await parse_and_check(_of(request, parse_counted), request, registry, metrics)
         count = functools.partial(_count, begun.request, begun.plan, begun.model)
         work = prompts.long_work(begun.plan.source)
         found = count(None) if work is None else await while_connected(request.scope, request.receive, work.run(count))
-        body = orjson.dumps(AnthropicTokenCount(input_tokens=found))
+        body = orjson.dumps({"input_tokens": found})
         return Response(body, headers=dict(begun.headers), media_type="application/json")
 
     return router

@@ -7,23 +7,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api.openai.chat.answer import ChatEvents
-from gateway.api.openai.chat.objects import EXAMPLES, ChatCompletion, ChatCompletionChunk
-from gateway.api.openai.chat.protocol import ChatCompletionRequest, parse_chat_request
+from gateway.api.openai.chat.protocol import parse_chat_request
 from gateway.api.openai.chat.serving import chat_plan, check_chat, prepare
 from gateway.api.openai.endpoint import Endpoint, serve
-from gateway.api.openai.router import DEVIATIONS, GENERATING, IGNORED, answers, api_router, body_of
 from gateway.http.routing import DirectRoute
 from gateway.serving.registry import Registry
 from gateway.settings import TimeoutSettings
 from gateway.telemetry.metrics import Metrics
 
 CHAT = Endpoint(parse_chat_request, check_chat, chat_plan, prepare, ChatEvents)
-_ANSWERS = answers(
-    ChatCompletion,
-    GENERATING,
-    event=ChatCompletionChunk,
-    headers=IGNORED | DEVIATIONS,
-)
 
 
 def chat_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics) -> APIRouter:
@@ -34,13 +26,9 @@ def chat_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics)
         timeouts: of streams.
         metrics: where ignored parameters are counted.
     """
-    router = api_router("chat", DirectRoute)
+    router = APIRouter(route_class=DirectRoute)
 
-    @router.post(
-        "/v1/chat/completions",
-        responses=_ANSWERS,
-        openapi_extra=body_of(ChatCompletionRequest, EXAMPLES),
-    )
+    @router.post("/v1/chat/completions")
     async def create_chat_completion(request: Request) -> Response:
         """Continue a conversation."""
         return await serve(CHAT, request, registry, metrics, timeouts)

@@ -7,24 +7,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api.openai.completions.answer import CompletionEvents
-from gateway.api.openai.completions.objects import Completion, CompletionChunk
-from gateway.api.openai.completions.protocol import CompletionRequest, parse_completion_request
+from gateway.api.openai.completions.protocol import parse_completion_request
 from gateway.api.openai.completions.serving import check_completion, completion_plan, prepare
 from gateway.api.openai.endpoint import Endpoint, serve
-from gateway.api.openai.router import GENERATING, IGNORED, answers, api_router, body_of
 from gateway.http.routing import DirectRoute
 from gateway.serving.registry import Registry
 from gateway.settings import TimeoutSettings
 from gateway.telemetry.metrics import Metrics
 
 COMPLETIONS = Endpoint(parse_completion_request, check_completion, completion_plan, prepare, CompletionEvents)
-_ANSWERS = answers(Completion, GENERATING, event=CompletionChunk, headers=IGNORED)
-_ASKED = {"model": "MODEL", "prompt": "The capital of France is", "max_tokens": 32}
-_EXAMPLES = {
-    "One answer": _ASKED,
-    "A stream": {**_ASKED, "stream": True},
-    "Log probabilities of tokens": {**_ASKED, "logprobs": 3},
-}
 
 
 def completions_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics) -> APIRouter:
@@ -35,13 +26,9 @@ def completions_router(registry: Registry, timeouts: TimeoutSettings, metrics: M
         timeouts: of streams.
         metrics: where ignored parameters are counted.
     """
-    router = api_router("completions", DirectRoute)
+    router = APIRouter(route_class=DirectRoute)
 
-    @router.post(
-        "/v1/completions",
-        responses=_ANSWERS,
-        openapi_extra=body_of(CompletionRequest, _EXAMPLES),
-    )
+    @router.post("/v1/completions")
     async def create_completion(request: Request) -> Response:
         """Continue texts."""
         return await serve(COMPLETIONS, request, registry, metrics, timeouts)

@@ -10,10 +10,9 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import jiter
-from typing_extensions import TypedDict
 
 from gateway.api.openai.errors import OpenAIError
 from gateway.api.openai.stored_items import StoredItems, append
@@ -31,23 +30,6 @@ _ID = re.compile(r"conv_[0-9a-f]{32}")
 _ATTEMPTS = 64
 _LONGEST_PAUSE_S = 0.05
 Result = TypeVar("Result")
-
-
-class Conversation(TypedDict):
-    """A conversation, whose items are a list of their own."""
-
-    id: str
-    object: Literal["conversation"]
-    created_at: int
-    metadata: dict[str, str]
-
-
-class ConversationDeleted(TypedDict):
-    """A conversation that is no longer there."""
-
-    id: str
-    object: Literal["conversation.deleted"]
-    deleted: Literal[True]
 
 
 @dataclass(slots=True)
@@ -81,7 +63,7 @@ class ConversationContents:
         head = {"created_at": self.created_at, "metadata": self.metadata, "ids": list(self.items)}
         return b"\n".join((repeated(head), *self.items.values()))
 
-    def shown(self) -> Conversation:
+    def shown(self) -> dict[str, Any]:
         """The ``conversation`` object."""
         return {
             "id": self.id,

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api.openai.conversations import contents
-from gateway.api.openai.conversations.contents import Conversation, ConversationDeleted
 from gateway.api.openai.conversations.protocol import (
     Asked,
     ConversationRequest,
@@ -22,12 +21,8 @@ from gateway.api.openai.conversations.protocol import (
 from gateway.api.openai.endpoint import name_header
 from gateway.api.openai.request_body import read_request
 from gateway.api.openai.request_json import RequestBody
-from gateway.api.openai.router import IGNORED, answers, api_router, body_of, parameter
 from gateway.api.openai.state import ApplicationState
 from gateway.api.openai.stored_items import (
-    INCLUDE,
-    PAGING,
-    ItemPage,
     StoredItems,
     append,
     included,
@@ -39,21 +34,6 @@ from gateway.api.openai.stored_items import (
 from gateway.http.routing import DirectRoute
 from gateway.text.repeated import repeated
 
-_ERRORS = (400, 404, 415, 429, 503)
-_ID = parameter("conversation_id", "path", "Id of a conversation.", required=True)
-_ITEM = parameter("item_id", "path", "Id of an item of the conversation.", required=True)
-_READ = answers(Conversation, (404,))
-_MADE = answers(Conversation, _ERRORS, headers=IGNORED)
-_CHANGED = answers(Conversation, (*_ERRORS, 409), headers=IGNORED)
-_DELETED = answers(ConversationDeleted, (404,))
-_ADDED = answers(ItemPage, (*_ERRORS, 409), headers=IGNORED)
-_LISTED = answers(ItemPage, (400, 404), headers=IGNORED)
-_SHOWN = answers({"type": "object"}, (404,), headers=IGNORED)
-_REMOVED = answers(Conversation, (404, 409))
-_ITEMS = {"A message": {"items": [{"type": "message", "role": "user", "content": "Hello"}]}}
-_TOPIC = {"A topic": {"metadata": {"topic": "geography"}}}
-_BEGUN = {"With a message": {**_TOPIC["A topic"], **_ITEMS["A message"]}}
-
 
 def conversations_router(state: ApplicationState) -> APIRouter:
     """The routes of ``/v1/conversations`` and their items.
@@ -61,18 +41,14 @@ def conversations_router(state: ApplicationState) -> APIRouter:
     Args:
         state: where they are kept.
     """
-    router = api_router("conversations", DirectRoute)
+    router = APIRouter(route_class=DirectRoute)
     _add_items(router, state)
     _add_conversations(router, state)
     return router
 
 
 def _add_items(router: APIRouter, state: ApplicationState) -> None:
-    @router.get(
-        "/v1/conversations/{conversation_id}/items/{item_id}",
-        responses=_SHOWN,
-        openapi_extra={"parameters": [_ID, _ITEM, INCLUDE]},
-    )
+    @router.get("/v1/conversations/{conversation_id}/items/{item_id}")
     async def retrieve_conversation_item(request: Request) -> Response:
         """Show an item of a conversation."""
         kept = state.of(request.scope)
@@ -80,33 +56,21 @@ def _add_items(router: APIRouter, state: ApplicationState) -> None:
         include, left_out = included(request.query_params, kept.cipher)
         return _answer(shown(found.item(_item_id(request)), include, kept.cipher), left_out)
 
-    @router.delete(
-        "/v1/conversations/{conversation_id}/items/{item_id}",
-        responses=_REMOVED,
-        openapi_extra={"parameters": [_ID, _ITEM]},
-    )
+    @router.delete("/v1/conversations/{conversation_id}/items/{item_id}")
     async def delete_conversation_item(request: Request) -> Response:
         """Take an item out of a conversation."""
         kept, item_id = state.of(request.scope), _item_id(request)
         found, _ = await contents.change(kept.needed(), kept.owner, _id(request), lambda found: found.remove(item_id))
         return _answer(found.shown())
 
-    @router.get(
-        "/v1/conversations/{conversation_id}/items",
-        responses=_LISTED,
-        openapi_extra={"parameters": [_ID, *PAGING]},
-    )
+    @router.get("/v1/conversations/{conversation_id}/items")
     async def list_conversation_items(request: Request) -> Response:
         """List the items of a conversation, the newest first."""
         kept, paging = state.of(request.scope), paging_of(request.query_params)
         found = await contents.load(kept.needed(), kept.owner, _id(request))
         return _answer(*page_of(found.items, paging, request.query_params, kept.cipher))
 
-    @router.post(
-        "/v1/conversations/{conversation_id}/items",
-        responses=_ADDED,
-        openapi_extra={"parameters": [_ID, INCLUDE], **body_of(ItemsRequest, _ITEMS)},
-    )
+    @router.post("/v1/conversations/{conversation_id}/items")
     async def create_conversation_items(request: Request) -> Response:
         """Add items to a conversation."""
         kept = state.of(request.scope)
@@ -119,7 +83,7 @@ def _add_items(router: APIRouter, state: ApplicationState) -> None:
 
 
 def _add_conversations(router: APIRouter, state: ApplicationState) -> None:
-    @router.post("/v1/conversations", responses=_MADE, openapi_extra=body_of(ConversationRequest, _BEGUN))
+    @router.post("/v1/conversations")
     async def create_conversation(request: Request) -> Response:
         """Begin a conversation."""
         kept = state.of(request.scope)
@@ -127,17 +91,13 @@ def _add_conversations(router: APIRouter, state: ApplicationState) -> None:
         made = await contents.create(kept.needed(), kept.owner, asked.metadata, items)
         return _answer(made.shown(), [*asked.ignored(), *replaced])
 
-    @router.get("/v1/conversations/{conversation_id}", responses=_READ, openapi_extra={"parameters": [_ID]})
+    @router.get("/v1/conversations/{conversation_id}")
     async def retrieve_conversation(request: Request) -> Response:
         """Show a conversation without its items."""
         kept = state.of(request.scope)
         return _answer((await contents.load(kept.needed(), kept.owner, _id(request))).shown())
 
-    @router.post(
-        "/v1/conversations/{conversation_id}",
-        responses=_CHANGED,
-        openapi_extra={"parameters": [_ID], **body_of(ConversationUpdate, _TOPIC)},
-    )
+    @router.post("/v1/conversations/{conversation_id}")
     async def update_conversation(request: Request) -> Response:
         """Replace the metadata of a conversation."""
         kept = state.of(request.scope)
@@ -148,12 +108,12 @@ def _add_conversations(router: APIRouter, state: ApplicationState) -> None:
         )
         return _answer(found.shown(), [*asked.ignored(), *replaced])
 
-    @router.delete("/v1/conversations/{conversation_id}", responses=_DELETED, openapi_extra={"parameters": [_ID]})
+    @router.delete("/v1/conversations/{conversation_id}")
     async def delete_conversation(request: Request) -> Response:
         """Delete a conversation with its items."""
         kept, gone = state.of(request.scope), _id(request)
         await contents.delete(kept.needed(), kept.owner, gone)
-        return _answer(ConversationDeleted(id=gone, object="conversation.deleted", deleted=True))
+        return _answer({"id": gone, "object": "conversation.deleted", "deleted": True})
 
 
 def _parsed(kind: type[Asked], body: RequestBody) -> tuple[Asked, StoredItems, Sequence[str]]:
@@ -169,8 +129,6 @@ def _item_id(request: Request) -> str:
     return str(request.path_params["item_id"])
 
 
-def _answer(
-    body: bytes | Conversation | ConversationDeleted | dict[str, Any], left_out: Sequence[str] = ()
-) -> Response:
+def _answer(body: bytes | dict[str, Any], left_out: Sequence[str] = ()) -> Response:
     headers = name_header("x-ignored-parameters", list(dict.fromkeys(left_out)))
     return Response(body if isinstance(body, bytes) else repeated(body), headers=headers, media_type="application/json")

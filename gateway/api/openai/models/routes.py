@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from gateway.api.openai.endpoint import find_model, models_of_caller
-from gateway.api.openai.models.objects import Model, ModelDescription, ModelList, ParameterCapability
 from gateway.api.openai.parameters.row import Parameter
 from gateway.api.openai.parameters.table import PARAMETERS, served
-from gateway.api.openai.router import answers, api_router, parameter
 from gateway.generation import Capability
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 
 
-def capability_map(model: ServedModel) -> dict[str, ParameterCapability] | None:
+def capability_map(model: ServedModel) -> dict[str, dict[str, Any]] | None:
     """Map each parameter's name to its ``class``, ``how``, ``note`` and ``limit``.
 
     The map is None before the engine was discovered. A parameter that means different things in chat and in completions
@@ -28,7 +26,7 @@ def capability_map(model: ServedModel) -> dict[str, ParameterCapability] | None:
     if model.features is None:
         return None
     known = model.capabilities
-    found: dict[str, ParameterCapability] = {}
+    found: dict[str, dict[str, Any]] = {}
     for row in sorted(PARAMETERS, key=lambda row: "chat" not in row.endpoints):
         how = served(row, known)
         name = row.name if row.name not in found else f"{row.endpoints[0]}.{row.name}"
@@ -41,7 +39,7 @@ def capability_map(model: ServedModel) -> dict[str, ParameterCapability] | None:
     return found
 
 
-def _class(row: Parameter, how: Capability) -> Literal["annotation", "impossible", "engine"]:
+def _class(row: Parameter, how: Capability) -> str:
     if row.kind == "annotation":
         return "annotation"
     return "impossible" if how.how == "impossible" else "engine"
@@ -49,31 +47,27 @@ def _class(row: Parameter, how: Capability) -> Literal["annotation", "impossible
 
 def models_router(registry: Registry) -> APIRouter:
     """The routes ``GET /v1/models`` and ``GET /v1/models/{id}`` over the served models."""
-    router = api_router("models")
+    router = APIRouter()
 
-    @router.get("/v1/models", responses=answers(ModelList))
+    @router.get("/v1/models")
     async def list_models() -> JSONResponse:
         """List all served models by all their names, ready or not."""
         data = [model_object(model, name, registry.split(name)) for name, model in models_of_caller(registry)]
-        return JSONResponse(ModelList(object="list", data=data))
+        return JSONResponse({"object": "list", "data": data})
 
-    @router.get(
-        "/v1/models/{model_id:path}",
-        responses=answers(ModelDescription, (404,)),
-        openapi_extra={"parameters": [parameter("model_id", "path", "Id of a served model.", required=True)]},
-    )
+    @router.get("/v1/models/{model_id:path}")
     async def retrieve_model(model_id: str) -> JSONResponse:
         """Describe one served model: OpenAI's fields, ``gateway``: how it is served, ``capabilities``: what it can."""
         named = dict(models_of_caller(registry))
         model_id = model_id if model_id in named else model_id.removesuffix("/")
         model = named.get(model_id) or find_model(registry, model_id)
         described = model_object(model, model_id, registry.split(model_id))
-        return JSONResponse(ModelDescription(**described, capabilities=capability_map(model)))
+        return JSONResponse({**described, "capabilities": capability_map(model)})
 
     return router
 
 
-def model_object(model: ServedModel, name: str, split: Mapping[str, float] | None = None) -> Model:
+def model_object(model: ServedModel, name: str, split: Mapping[str, float] | None = None) -> dict[str, Any]:
     """OpenAI's model object, vLLM's ``max_model_len``, and an object ``gateway``; what is not known yet is null.
 
     Args:
@@ -83,7 +77,7 @@ def model_object(model: ServedModel, name: str, split: Mapping[str, float] | Non
     """
     features = model.features
     reason = model.refusal()
-    described: Model = {
+    described: dict[str, Any] = {
         "id": name,
         "object": "model",
         "created": model.created,

@@ -6,40 +6,26 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Mapping
-from typing import Any, Final
 
 import orjson
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.api.openai.chat.objects import CITY
 from gateway.api.openai.chat.serving import ChatPlan
 from gateway.api.openai.endpoint import CheckedRequest, answered, name_header, prepared
 from gateway.api.openai.errors import OpenAIError, from_engine
 from gateway.api.openai.responses.answer import ResponsesAnswer
 from gateway.api.openai.responses.background import BackgroundRuns
-from gateway.api.openai.responses.compact import CompactRequest, compacted, needed, parse_compact_request
-from gateway.api.openai.responses.objects import (
-    EVENTS,
-    ResponseCompaction,
-    ResponseDeleted,
-    ResponseInputTokens,
-    ResponseObject,
-)
-from gateway.api.openai.responses.protocol import ResponsesRequest
+from gateway.api.openai.responses.compact import compacted, needed, parse_compact_request
 from gateway.api.openai.responses.replay import follow
 from gateway.api.openai.responses.serving import RESPONSES, begin_turn
 from gateway.api.openai.responses.stored import ResponseLostError, ResponseStore, StoredResponse, merge_json_objects
 from gateway.api.openai.responses.translate import ResponsesTurn
-from gateway.api.openai.router import DEVIATIONS, GENERATING, IGNORED, answers, api_router, body_of, parameter
 from gateway.api.openai.state import ApplicationState, CallerState
 from gateway.api.openai.stored_items import (
     ENCRYPTED,
-    INCLUDE,
     LOGPROBS,
-    PAGING,
-    ItemPage,
     included,
     page_of,
     paging_of,
@@ -58,38 +44,6 @@ from gateway.settings import TimeoutSettings
 from gateway.telemetry.metrics import Metrics
 from gateway.text.bad_request import BadRequestError, printable
 
-_ASKED: Final[dict[str, Any]] = {"model": "MODEL", "input": "What is the capital of France?"}
-_ANSWERED: Final[dict[str, Any]] = {**_ASKED, "max_output_tokens": 64}
-_EXAMPLES: Final[dict[str, dict[str, Any]]] = {
-    "One answer": _ANSWERED,
-    "A stream": {**_ANSWERED, "stream": True},
-    "A required function call": {
-        **_ANSWERED,
-        "tools": [{"type": "function", "name": "get_weather", "parameters": CITY, "strict": True}],
-        "tool_choice": "required",
-    },
-}
-_TO_COUNT: Final = {"Input": _ASKED}
-_TO_COMPACT: Final[dict[str, dict[str, Any]]] = {
-    "A conversation": {
-        "model": "MODEL",
-        "input": [
-            {"role": "user", "content": "What is the capital of France?"},
-            {"role": "assistant", "content": "Paris."},
-        ],
-    },
-}
-
-_ANSWERS = answers(ResponseObject, GENERATING, event={"anyOf": list(EVENTS)}, done=False, headers=IGNORED | DEVIATIONS)
-_COMPACTED = answers(ResponseCompaction, GENERATING, headers=IGNORED)
-_COUNTED = answers(ResponseInputTokens, (400, 404, 415, 429, 503), headers=IGNORED | DEVIATIONS)
-_RESPONSE_ID = parameter("response_id", "path", "Id of a response.", required=True)
-_STREAM = parameter(
-    "stream", "query", "`true` streams the events of a background response that was created with `stream`."
-)
-_AFTER = parameter("starting_after", "query", "The sequence number of the event after which the stream starts.")
-_SHOWN = answers(ResponseObject, (400, 404), event={"anyOf": list(EVENTS)}, done=False, headers=IGNORED)
-_LISTED = answers(ItemPage, (400, 404), headers=IGNORED)
 _LARGEST = 2**31  # number of an event
 
 
@@ -105,9 +59,9 @@ def responses_router(
         state: where responses are kept.
         runs: background responses of this process.
     """
-    router = api_router("responses", DirectRoute)
+    router = APIRouter(route_class=DirectRoute)
 
-    @router.post("/v1/responses", responses=_ANSWERS, openapi_extra=body_of(ResponsesRequest, _EXAMPLES))
+    @router.post("/v1/responses")
     async def create_response(request: Request) -> Response:
         """Continue a conversation of items."""
         begun = await begin_turn(request, registry, metrics, state)
@@ -118,7 +72,7 @@ def responses_router(
             return await _background(begun, answer, runs, timeouts)
         return await answered(RESPONSES, request, begun, answer, timeouts)
 
-    @router.post("/v1/responses/compact", responses=_COMPACTED, openapi_extra=body_of(CompactRequest, _TO_COMPACT))
+    @router.post("/v1/responses/compact")
     async def compact_response(request: Request) -> Response:
         """Shorten a conversation: the model writes a summary of it, which is encrypted."""
         kept = state.of(request.scope)
@@ -129,14 +83,14 @@ def responses_router(
         body = await while_connected(request.scope, request.receive, work)
         return Response(body, headers=dict(begun.headers), media_type="application/json")
 
-    @router.post("/v1/responses/input_tokens", responses=_COUNTED, openapi_extra=body_of(ResponsesRequest, _TO_COUNT))
+    @router.post("/v1/responses/input_tokens")
     async def count_input_tokens(request: Request) -> Response:
         """Count the tokens that a request's prompt has, without an answer."""
         begun = await begin_turn(request, registry, metrics, state)
         count = functools.partial(_count, begun.request, begun.plan, begun.model)
         work = prompts.long_work(begun.plan.source)
         found = count(None) if work is None else await while_connected(request.scope, request.receive, work.run(count))
-        body = orjson.dumps(ResponseInputTokens(object="response.input_tokens", input_tokens=found))
+        body = orjson.dumps({"object": "response.input_tokens", "input_tokens": found})
         return Response(body, headers=dict(begun.headers), media_type="application/json")
 
     return router
@@ -181,13 +135,9 @@ def retrieval_router(state: ApplicationState, runs: BackgroundRuns, keepalive_s:
         runs: background responses of this process.
         keepalive_s: silence after which a stream sends a comment.
     """
-    router = api_router("responses", DirectRoute)
+    router = APIRouter(route_class=DirectRoute)
 
-    @router.get(
-        "/v1/responses/{response_id}",
-        responses=_SHOWN,
-        openapi_extra={"parameters": [_RESPONSE_ID, INCLUDE, _STREAM, _AFTER]},
-    )
+    @router.get("/v1/responses/{response_id}")
     async def retrieve_response(request: Request) -> Response:
         """Show a response that is kept, or follow its events."""
         kept, query = state.of(request.scope), request.query_params
@@ -207,32 +157,20 @@ def retrieval_router(state: ApplicationState, runs: BackgroundRuns, keepalive_s:
             follow(runs, response_store, response_id, after, record, keepalive_s, output), headers, output
         )
 
-    @router.delete(
-        "/v1/responses/{response_id}",
-        responses=answers(ResponseDeleted, (404,)),
-        openapi_extra={"parameters": [_RESPONSE_ID]},
-    )
+    @router.delete("/v1/responses/{response_id}")
     async def delete_response(request: Request) -> Response:
         """Delete a response; one that is being generated ends."""
         response_store, response_id, _, _ = await _find(state.of(request.scope), request)
         if not await response_store.delete(response_id):
             raise _not_found(response_id)
-        return _json(orjson.dumps(ResponseDeleted(id=response_id, object="response", deleted=True)))
+        return _json(orjson.dumps({"id": response_id, "object": "response", "deleted": True}))
 
-    @router.post(
-        "/v1/responses/{response_id}/cancel",
-        responses=answers(ResponseObject, (400, 404)),
-        openapi_extra={"parameters": [_RESPONSE_ID]},
-    )
+    @router.post("/v1/responses/{response_id}/cancel")
     async def cancel_response(request: Request) -> Response:
         """End a background response; one that is cancelled already is shown."""
         return _json((await _cancel(state.of(request.scope), request, runs)).response)
 
-    @router.get(
-        "/v1/responses/{response_id}/input_items",
-        responses=_LISTED,
-        openapi_extra={"parameters": [_RESPONSE_ID, *PAGING]},
-    )
+    @router.get("/v1/responses/{response_id}/input_items")
     async def list_input_items(request: Request) -> Response:
         """List the input items of a response, the newest first."""
         kept, paging = state.of(request.scope), paging_of(request.query_params)

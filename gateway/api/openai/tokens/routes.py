@@ -5,22 +5,17 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 
-from gateway.api.openai.chat.objects import EXAMPLES
-from gateway.api.openai.chat.protocol import ChatCompletionRequest
 from gateway.api.openai.chat.routes import CHAT
 from gateway.api.openai.endpoint import name_header, prepared
 from gateway.api.openai.endpoint import parse_and_check as begin_request
 from gateway.api.openai.request_body import read_request
 from gateway.api.openai.request_json import RequestBody
-from gateway.api.openai.router import DEVIATIONS, IGNORED, answers, api_router, body_of, parameter
 from gateway.api.openai.tokens.answer import detokenize, model_or_only, render, tokenize, tokenizer_info
-from gateway.api.openai.tokens.objects import Detokenized, RenderedChat, Tokenized, TokenizerInfo
 from gateway.api.openai.tokens.protocol import (
     DetokenizeRequest,
     TokenizeRequest,
@@ -36,18 +31,6 @@ from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
 
-_ERRORS = (400, 404, 415, 429, 503)
-_TOKENIZE = answers(Tokenized, _ERRORS, headers=IGNORED)
-_DETOKENIZE = answers(Detokenized, _ERRORS, headers=IGNORED)
-_DESCRIBE = answers(TokenizerInfo, (400, 404, 503))
-_RENDER = answers(RenderedChat, _ERRORS, headers=IGNORED | DEVIATIONS)
-_MODEL = {"parameters": [parameter("model", "query", "Id of a served model.")]}
-_TEXTS: dict[str, dict[str, Any]] = {
-    "A text": {"model": "MODEL", "prompt": "Hello"},
-    "A chat": {"model": "MODEL", "messages": [{"role": "user", "content": "Hello"}]},
-}
-_IDS = {"Ids": {"model": "MODEL", "tokens": [1, 2, 3]}}
-
 
 def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     """Make the routes ``/tokenize``, ``/detokenize``, ``/tokenizer_info`` and ``/v1/chat/completions/render``.
@@ -56,7 +39,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         registry: of served models, started.
         metrics: count ignored fields.
     """
-    router = api_router("tokens")
+    router = APIRouter()
 
     def parse_and_check(
         request: Request, asked: TokenizeRequest | DetokenizeRequest, body: RequestBody
@@ -66,7 +49,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         metrics.count_ignored(model.name, asked.ignored())
         return model, name_header("x-ignored-parameters", [*asked.ignored(), *body.replaced])
 
-    @router.post("/tokenize", responses=_TOKENIZE, openapi_extra=body_of(TokenizeRequest, _TEXTS))
+    @router.post("/tokenize")
     async def create_tokens(request: Request) -> Response:
         """Turn text or a conversation into token ids."""
 
@@ -78,7 +61,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         write = functools.partial(tokenize, asked, source, model)
         return await _respond(request, prompts.long_work(source), write, headers)
 
-    @router.post("/detokenize", responses=_DETOKENIZE, openapi_extra=body_of(DetokenizeRequest, _IDS))
+    @router.post("/detokenize")
     async def create_text(request: Request) -> Response:
         """Turn token ids into text."""
 
@@ -90,16 +73,14 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         work = prompts.long_work(IdsPrompt(asked.tokens))
         return await _respond(request, work, lambda _: detokenize(asked, model), headers)
 
-    @router.get("/tokenizer_info", responses=_DESCRIBE, openapi_extra=_MODEL)
+    @router.get("/tokenizer_info")
     async def describe_tokenizer(request: Request, model: str | None = None) -> JSONResponse:
         """Describe the tokenizer of a model, which may be left out when there is one only."""
         served = model_or_only(registry, model)
         record_of(request.scope).model = served.name
         return JSONResponse(tokenizer_info(served))
 
-    @router.post(
-        "/v1/chat/completions/render", responses=_RENDER, openapi_extra=body_of(ChatCompletionRequest, EXAMPLES)
-    )
+    @router.post("/v1/chat/completions/render")
     async def render_chat_completion(request: Request) -> Response:
         """Show what a chat request would send to the engine, without sending it."""
         begun = await begin_request(CHAT, request, registry, metrics)

@@ -1,4 +1,4 @@
-"""Objects of answers that endpoints share, as types: the OpenAPI document is made from them."""
+"""Types of what responses of several endpoints have."""
 
 from __future__ import annotations
 

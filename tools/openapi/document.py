@@ -1,18 +1,22 @@
-"""The OpenAPI document, made from the docstring, the body's model and the answers' types of each route."""
+"""The OpenAPI document, made of the routes, their docstrings and ``OPERATIONS``.
+
+``gateway`` has it as a file, of which ``gateway.api.page.document`` leaves out what a gateway's settings do not have.
+"""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import orjson
-from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter
 
-from gateway.api.openai.router import failure
 from gateway.api.operations import OPEN_PATHS
+from gateway.app import create_app
+from gateway.settings import Settings
+from tools.openapi.operations import OPERATIONS
+from tools.openapi.parts import failure
 
 _OPENAPI: Final = "3.1.0"
 _KEYS: Final = {
@@ -24,13 +28,11 @@ _REQUEST_ID: Final = {"description": "The id of the request, as in the log.", "s
 _OF_EVERY_REQUEST: Final = (400, 403, 408, 413, 431, 500, 503)
 
 
-def openapi_document(app: FastAPI, *, keys: bool) -> bytes:
-    """Write the application's OpenAPI document as JSON, which takes a good part of a second.
-
-    Args:
-        app: the application.
-        keys: whether it asks for keys.
-    """
+def openapi_document(server: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the document of a gateway with these settings of ``server``."""
+    model = {"name": "model", "tokenizer": ".", "triton": {"url": "triton:8001"}}
+    settings = Settings.model_validate({"models": [model], "server": server})
+    app, keys = create_app(settings), settings.asks_for_keys
     paths: dict[str, dict[str, Any]] = {}
     for route in app.routes:
         if isinstance(route, APIRoute) and route.include_in_schema:
@@ -39,29 +41,37 @@ def openapi_document(app: FastAPI, *, keys: bool) -> bytes:
             operations = {method.lower(): _operation(route, method, keys=keys) for method in methods}
             joined = {name: _either(before.get(name), each) for name, each in operations.items()}
             paths[route.path_format] = before | joined
-    references, schemas = _schemas(frozenset(_types(paths)))
-    document = {
+    references, schemas = _schemas(set(_types(paths)))
+    return {
         "openapi": _OPENAPI,
         "info": {"title": app.title, "version": app.version},
         "paths": _resolved(paths, references),
         "components": {"schemas": schemas, **({"securitySchemes": _KEYS} if keys else {})},
     }
-    return orjson.dumps(document)
+
+
+def written(node: Any, depth: int = 3) -> str:
+    """Write the document as JSON in which each operation and each schema is a line, as which its changes are read."""
+    if depth == 0 or not isinstance(node, dict):
+        return orjson.dumps(node).decode()
+    lines = ",\n".join(f"{orjson.dumps(key).decode()}: {written(value, depth - 1)}" for key, value in node.items())
+    return f"{{\n{lines}\n}}"
 
 
 def _operation(route: APIRoute, method: str, *, keys: bool) -> dict[str, Any]:
-    head = method == "HEAD"
+    about, head = OPERATIONS[route.name], method == "HEAD"
     guarded = keys and route.path not in OPEN_PATHS
     of_keys = [401] * guarded + [429] * (guarded and method == "POST")  # which limits of keys count
-    responses = {status: failure(status) for status in (*_OF_EVERY_REQUEST, *of_keys)} | route.responses
+    responses = {status: failure(status) for status in (*_OF_EVERY_REQUEST, *of_keys)} | about.answers
     if not guarded:
         responses.pop(401, None)
     summary, _, more = route.description.partition("\n\n")
     operation: dict[str, Any] = {
-        "tags": route.tags,
+        "tags": [about.tag],
         "summary": summary.rstrip(".") + (": the headers only" if head else ""),
         "operationId": route.name + ("_head" if head else ""),
-        **(route.openapi_extra or {}),
+        **({"parameters": list(about.parameters)} if about.parameters else {}),
+        **about.body,
         "responses": {str(status): _response(responses[status], head=head) for status in sorted(responses)},
     }
     if more:
@@ -98,8 +108,7 @@ def _response(response: dict[str, Any], *, head: bool) -> dict[str, Any]:
     return described
 
 
-@functools.cache
-def _schemas(types: frozenset[type]) -> tuple[dict[type, Any], dict[str, Any]]:
+def _schemas(types: set[type]) -> tuple[dict[type, Any], dict[str, Any]]:
     """Return for each type the reference to its schema, and the schemas by their names."""
     references: dict[type, Any] = {}
     found: dict[str, Any] = {}

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from typing_extensions import NotRequired, TypedDict
 
-from gateway.api.openai.objects import CompletionUsage, PromptLogprobs
+from tools.openapi.objects import CompletionUsage, PromptLogprobs
 
 CITY: Final[dict[str, Any]] = {
     "type": "object",

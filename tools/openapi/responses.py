@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from typing_extensions import NotRequired, TypedDict
 
-from gateway.api.openai.chat.objects import ChatTokenLogprob
+from tools.openapi.chat import ChatTokenLogprob
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 

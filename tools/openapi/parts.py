@@ -1,14 +1,13 @@
-"""Routers of the API, and the entries of their routes in the OpenAPI document."""
+"""Entries of the OpenAPI document: responses, bodies, parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from fastapi import APIRouter
-from fastapi.routing import APIRoute
-
-from gateway.api.openai.objects import Error
+from gateway.api.anthropic.errors import OVERLOADED
+from tools.openapi.messages import AnthropicError
+from tools.openapi.objects import Error
 
 IGNORED: Final = {"x-ignored-parameters": "Parameters of the request that were ignored."}
 """The header of answers to requests that may have unknown fields."""
@@ -39,18 +38,11 @@ _HEADERS: Final[Mapping[int, Mapping[str, str]]] = {
     503: {"Retry-After": "Seconds."},
 }
 
+_REQUEST_ID: Final = {"request-id": "The same as `x-request-id`."}  # of all answers to Anthropic's clients
+_ANTHROPIC_ERRORS: Final = (400, 401, 403, 404, 413, 415, 429, 500)
+
 GENERATING: Final = (400, 404, 415, 429, 503, 504)
 """Error statuses of endpoints that use an engine, in addition to those of all endpoints."""
-
-
-def api_router(tag: str, route_class: type[APIRoute] = APIRoute) -> APIRouter:
-    """Make a router of a part of the API.
-
-    Args:
-        tag: the group of the API page that its routes are shown in.
-        route_class: of its routes.
-    """
-    return APIRouter(tags=[tag], route_class=route_class)
 
 
 def answers(
@@ -61,7 +53,7 @@ def answers(
     done: bool = True,
     headers: Mapping[str, str] | None = None,
 ) -> dict[int | str, dict[str, Any]]:
-    """Describe the answers of a route, for its ``responses``; ``openapi_document`` turns the types into schemas.
+    """Describe the answers of a route, in which ``openapi_document`` turns the types into schemas.
 
     Args:
         body: type of the JSON body of 200.
@@ -83,8 +75,28 @@ def failure(status: int) -> dict[str, Any]:
     return {"description": _REASONS[status], "content": {_JSON: {"schema": Error}}, "headers": headers}
 
 
+def answer_of(description: str, body: Any, *, content_type: str = _JSON) -> dict[str, Any]:
+    """Describe an answer that has no headers of its own."""
+    return {"description": description, "content": {content_type: {"schema": body}}}
+
+
+def anthropic_answers(
+    body: Any, errors: Sequence[int] = (), *, event: Any = None, headers: Mapping[str, str] | None = None
+) -> dict[int | str, dict[str, Any]]:
+    """Describe the responses of a route of Anthropic's API; arguments as of ``answers``."""
+    made = answers(body, event=event, done=False, headers={**_REQUEST_ID, **(headers or {})})
+    return made | {status: anthropic_failure(status) for status in (*_ANTHROPIC_ERRORS, *errors, OVERLOADED)}
+
+
+def anthropic_failure(status: int) -> dict[str, Any]:
+    """Describe the response of a route of Anthropic's API that fails with this status."""
+    described = failure(503 if status == OVERLOADED else status)
+    headers = described["headers"] | _described(_REQUEST_ID)
+    return {**described, **answer_of(described["description"], AnthropicError), "headers": headers}
+
+
 def body_of(schema: type[Any], examples: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Make the OpenAPI entry of a body that a route reads as bytes, for its ``openapi_extra``.
+    """Make the OpenAPI entry of a body that a route reads as bytes.
 
     Args:
         schema: type of the body.
@@ -95,11 +107,11 @@ def body_of(schema: type[Any], examples: Mapping[str, Mapping[str, Any]]) -> dic
 
 
 def parameter(name: str, place: str, description: str, *, required: bool = False) -> dict[str, Any]:
-    """Make the OpenAPI entry of a parameter of the URL, for ``openapi_extra``.
+    """Make the OpenAPI entry of a parameter.
 
     Args:
         name: of the parameter.
-        place: ``path`` or ``query``.
+        place: ``path``, ``query`` or ``header``.
         description: of it.
         required: whether it must be there.
     """
