@@ -7,6 +7,7 @@ from typing import Any, Literal
 from typing_extensions import NotRequired, TypedDict
 
 from gateway.api.anthropic.errors import AnthropicError
+from gateway.api.usage import AnthropicUsage
 
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 
@@ -36,26 +37,6 @@ class AnthropicToolUse(TypedDict):
 
 
 AnthropicBlock = AnthropicText | AnthropicThinking | AnthropicToolUse
-
-
-class AnthropicOutputDetails(TypedDict):
-    """The reasoning's part of an answer's tokens."""
-
-    thinking_tokens: int
-
-
-class AnthropicUsage(TypedDict):
-    """Token counts. Cached tokens are 0 where the engine does not tell them.
-
-    Extension: ``estimated`` is there where the answer's tokens were counted by tokenizing its text again.
-    """
-
-    input_tokens: int
-    cache_creation_input_tokens: Literal[0]
-    cache_read_input_tokens: int
-    output_tokens: int
-    output_tokens_details: NotRequired[AnthropicOutputDetails]
-    estimated: NotRequired[Literal[True]]
 
 
 class AnthropicMessage(TypedDict):

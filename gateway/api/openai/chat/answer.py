@@ -17,7 +17,7 @@ from gateway.api.openai.chat.protocol import ChatCompletionRequest
 from gateway.api.openai.endpoint import DONE, PendingAnswer, best, error_event, prompt_logprobs_list
 from gateway.api.openai.errors import Names, OpenAIError
 from gateway.api.openai.guidance import ANY_TEXT, Structure
-from gateway.api.openai.usage import ReasonedUsage, at_beginning, usage_object
+from gateway.api.usage import completion_usage
 from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.generation.ids import new_id
 from gateway.generation.relay.interface import Drain, Forward, Write
@@ -155,19 +155,7 @@ class ChatAnswer(PendingAnswer):
     def usage(self, group: Generations) -> Usage:
         """Token counts so far, with those of the reasoning where there may be any."""
         usage = group.usage()
-        if not self.parsed:
-            return usage
-        counts = [choice.reasoning_tokens for choice in self.parsed]
-        known = [count for count in counts if count is not None]
-        reasoning = sum(known) if len(known) == len(counts) else None
-        return ReasonedUsage(
-            usage.prompt_tokens,
-            usage.completion_tokens,
-            usage.cached_tokens,
-            usage.predicted,
-            usage.estimated,
-            reasoning,
-        )
+        return usage.with_reasoning([choice.reasoning_tokens for choice in self.parsed]) if self.parsed else usage
 
     def failure(self, index: int, text: str) -> OpenAIError | None:
         """Return the error of an ended choice that is not what was requested; a cut choice is not validated.
@@ -197,7 +185,7 @@ class ChatAnswer(PendingAnswer):
             "created": self._created,
             "model": request.model,
             "choices": [self._choice(place, *found) for place, found in enumerate(zip(shown, texts, strict=True))],
-            "usage": usage_object(self.usage(group)),
+            "usage": completion_usage(self.usage(group)),
         }
         if request.tier is not None:
             body["service_tier"] = request.tier
@@ -369,14 +357,14 @@ class ChatChunkWriter:
         """The usage chunk where it is wanted, and ``[DONE]``."""
         if not self._include_usage:
             return DONE
-        return self._head + b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n" + DONE
+        return self._head + b'],"usage":' + orjson.dumps(completion_usage(usage)) + b"}\n\n" + DONE
 
     def _logprobs(self, entries: Sequence[TokenLogprob]) -> dict[str, Any]:
         return logprobs_object(entries, names_as_ids=self._names_as_ids)
 
     def _closing(self, usage: Usage) -> bytes:
         """What ends a chunk behind its choice, with the usage so far."""
-        return b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n"
+        return b'],"usage":' + orjson.dumps(completion_usage(usage)) + b"}\n\n"
 
 
 class ChatEvents:
@@ -404,7 +392,7 @@ class ChatEvents:
     def opening(self) -> bytes:
         """The first chunk of every choice, and the text that it continues where that is wanted."""
         answer, writer, request = self._answer, self._writer, self._answer.request
-        usage = at_beginning(answer.generations[0].assembler.usage) if writer.wants_usage else None
+        usage = answer.generations[0].assembler.usage.at_beginning() if writer.wants_usage else None
         prompt_ids = answer.generations[0].request.prompt.ids if request.return_token_ids else None
         events = b""
         for index in range(request.n):

@@ -14,7 +14,7 @@ from gateway.api.openai.completions.choice import ChoiceReader, LogprobRow
 from gateway.api.openai.completions.protocol import CompletionRequest
 from gateway.api.openai.endpoint import DONE, PendingAnswer, best, error_event
 from gateway.api.openai.errors import Names, OpenAIError
-from gateway.api.openai.usage import at_beginning, usage_object
+from gateway.api.usage import completion_usage
 from gateway.generation import Piece, Usage
 from gateway.generation.ids import new_id
 from gateway.generation.relay.interface import Forward, Write
@@ -74,7 +74,7 @@ class CompletionAnswer(PendingAnswer):
                 "created": self._created,
                 "model": self.request.model,
                 "choices": [self._choice(place, index) for place, index in enumerate(self._shown())],
-                "usage": usage_object(usage),
+                "usage": completion_usage(usage),
             }
         )
 
@@ -168,11 +168,11 @@ class CompletionChunkWriter:
         """The usage chunk where it is wanted, and ``[DONE]``."""
         if not self._include_usage:
             return DONE
-        return self._head + b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n" + DONE
+        return self._head + b'],"usage":' + orjson.dumps(completion_usage(usage)) + b"}\n\n" + DONE
 
     def _tail(self, usage: Usage | None) -> bytes:
         if usage is not None:
-            return b',"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n"
+            return b',"usage":' + orjson.dumps(completion_usage(usage)) + b"}\n\n"
         return b',"usage":null}\n\n' if self._include_usage else b"}\n\n"
 
 
@@ -229,7 +229,7 @@ class CompletionEvents:
             text, rows = choice.opening()
             extras = choice.prompt_extras()
             if text or rows or extras:
-                before = usage if usage is None or len(self._opened) > 1 else at_beginning(usage)
+                before = usage if usage is None or len(self._opened) > 1 else usage.at_beginning()
                 events = writer.choice(index, text, before, logprobs=choice.logprobs(rows), extra=extras)
         for piece in pieces:
             text, rows = choice.take([piece])

@@ -6,7 +6,8 @@ from typing import Literal
 
 from typing_extensions import NotRequired, TypedDict
 
-from gateway.api.openai.objects import CompletionUsage, PromptLogprobs
+from gateway.api.openai.objects import PromptLogprobs
+from gateway.api.usage import CompletionUsage
 
 
 class CompletionLogprobs(TypedDict):
