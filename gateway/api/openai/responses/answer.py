@@ -240,7 +240,7 @@ class ResponsesAnswer(ChatAnswer):
         own: dict[str, Any] = {
             "id": self.id,
             "object": "response",
-            "created_at": self._created,
+            "created_at": self.created,
             "status": status,
             "background": bool(self._turn.request.background),
             "completed_at": None,
