@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.import_circles import import_circles
 from tools.path_thresholds import Threshold, ThresholdSearch
 from tools.source_modules import SourceModule, read_modules
 
@@ -26,6 +27,7 @@ HELD = {
     "template_lines": 1_248,
     "public_class_names_twice": 0,
     "path_thresholds": 74,
+    "import_circles": 0,
 }
 _JINJA_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 # Names that are not also English words, so that each occurrence is the parameter.
@@ -56,6 +58,8 @@ class HeldMeasures:
     """Names of public classes that several modules define, with their files."""
     path_thresholds: list[Threshold]
     rejecting_bounds: list[Threshold]
+    import_circles: list[str]
+    """In the packages, in ``tools``, and in each model's folder."""
 
     @classmethod
     def count(cls) -> HeldMeasures:
@@ -65,8 +69,16 @@ class HeldMeasures:
         for module in modules.values():
             lines[module.name.partition(".")[0]] += module.code_lines()
         search = ThresholdSearch(modules)
+        circles = import_circles(modules | read_modules(ROOT, "tools"))
+        for folder in ROOT.glob("triton_repo/*/1"):
+            circles += import_circles(read_modules(folder, ""))
         return cls(
-            dict(lines), _template_lines(), _class_names_twice(modules), search.path_thresholds, search.rejecting_bounds
+            code_lines=dict(lines),
+            template_lines=_template_lines(),
+            class_names_twice=_class_names_twice(modules),
+            path_thresholds=search.path_thresholds,
+            rejecting_bounds=search.rejecting_bounds,
+            import_circles=circles,
         )
 
     def numbers(self) -> dict[str, int]:
@@ -76,6 +88,7 @@ class HeldMeasures:
             "template_lines": self.template_lines,
             "public_class_names_twice": len(self.class_names_twice),
             "path_thresholds": len(self.path_thresholds),
+            "import_circles": len(self.import_circles),
         }
 
     def lists(self) -> dict[str, list[str]]:
@@ -84,6 +97,7 @@ class HeldMeasures:
             "public_class_names_twice": [f"{name}: {', '.join(f)}" for name, f in self.class_names_twice.items()],
             "path_thresholds": list(map(str, self.path_thresholds)),
             "rejecting_bounds": list(map(str, self.rejecting_bounds)),
+            "import_circles": self.import_circles,
         }
 
     def growth(self) -> list[str]:

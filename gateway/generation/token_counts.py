@@ -1,8 +1,9 @@
-"""Token counts of a sequence."""
+"""Token counts of a sequence, and of all that one answer consists of."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gateway.generation.stop import StopSearch
@@ -39,6 +40,8 @@ class Usage:
         predicted: counts of the tokens that the request predicted; None when the engine answers without ids.
         estimated: whether ``completion_tokens`` was counted by tokenizing the text of the answer again, so that the
             engine's own count may be another.
+        reasoning_tokens: tokens of the completion whose text is reasoning; None where this is not known.
+        may_reason: whether there may be any.
     """
 
     prompt_tokens: int
@@ -46,6 +49,36 @@ class Usage:
     cached_tokens: int | None = None
     predicted: PredictedCounts | None = _NOTHING_PREDICTED
     estimated: bool = False
+    reasoning_tokens: int | None = 0
+    may_reason: bool = False
+
+    @classmethod
+    def of_all(cls, prompts: Collection[Usage], choices: Collection[Usage]) -> Usage:
+        """Add up the counts of an answer; what is not known of one is not known of all.
+
+        Args:
+            prompts: of one choice for each prompt, whose prompt is counted.
+            choices: of all, whose completions are counted.
+        """
+        cached = [usage.cached_tokens for usage in prompts if usage.cached_tokens is not None]
+        known = [usage.predicted for usage in choices if usage.predicted is not None]
+        return cls(
+            sum(usage.prompt_tokens for usage in prompts),
+            sum(usage.completion_tokens for usage in choices),
+            sum(cached) if len(cached) == len(prompts) else None,
+            PredictedCounts(*map(sum, zip(*known, strict=True))) if len(known) == len(choices) else None,
+            any(usage.estimated for usage in choices),
+        )
+
+    def at_beginning(self) -> Usage:
+        """Return the counts before the first token, when the cached part of the prompt is not known yet."""
+        return Usage(self.prompt_tokens, 0)
+
+    def with_reasoning(self, counts: Collection[int | None]) -> Usage:
+        """Return the counts of an answer that may hold reasoning, of which each choice has so many tokens."""
+        known = [count for count in counts if count is not None]
+        reasoning = sum(known) if len(known) == len(counts) else None
+        return replace(self, reasoning_tokens=reasoning, may_reason=True)
 
 
 class TokenCount(NamedTuple):

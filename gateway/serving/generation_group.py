@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol
 
-from gateway.generation import EngineError, PredictedCounts, Usage
+from gateway.generation import EngineError, Usage
 from gateway.generation.relay.interface import Forward
 from gateway.serving.generation import Generation, Ready, cancel_all
 
@@ -180,13 +180,4 @@ class GenerationGroup:
         of_prompts = {
             id(each.request.prompt): usage for each, usage in reversed([*zip(self.generations, usages, strict=True)])
         }
-        prompts = of_prompts.values()
-        cached = [usage.cached_tokens for usage in prompts if usage.cached_tokens is not None]
-        known = [usage.predicted for usage in usages if usage.predicted is not None]
-        return Usage(
-            sum(usage.prompt_tokens for usage in prompts),
-            sum(usage.completion_tokens for usage in usages),
-            sum(cached) if len(cached) == len(prompts) else None,
-            PredictedCounts(*map(sum, zip(*known, strict=True))) if len(known) == len(usages) else None,
-            any(usage.estimated for usage in usages),
-        )
+        return Usage.of_all(of_prompts.values(), usages)

@@ -7,9 +7,10 @@ import time
 
 from gateway_ops.conformance.api_reference import CHUNKS
 from gateway_ops.conformance.bounded_http import CheckRequest, HttpAnswer, UnreachableError
+from gateway_ops.conformance.checks import Group
 from gateway_ops.conformance.replies import WholeReply, served
 from gateway_ops.conformance.server_under_check import ServerUnderCheck
-from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError, shown
+from gateway_ops.conformance.verdicts import UnclearError, UntrueError, shown
 
 CANCEL = Group("Clients that disconnect")
 # Gauges of requests that run, by the names of the servers that have them.

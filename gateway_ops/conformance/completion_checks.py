@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from gateway_ops.conformance.api_reference import COMPLETIONS as PAGE
+from gateway_ops.conformance.checks import Group
 from gateway_ops.conformance.replies import WholeReply, served, without_bad_bytes
 from gateway_ops.conformance.server_under_check import ServerUnderCheck
-from gateway_ops.conformance.verdicts import Group, NotOfferedError, UnclearError, UntrueError, shown
+from gateway_ops.conformance.verdicts import NotOfferedError, UnclearError, UntrueError, shown
 
 COMPLETIONS = Group("Completions")
 

@@ -11,9 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 from gateway_ops.conformance.api_reference import AUTHENTICATION, CREATE, ERRORS
 from gateway_ops.conformance.api_reference import MODELS as MODELS_PAGE
 from gateway_ops.conformance.bounded_http import CheckRequest, HttpAnswer
+from gateway_ops.conformance.checks import Body, Group
 from gateway_ops.conformance.replies import error_of, is_named, served
 from gateway_ops.conformance.server_under_check import CHAT, MODELS, ServerUnderCheck
-from gateway_ops.conformance.verdicts import Body, Group, UnclearError, UntrueError, shown
+from gateway_ops.conformance.verdicts import UnclearError, UntrueError, shown
 
 ERROR = Group("Errors")
 FAULTS = Group("Invalid requests")

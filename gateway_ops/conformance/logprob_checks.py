@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 from gateway_ops.conformance.api_reference import CREATE, OBJECT
+from gateway_ops.conformance.checks import Group
 from gateway_ops.conformance.replies import StreamedReplies, TokenAlternative, TokenEntry, WholeReply, without_bad_bytes
 from gateway_ops.conformance.server_under_check import COUNTING, ServerUnderCheck
 from gateway_ops.conformance.text_checks import EMOJI
-from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError, shown
+from gateway_ops.conformance.verdicts import UnclearError, UntrueError, shown
 
 LOGPROBS = Group("Log-probs")
 _TOP = 3

@@ -7,9 +7,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway_ops.conformance.api_reference import CREATE
+from gateway_ops.conformance.checks import Group
 from gateway_ops.conformance.replies import Message, StreamedReplies, ToolCall, WholeReply, served
 from gateway_ops.conformance.server_under_check import LIMIT, ServerUnderCheck
-from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError, shown
+from gateway_ops.conformance.verdicts import UnclearError, UntrueError, shown
 
 PARAMETERS = Group("Parameters with an effect")
 TOOLS = Group("Forms and calls")

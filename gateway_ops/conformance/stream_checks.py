@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from gateway_ops.conformance.api_reference import CHUNKS, CREATE, EVENTS, OBJECT
+from gateway_ops.conformance.checks import Group
 from gateway_ops.conformance.replies import events, served
 from gateway_ops.conformance.server_under_check import ServerUnderCheck
-from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError, shown
+from gateway_ops.conformance.verdicts import UnclearError, UntrueError, shown
 
 FORM = Group("Form of responses")
 STREAMS = Group("Streams")

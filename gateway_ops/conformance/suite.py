@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from gateway.text.bad_request import first_of
 from gateway_ops.conformance.bounded_http import CheckRequest, Http, HttpAnswer, UnreachableError
 from gateway_ops.conformance.cancel_checks import CANCEL
+from gateway_ops.conformance.checks import Check, Group
 from gateway_ops.conformance.completion_checks import COMPLETIONS
 from gateway_ops.conformance.error_checks import ERROR, FAULTS, LIST
 from gateway_ops.conformance.logprob_checks import LOGPROBS
@@ -21,15 +22,7 @@ from gateway_ops.conformance.server_under_check import MODELS, ServerUnderCheck
 from gateway_ops.conformance.stream_checks import FORM, STREAMS
 from gateway_ops.conformance.text_checks import FINISH, STOP, TEXT
 from gateway_ops.conformance.usage_checks import USAGE
-from gateway_ops.conformance.verdicts import (
-    Check,
-    Group,
-    NotOfferedError,
-    UnclearError,
-    UntrueError,
-    Verdict,
-    shown,
-)
+from gateway_ops.conformance.verdicts import NotOfferedError, UnclearError, UntrueError, Verdict, shown
 
 GROUPS: tuple[Group, ...] = (
     USAGE,

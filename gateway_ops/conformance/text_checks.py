@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gateway_ops.conformance.api_reference import CHUNKS, CREATE, OBJECT
+from gateway_ops.conformance.checks import Group
 from gateway_ops.conformance.replies import Message, StreamedReplies, WholeReply
 from gateway_ops.conformance.server_under_check import COUNTING, ServerUnderCheck
-from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError, shown
+from gateway_ops.conformance.verdicts import UnclearError, UntrueError, shown
 
 FINISH = Group("Finish reason")
 STOP = Group("Stop strings")

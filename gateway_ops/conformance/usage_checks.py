@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gateway_ops.conformance.api_reference import CHUNKS, CREATE, OBJECT
+from gateway_ops.conformance.checks import Group
 from gateway_ops.conformance.replies import CompletionDetails, PromptDetails, ReplyUsage, StreamedReplies
 from gateway_ops.conformance.server_under_check import LIMIT, ServerUnderCheck
-from gateway_ops.conformance.verdicts import Group, UnclearError, UntrueError
+from gateway_ops.conformance.verdicts import UnclearError, UntrueError
 
 USAGE = Group("Usage")
 _COUNTED = {"include_usage": True}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gateway.api.openai.chat.answer import ChatChunkWriter as ChatWriter
 from gateway.api.openai.chat.choice import ChunkExtras
 from gateway.api.openai.completions.answer import CompletionChunkWriter as CompletionsWriter
+from gateway.api.openai.generation_fields import StreamOptions
 from gateway.generation import Piece, TokenLogprob
 from gateway.generation.relay.text_events import PassthroughTemplate, one_line, parsed_events
 
@@ -23,7 +24,7 @@ MODEL = "a model\u2028of two lines"
 
 @given(TEXTS, st.booleans())
 def test_of_a_chat(texts: list[str], usage: bool) -> None:
-    writer = ChatWriter("chatcmpl-1", 1, MODEL, include_usage=usage)
+    writer = ChatWriter({"model": MODEL}, StreamOptions(include_usage=usage))
     pieces = [Piece(text) for text in texts]
     written: list[bytes] = []
     writer.forward(written.append)(pieces)
@@ -32,14 +33,14 @@ def test_of_a_chat(texts: list[str], usage: bool) -> None:
 
 @given(TEXTS, st.booleans())
 def test_of_a_completion(texts: list[str], usage: bool) -> None:
-    writer = CompletionsWriter("cmpl-1", 1, MODEL, include_usage=usage)
+    writer = CompletionsWriter({"model": MODEL}, StreamOptions(include_usage=usage))
     written: list[bytes] = []
     writer.forward(written.append)([Piece(text) for text in texts])
     assert written == [one_line(b"".join(writer.choice(0, text) for text in texts))]
 
 
 def test_log_probs_of_a_chat_go_with_their_text() -> None:
-    writer = ChatWriter("chatcmpl-1", 1, "m", include_usage=False)
+    writer = ChatWriter({"model": "m"})
     piece = Piece("a", [TokenLogprob(index=1, token="a", bytes=b"a", logprob=-0.5, top=())])
     written: list[bytes] = []
     writer.forward(written.append)([piece])
@@ -49,7 +50,7 @@ def test_log_probs_of_a_chat_go_with_their_text() -> None:
 
 @given(TEXTS, st.booleans(), st.sampled_from([("content",), ("reasoning_content", "reasoning")]))
 def test_of_texts_that_pass_a_parser(texts: list[str], usage: bool, fields: tuple[str, ...]) -> None:
-    writer = ChatWriter("chatcmpl-1", 1, MODEL, include_usage=usage)
+    writer = ChatWriter({"model": MODEL}, StreamOptions(include_usage=usage))
     reading: Any = SimpleNamespace(passing=object(), passed=[*texts])
     kept, others = ["before"], [Piece("x")]
     written: list[bytes] = []
@@ -82,7 +83,7 @@ def test_of_texts_that_are_one_event_with_a_number(turns: list[list[str]]) -> No
 @pytest.mark.parametrize("text", ["\u2028", "\u2029", "\u0085"])
 def test_no_event_has_what_some_clients_take_for_the_end_of_a_line(text: str) -> None:
     written: list[Any] = []
-    ChatWriter("chatcmpl-1", 1, MODEL, include_usage=False).forward(written.append)([Piece(text)])
-    CompletionsWriter("cmpl-1", 1, MODEL).forward(written.append)([Piece(text)])
+    ChatWriter({"model": MODEL}).forward(written.append)([Piece(text)])
+    CompletionsWriter({"model": MODEL}).forward(written.append)([Piece(text)])
     for event in written:
         assert event.decode().splitlines() == [event.decode().rstrip("\n"), ""]

@@ -6,7 +6,8 @@ from typing import Literal
 
 from typing_extensions import NotRequired, TypedDict
 
-from tools.openapi.objects import CompletionUsage, PromptLogprobs
+from gateway.api.usage import CompletionUsage
+from tools.openapi.objects import PromptLogprobs
 
 
 class CompletionLogprobs(TypedDict):

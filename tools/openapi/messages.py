@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from typing_extensions import NotRequired, TypedDict
 
+from gateway.api.usage import AnthropicUsage
+
 
 class AnthropicErrorCode(TypedDict):
     """Which error it is, where Anthropic's clients do more than show it: they go on without a thread."""
@@ -67,26 +69,6 @@ class AnthropicToolUse(TypedDict):
 
 
 AnthropicBlock = AnthropicText | AnthropicThinking | AnthropicToolUse
-
-
-class AnthropicOutputDetails(TypedDict):
-    """The reasoning's part of an answer's tokens."""
-
-    thinking_tokens: int
-
-
-class AnthropicUsage(TypedDict):
-    """Token counts. Cached tokens are 0 where the engine does not tell them.
-
-    Extension: ``estimated`` is there where the answer's tokens were counted by tokenizing its text again.
-    """
-
-    input_tokens: int
-    cache_creation_input_tokens: Literal[0]
-    cache_read_input_tokens: int
-    output_tokens: int
-    output_tokens_details: NotRequired[AnthropicOutputDetails]
-    estimated: NotRequired[Literal[True]]
 
 
 class AnthropicMessage(TypedDict):

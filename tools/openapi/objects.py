@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 
 class ErrorDetails(TypedDict):
@@ -18,33 +18,6 @@ class Error(TypedDict):
     """What every error looks like, in a stream too. ``param`` names the parameter at fault."""
 
     error: ErrorDetails
-
-
-class PromptTokensDetails(TypedDict):
-    """Counts of the prompt's tokens."""
-
-    cached_tokens: int
-    audio_tokens: int
-
-
-class CompletionTokensDetails(TypedDict):
-    """Counts of the generated tokens; ``estimated`` is true, or absent where the engine counted them all."""
-
-    reasoning_tokens: NotRequired[int]
-    audio_tokens: NotRequired[int]
-    accepted_prediction_tokens: NotRequired[int]
-    rejected_prediction_tokens: NotRequired[int]
-    estimated: NotRequired[bool]
-
-
-class CompletionUsage(TypedDict):
-    """Token counts of an answer. Details that are not known are absent."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-    prompt_tokens_details: NotRequired[PromptTokensDetails]
-    completion_tokens_details: NotRequired[CompletionTokensDetails]
 
 
 class PromptLogprob(TypedDict):

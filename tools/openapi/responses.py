@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from typing_extensions import NotRequired, TypedDict
 
+from gateway.api.usage import ResponseUsage
 from tools.openapi.chat import ChatTokenLogprob
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
@@ -76,33 +77,6 @@ class ResponseCustomToolCall(TypedDict):
 
 
 ResponseItem = ResponseMessage | ResponseReasoning | ResponseFunctionCall | ResponseCustomToolCall
-
-
-class ResponseInputTokensDetails(TypedDict):
-    """Counts of the prompt's tokens: 0 where the engine does not tell them."""
-
-    cached_tokens: int
-    cache_write_tokens: int
-
-
-class ResponseOutputTokensDetails(TypedDict):
-    """Counts of the generated tokens: 0 where the engine does not tell them.
-
-    ``estimated`` is true where ``output_tokens`` was counted by tokenizing the answer again, else absent.
-    """
-
-    reasoning_tokens: int
-    estimated: NotRequired[bool]
-
-
-class ResponseUsage(TypedDict):
-    """Token counts of a response."""
-
-    input_tokens: int
-    input_tokens_details: ResponseInputTokensDetails
-    output_tokens: int
-    output_tokens_details: ResponseOutputTokensDetails
-    total_tokens: int
 
 
 class ResponseError(TypedDict):

@@ -12,9 +12,10 @@ import pytest
 
 from gateway_ops.conformance import cancel_checks, suite
 from gateway_ops.conformance.bounded_http import Http
+from gateway_ops.conformance.checks import Check
 from gateway_ops.conformance.server_under_check import ServerUnderCheck
 from gateway_ops.conformance.suite import CheckOutcome
-from gateway_ops.conformance.verdicts import Check, Verdict
+from gateway_ops.conformance.verdicts import Verdict
 from tests.gateway_ops.conformance.by_curl import send_by_curl
 from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer, Lie, RejectedError, Reply
 from tests.gateway_ops.conformance.lies import FAULT, LIES

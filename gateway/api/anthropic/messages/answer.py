@@ -15,7 +15,7 @@ from gateway.api.anthropic.messages.translate import MessagesTurn
 from gateway.api.openai.chat.answer import ChatAnswer
 from gateway.api.openai.chat.serving import PreparedChat
 from gateway.api.openai.errors import Names, OpenAIError
-from gateway.api.openai.usage import ReasonedUsage
+from gateway.api.usage import message_usage
 from gateway.generation import Piece, Usage
 from gateway.generation.ids import new_id
 from gateway.generation.relay.interface import Forward, Write
@@ -194,7 +194,7 @@ class MessagesAnswer(ChatAnswer):
         failure = self.unfit()
         if failure is not None:
             raise failure
-        fields = {"content": self.content.blocks, **self.stop(), "usage": usage_of(self.usage(group))}
+        fields = {"content": self.content.blocks, **self.stop(), "usage": message_usage(self.usage(group))}
         return orjson.dumps(self.message() | fields)
 
     def message(self) -> dict[str, Any]:
@@ -208,7 +208,7 @@ class MessagesAnswer(ChatAnswer):
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": usage_of(Usage(usage.prompt_tokens, 0)),
+            "usage": message_usage(usage.at_beginning()),
         }
 
     def stop(self) -> dict[str, Any]:
@@ -237,24 +237,6 @@ class MessagesAnswer(ChatAnswer):
             return self.content.arguments(said.text)
         call = self.parsed[0].made[said.index]
         return self.content.call(told_call_id(call.id), self._tools.own_name(call.name))
-
-
-def usage_of(usage: Usage) -> dict[str, Any]:
-    """Write the ``usage`` of a message, whose input tokens exclude tokens that were read from the cache.
-
-    ``output_tokens_details`` is set where the answer may hold reasoning and its part is known, and ``estimated`` to
-    true where the answer's tokens were counted by tokenizing its text again.
-    """
-    cached = usage.cached_tokens or 0
-    counts: dict[str, Any] = {
-        "input_tokens": usage.prompt_tokens - cached,
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": cached,
-        "output_tokens": usage.completion_tokens,
-    }
-    if isinstance(usage, ReasonedUsage) and usage.reasoning_tokens is not None:
-        counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
-    return counts | {"estimated": True} if usage.estimated else counts
 
 
 class MessagesEvents:
@@ -298,7 +280,7 @@ class MessagesEvents:
 
     def end(self, usage: Usage) -> bytes:
         """The events that end the stream."""
-        last = {"type": "message_delta", "delta": self._answer.stop(), "usage": usage_of(usage)}
+        last = {"type": "message_delta", "delta": self._answer.stop(), "usage": message_usage(usage)}
         return _written([last, {"type": "message_stop"}])
 
     def _passed(self) -> PassthroughTemplate | None:

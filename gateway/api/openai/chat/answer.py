@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import orjson
 
@@ -16,8 +16,9 @@ from gateway.api.openai.chat.choice import ChunkExtras, ParsedChoice
 from gateway.api.openai.chat.protocol import ChatCompletionRequest
 from gateway.api.openai.endpoint import DONE, PendingAnswer, best, error_event, prompt_logprobs_list
 from gateway.api.openai.errors import Names, OpenAIError
+from gateway.api.openai.generation_fields import StreamOptions
 from gateway.api.openai.guidance import ANY_TEXT, Structure
-from gateway.api.openai.usage import ReasonedUsage, at_beginning, usage_object
+from gateway.api.usage import completion_usage
 from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.generation.ids import new_id
 from gateway.generation.relay.interface import Drain, Forward, Write
@@ -101,12 +102,13 @@ class ChatAnswer(PendingAnswer):
 
     Attributes:
         request: the request.
+        created: Unix time.
         parsed: one for each generation where calls or reasoning may be in it, else none.
         calls: whether calls may be made.
         expectations: conditions that are checked at the end; None where there are none.
     """
 
-    __slots__ = ("_created", "_logprobs", "_texts", "calls", "expectations", "parsed", "request")
+    __slots__ = ("_logprobs", "_texts", "calls", "created", "expectations", "parsed", "request")
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class ChatAnswer(PendingAnswer):
         self.parsed = parsed
         self.calls = calls
         self.expectations = expectations or None
-        self._created = int(time.time())
+        self.created = int(time.time())
         self._texts: defaultdict[int, list[str]] = defaultdict(list)
         self._logprobs: defaultdict[int, list[TokenLogprob]] = defaultdict(list)
 
@@ -155,19 +157,7 @@ class ChatAnswer(PendingAnswer):
     def usage(self, group: Generations) -> Usage:
         """Token counts so far, with those of the reasoning where there may be any."""
         usage = group.usage()
-        if not self.parsed:
-            return usage
-        counts = [choice.reasoning_tokens for choice in self.parsed]
-        known = [count for count in counts if count is not None]
-        reasoning = sum(known) if len(known) == len(counts) else None
-        return ReasonedUsage(
-            usage.prompt_tokens,
-            usage.completion_tokens,
-            usage.cached_tokens,
-            usage.predicted,
-            usage.estimated,
-            reasoning,
-        )
+        return usage.with_reasoning([choice.reasoning_tokens for choice in self.parsed]) if self.parsed else usage
 
     def failure(self, index: int, text: str) -> OpenAIError | None:
         """Return the error of an ended choice that is not what was requested; a cut choice is not validated.
@@ -192,12 +182,9 @@ class ChatAnswer(PendingAnswer):
             if failure is not None:
                 raise failure
         body = {
-            "id": f"chatcmpl-{new_id()}",
-            "object": "chat.completion",
-            "created": self._created,
-            "model": request.model,
+            **answer_head("chatcmpl", "chat.completion", request.model, self.created),
             "choices": [self._choice(place, *found) for place, found in enumerate(zip(shown, texts, strict=True))],
-            "usage": usage_object(self.usage(group)),
+            "usage": completion_usage(self.usage(group)),
         }
         if request.tier is not None:
             body["service_tier"] = request.tier
@@ -208,7 +195,7 @@ class ChatAnswer(PendingAnswer):
         return orjson.dumps(body)
 
     def _choice(self, place: int, index: int, text: str) -> dict[str, Any]:
-        request, assembler = self.request, self.generations[index].assembler
+        request = self.request
         content: str | None = text
         calls: Mapping[str, Any] = {}
         if self.parsed:
@@ -226,67 +213,83 @@ class ChatAnswer(PendingAnswer):
             if request.logprobs
             else None,
             "finish_reason": self.finish_reason(index),
-            "stop_reason": assembler.stop_reason,
+            **finish_marks(self.generations[index]),
         }
-        if assembler.finish_estimated:
-            choice["finish_reason_estimated"] = True
-        return choice | {"token_ids": assembler.token_ids} if request.return_token_ids else choice
+        if request.return_token_ids:
+            choice["token_ids"] = self.generations[index].assembler.token_ids
+        return choice
 
 
 def _mean(entries: Sequence[TokenLogprob]) -> float:
     return sum(entry.logprob for entry in entries) / len(entries) if entries else -math.inf
 
 
-class ChatChunkWriter:
-    """Writes the events of one answer.
+def answer_head(prefix: str, kind: str, model: str, created: int) -> dict[str, Any]:
+    """Make the first fields of an answer or a chunk, with a new id."""
+    return {"id": f"{prefix}-{new_id()}", "object": kind, "created": created, "model": model}
+
+
+def finish_marks(generation: Generation) -> dict[str, Any]:
+    """Make further fields of a choice about its end: what stopped it, and whether its finish reason is estimated."""
+    assembler = generation.assembler
+    marks: dict[str, Any] = {"stop_reason": assembler.stop_reason}
+    return marks | {"finish_reason_estimated": True} if assembler.finish_estimated else marks
+
+
+class ChunkWriter:
+    """Writes what the events of chat and completions have in common.
 
     Attributes:
         wants_usage: whether every chunk needs the usage so far.
     """
 
-    __slots__ = (
-        "_after",
-        "_before",
-        "_close",
-        "_head",
-        "_include_usage",
-        "_names_as_ids",
-        "_unfinished",
-        "wants_usage",
-    )
+    __slots__ = ("_close", "_head", "_include_usage", "wants_usage")
 
-    def __init__(
-        self,
-        completion_id: str,
-        created: int,
-        model: str,
-        *,
-        include_usage: bool,
-        continuous_usage: bool = False,
-        choices: int = 1,
-        service_tier: str | None = None,
-        names_as_ids: bool = False,
-    ) -> None:
+    def __init__(self, head: Mapping[str, Any], options: StreamOptions | None = None) -> None:
         """Build what all chunks share.
 
         Args:
-            completion_id: the answer's id.
-            created: Unix time.
-            model: the served model's name.
-            include_usage: whether a usage chunk will come; then the others say ``"usage": null``.
-            continuous_usage: whether the others have the usage so far instead.
-            choices: how many there are.
-            service_tier: the tier, where the request asked for one.
-            names_as_ids: whether log-prob entries name tokens by their ids.
+            head: fields of each chunk.
+            options: of the stream: where a usage chunk will come, the others say ``"usage": null`` or the usage so far.
         """
-        fields = {"id": completion_id, "object": "chat.completion.chunk", "created": created, "model": model}
-        if service_tier is not None:
-            fields["service_tier"] = service_tier
-        self.wants_usage = continuous_usage
-        self._include_usage = include_usage
+        self._include_usage = options is not None and options.include_usage
+        self.wants_usage = options is not None and options.continuous_usage_stats
+        self._head = b"data: " + orjson.dumps(head)[:-1] + b',"choices":['
+        self._close = (b'],"usage":null}' if self._include_usage else b"]}") + b"\n\n"
+
+    def end(self, usage: Usage) -> bytes:
+        """The usage chunk where it is wanted, and ``[DONE]``."""
+        return (self._head + self._closing(usage) if self._include_usage else b"") + DONE
+
+    def _closing(self, usage: Usage | None) -> bytes:
+        """What ends a chunk behind its choice, with the usage so far where that is wanted."""
+        if usage is None:
+            return self._close
+        return b'],"usage":' + orjson.dumps(completion_usage(usage)) + b"}\n\n"
+
+
+class ChatChunkWriter(ChunkWriter):
+    """Writes the events of one answer.
+
+    Args:
+        head: fields of each chunk.
+        options: of the stream.
+        choices: how many there are.
+        names_as_ids: whether log-prob entries name tokens by their ids.
+    """
+
+    __slots__ = ("_after", "_before", "_names_as_ids", "_unfinished")
+
+    def __init__(
+        self,
+        head: Mapping[str, Any],
+        options: StreamOptions | None = None,
+        *,
+        choices: int = 1,
+        names_as_ids: bool = False,
+    ) -> None:
+        super().__init__(head, options)
         self._names_as_ids = names_as_ids
-        self._head = b"data: " + orjson.dumps(fields)[:-1] + b',"choices":['
-        self._close = (b'],"usage":null}' if include_usage else b"]}") + b"\n\n"
         self._before = [self._head + b'{"index":%d,"delta":{"content":' % index for index in range(choices)]
         self._unfinished = b',"finish_reason":null}' + self._close
         self._after = b'},"logprobs":null' + self._unfinished
@@ -309,8 +312,7 @@ class ChatChunkWriter:
         own = b',"token_ids":[]' if ids else b""
         choice = b'{"index":%d,"delta":%s,"logprobs":null,"finish_reason":null%s}' % (index, delta, own)
         of_prompt = b"" if prompt_ids is None else b',"prompt_token_ids":' + orjson.dumps(list(prompt_ids))
-        closing = self._close if usage is None else self._closing(usage)
-        return self._head + choice + closing.replace(b"]", b"]" + of_prompt, 1)
+        return self._head + choice + self._closing(usage).replace(b"]", b"]" + of_prompt, 1)
 
     def piece(self, index: int, piece: Piece, usage: Usage | None = None) -> bytes:
         """A chunk with text, the log-prob entries and the ids that belong to it."""
@@ -322,7 +324,7 @@ class ChatChunkWriter:
         if not more:
             return start + self._unfinished
         ids = b"" if piece.ids is None else b',"token_ids":' + orjson.dumps(piece.ids)
-        return start + b',"finish_reason":null' + ids + b"}" + (self._close if usage is None else self._closing(usage))
+        return start + b',"finish_reason":null' + ids + b"}" + self._closing(usage)
 
     def forward(self, write: Write) -> Forward:
         """Make the function that immediately writes pieces of the only choice.
@@ -344,9 +346,7 @@ class ChatChunkWriter:
         extras: ChunkExtras,
         usage: Usage | None = None,
         finish_reason: str | None = None,
-        stop_reason: str | int | None = None,
-        *,
-        estimated: bool = False,
+        marks: Mapping[str, Any] | None = None,
     ) -> bytes:
         """A chunk with whatever ``delta`` has, and the log-prob entries and ids that came by it or are left.
 
@@ -356,8 +356,7 @@ class ChatChunkWriter:
             extras: entries and ids.
             usage: so far, where it is wanted.
             finish_reason: why the choice has ended; None while it goes on.
-            stop_reason: the stop string or id that ended it, as in vLLM.
-            estimated: whether nothing tells for certain why it ended.
+            marks: further fields about its end.
         """
         choice: dict[str, Any] = {
             "index": index,
@@ -365,46 +364,45 @@ class ChatChunkWriter:
             "logprobs": self._logprobs(extras.logprobs) if extras.logprobs else None,
             "finish_reason": finish_reason,
         }
-        if finish_reason is not None:
-            choice["stop_reason"] = stop_reason
-        if estimated:
-            choice["finish_reason_estimated"] = True
+        if marks is not None:
+            choice.update(marks)
         if extras.ids is not None:
             choice["token_ids"] = extras.ids
-        return self._head + orjson.dumps(choice) + (self._close if usage is None else self._closing(usage))
-
-    def close(self, usage: Usage) -> bytes:
-        """The usage chunk where it is wanted, and ``[DONE]``."""
-        if not self._include_usage:
-            return DONE
-        return self._head + b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n" + DONE
+        return self._head + orjson.dumps(choice) + self._closing(usage)
 
     def _logprobs(self, entries: Sequence[TokenLogprob]) -> dict[str, Any]:
         return logprobs_object(entries, names_as_ids=self._names_as_ids)
 
-    def _closing(self, usage: Usage) -> bytes:
-        """What ends a chunk behind its choice, with the usage so far."""
-        return b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n"
+
+Writer = TypeVar("Writer", bound=ChunkWriter)
 
 
-class ChatEvents:
-    """The events of one stream; see ``gateway.api.openai.endpoint.AnswerEvents``."""
+class ChoiceEvents(Generic[Writer]):
+    """The end of a stream of chat or completions; see ``gateway.api.openai.endpoint.AnswerEvents``."""
+
+    _writer: Writer
+
+    def end(self, usage: Usage) -> bytes:
+        """The events that end the stream."""
+        return self._writer.end(usage)
+
+    def error(self, error: OpenAIError) -> bytes:
+        """The event of an error, in OpenAI's shape."""
+        return error_event(error)
+
+
+class ChatEvents(ChoiceEvents[ChatChunkWriter]):
+    """The events of one stream."""
 
     def __init__(self, answer: ChatAnswer) -> None:
         """Begin before anything was generated."""
         request = answer.request
-        options = request.stream_options
         self._answer = answer
-        self._writer = ChatChunkWriter(
-            f"chatcmpl-{new_id()}",
-            int(time.time()),
-            request.model,
-            include_usage=options is not None and options.include_usage,
-            continuous_usage=options is not None and options.continuous_usage_stats,
-            choices=request.n,
-            service_tier=None if request.service_tier is None else request.tier,
-            names_as_ids=request.return_tokens_as_token_ids,
-        )
+        head = answer_head("chatcmpl", "chat.completion.chunk", request.model, answer.created)
+        if request.service_tier is not None:
+            head["service_tier"] = request.tier
+        names_as_ids = request.return_tokens_as_token_ids
+        self._writer = ChatChunkWriter(head, request.stream_options, choices=request.n, names_as_ids=names_as_ids)
         # The text of each choice, where it must be checked and no parser collects it.
         collected = answer.expectations is not None and not answer.parsed
         self._texts: list[list[str]] | None = [[] for _ in answer.generations] if collected else None
@@ -412,7 +410,7 @@ class ChatEvents:
     def opening(self) -> bytes:
         """The first chunk of every choice, and the text that it continues where that is wanted."""
         answer, writer, request = self._answer, self._writer, self._answer.request
-        usage = at_beginning(answer.generations[0].assembler.usage) if writer.wants_usage else None
+        usage = answer.generations[0].assembler.usage.at_beginning() if writer.wants_usage else None
         prompt_ids = answer.generations[0].request.prompt.ids if request.return_token_ids else None
         events = b""
         for index in range(request.n):
@@ -444,12 +442,10 @@ class ChatEvents:
             if complete:
                 if self._answer.expectations is not None:
                     self._check(index)
-                assembler = self._answer.generations[index].assembler
-                reasons = self._answer.finish_reason(index), assembler.stop_reason
-                estimated = assembler.finish_estimated
+                reason, marks = self._answer.finish_reason(index), finish_marks(self._answer.generations[index])
                 delta = {"content": ""} if self._says_nothing(index) else {}
                 extras = extras or ChunkExtras(ids=[] if self._answer.request.return_token_ids else None)
-                parts.append(writer.chunk(index, delta, extras, usage, *reasons, estimated=estimated))
+                parts.append(writer.chunk(index, delta, extras, usage, reason, marks))
         return b"".join(parts)
 
     def forward(self, write: Write) -> Forward | None:
@@ -471,14 +467,6 @@ class ChatEvents:
             )
 
         return parsed_events(choice.reader, shown, self._parsed, write)
-
-    def end(self, usage: Usage) -> bytes:
-        """The events that end the stream."""
-        return self._writer.close(usage)
-
-    def error(self, error: OpenAIError) -> bytes:
-        """The event of an error, in OpenAI's shape."""
-        return error_event(error)
 
     def _counted(self, write: Write, pieces: Sequence[Piece | str]) -> Drain | None:
         """Write the chunks of the only choice, which say the usage so far."""

@@ -10,13 +10,13 @@ from typing import Any
 import anyio.to_thread
 import orjson
 
+from gateway.api.openai.chat.answer import ChoiceEvents, ChunkWriter, answer_head
 from gateway.api.openai.completions.choice import ChoiceReader, LogprobRow
 from gateway.api.openai.completions.protocol import CompletionRequest
-from gateway.api.openai.endpoint import DONE, PendingAnswer, best, error_event
-from gateway.api.openai.errors import Names, OpenAIError
-from gateway.api.openai.usage import at_beginning, usage_object
+from gateway.api.openai.endpoint import PendingAnswer, best
+from gateway.api.openai.errors import Names
+from gateway.api.usage import completion_usage
 from gateway.generation import Piece, Usage
-from gateway.generation.ids import new_id
 from gateway.generation.relay.interface import Forward, Write
 from gateway.generation.relay.text_events import text_events
 from gateway.serving.generation import Ready
@@ -29,16 +29,17 @@ class CompletionAnswer(PendingAnswer):
     Attributes:
         request: the request.
         choices: one for each generation, those of the first prompt first.
+        created: Unix time.
     """
 
-    __slots__ = ("_created", "_rows", "_texts", "choices", "request")
+    __slots__ = ("_rows", "_texts", "choices", "created", "request")
 
     def __init__(self, request: CompletionRequest, choices: Sequence[ChoiceReader], names: Names) -> None:
         """Take choices whose generations have not begun."""
         super().__init__([choice.running for choice in choices], names, padded=request.obfuscated)
         self.request = request
         self.choices = choices
-        self._created = int(time.time())
+        self.created = int(time.time())
         self._texts: list[list[str]] = [[] for _ in choices]
         self._rows: list[list[LogprobRow]] = [[] for _ in choices]
 
@@ -69,12 +70,9 @@ class CompletionAnswer(PendingAnswer):
     def _body(self, usage: Usage) -> bytes:
         return orjson.dumps(
             {
-                "id": completion_id(),
-                "object": "text_completion",
-                "created": self._created,
-                "model": self.request.model,
+                **answer_head("cmpl", "text_completion", self.request.model, self.created),
                 "choices": [self._choice(place, index) for place, index in enumerate(self._shown())],
-                "usage": usage_object(usage),
+                "usage": completion_usage(usage),
             }
         )
 
@@ -101,36 +99,10 @@ class CompletionAnswer(PendingAnswer):
         return shown
 
 
-def completion_id() -> str:
-    """A new id of an answer."""
-    return f"cmpl-{new_id()}"
+class CompletionChunkWriter(ChunkWriter):
+    """Writes the events of one answer."""
 
-
-class CompletionChunkWriter:
-    """Writes the events of one answer; everything that they share is built once.
-
-    Attributes:
-        wants_usage: whether every chunk needs the usage so far.
-    """
-
-    __slots__ = ("_head", "_include_usage", "wants_usage")
-
-    def __init__(
-        self, completion_id: str, created: int, model: str, *, include_usage: bool = False, continuous: bool = False
-    ) -> None:
-        """Build what all chunks share.
-
-        Args:
-            completion_id: the answer's id.
-            created: Unix time.
-            model: the name that the client sent.
-            include_usage: whether a usage chunk will come; then the others say ``"usage": null``.
-            continuous: whether every chunk says the usage so far.
-        """
-        head = orjson.dumps({"id": completion_id, "object": "text_completion", "created": created, "model": model})
-        self._head = b"data: " + head[:-1] + b',"choices":['
-        self._include_usage = include_usage
-        self.wants_usage = continuous
+    __slots__ = ()
 
     def choice(
         self,
@@ -153,7 +125,7 @@ class CompletionChunkWriter:
             extra: further fields of the choice.
         """
         choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason, **(extra or {})}
-        return self._head + orjson.dumps(choice) + b"]" + self._tail(usage)
+        return self._head + orjson.dumps(choice) + self._closing(usage)
 
     def forward(self, write: Write) -> Forward:
         """Make the function that immediately writes the text of pieces of the only choice.
@@ -161,36 +133,20 @@ class CompletionChunkWriter:
         Args:
             write: takes events on one line each.
         """
-        after = b',"logprobs":null,"finish_reason":null}]' + self._tail(None)
+        after = b',"logprobs":null,"finish_reason":null}' + self._close
         return text_events(self._head + b'{"index":0,"text":', after, write)
 
-    def end(self, usage: Usage) -> bytes:
-        """The usage chunk where it is wanted, and ``[DONE]``."""
-        if not self._include_usage:
-            return DONE
-        return self._head + b'],"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n" + DONE
 
-    def _tail(self, usage: Usage | None) -> bytes:
-        if usage is not None:
-            return b',"usage":' + orjson.dumps(usage_object(usage)) + b"}\n\n"
-        return b',"usage":null}\n\n' if self._include_usage else b"}\n\n"
-
-
-class CompletionEvents:
-    """The events of one stream; see ``gateway.api.openai.endpoint.AnswerEvents``."""
+class CompletionEvents(ChoiceEvents[CompletionChunkWriter]):
+    """The events of one stream."""
 
     def __init__(self, answer: CompletionAnswer) -> None:
         """Begin before anything was generated."""
-        options = answer.request.stream_options
+        request = answer.request
         self._answer = answer
         self._opened: set[int] = set()
-        self._writer = CompletionChunkWriter(
-            completion_id(),
-            int(time.time()),
-            answer.request.model,
-            include_usage=options is not None and options.include_usage,
-            continuous=options is not None and options.continuous_usage_stats,
-        )
+        head = answer_head("cmpl", "text_completion", request.model, answer.created)
+        self._writer = CompletionChunkWriter(head, request.stream_options)
 
     def opening(self) -> bytes:
         """None: each choice opens with its first text, when the log-probs of the prompt are there."""
@@ -212,14 +168,6 @@ class CompletionEvents:
         plain = len(self._answer.choices) == 1 and self._answer.choices[0].plain and not special
         return self._writer.forward(write) if plain else None
 
-    def end(self, usage: Usage) -> bytes:
-        """The events that end the stream."""
-        return self._writer.end(usage)
-
-    def error(self, error: OpenAIError) -> bytes:
-        """The event of an error, in OpenAI's shape."""
-        return error_event(error)
-
     def _take(self, index: int, pieces: Sequence[Piece], usage: Usage | None, *, complete: bool) -> bytes:
         """The chunks of what one choice has ready."""
         choice, writer = self._answer.choices[index], self._writer
@@ -230,7 +178,7 @@ class CompletionEvents:
             extras = choice.prompt_extras()
             if text or rows or extras:
                 extras |= choice.new_extras()
-                before = usage if usage is None or len(self._opened) > 1 else at_beginning(usage)
+                before = usage if usage is None or len(self._opened) > 1 else usage.at_beginning()
                 events = writer.choice(index, text, before, logprobs=choice.logprobs(rows), extra=extras)
         for piece in pieces:
             text, rows = choice.take([piece])

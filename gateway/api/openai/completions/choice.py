@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.api.openai.chat.answer import finish_marks
 from gateway.api.openai.completions.protocol import CompletionRequest
 from gateway.api.openai.endpoint import prompt_logprobs_list
 from gateway.generation import EngineError, ErrorKind, Piece, TokenLogprob
@@ -253,17 +254,9 @@ class ChoiceReader:
         return "stop" if self._ended else self.running.assembler.finish_reason
 
     @property
-    def stop_reason(self) -> str | int | None:
-        """The stop string or id that ended it, None where something else did; valid at its end."""
-        return self.running.assembler.stop_reason if self._shown.generated else None
-
-    @property
     def finish_marks(self) -> dict[str, Any]:
         """Further fields of the choice about its end: what ended it, and whether that is certain."""
-        marks: dict[str, Any] = {"stop_reason": self.stop_reason}
-        if self._shown.generated and self.running.assembler.finish_estimated:
-            marks["finish_reason_estimated"] = True
-        return marks
+        return finish_marks(self.running) if self._shown.generated else {"stop_reason": None}
 
     @property
     def mean_logprob(self) -> float:

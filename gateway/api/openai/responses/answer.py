@@ -29,7 +29,7 @@ from gateway.api.openai.responses.stored import (
 )
 from gateway.api.openai.responses.translate import ResponsesTurn
 from gateway.api.openai.stored_items import append, stored_items
-from gateway.api.openai.usage import ReasonedUsage
+from gateway.api.usage import response_usage
 from gateway.generation import Piece, TokenLogprob, Usage
 from gateway.generation.relay.interface import Forward, Write
 from gateway.generation.relay.text_events import PassthroughTemplate, numbered_text_events, parsed_events
@@ -229,7 +229,7 @@ class ResponsesAnswer(ChatAnswer):
             **marks,
             completed_at=None if cut else int(time.time()),
             incomplete_details={"reason": "max_output_tokens"} if cut else None,
-            usage=usage_of(usage),
+            usage=response_usage(usage),
         )
 
     def failed(self, error: OpenAIError) -> bytes:
@@ -265,7 +265,7 @@ class ResponsesAnswer(ChatAnswer):
         own: dict[str, Any] = {
             "id": self.id,
             "object": "response",
-            "created_at": self._created,
+            "created_at": self.created,
             "status": status,
             "background": bool(self._turn.request.background),
             "completed_at": None,
@@ -313,25 +313,6 @@ class ResponsesAnswer(ChatAnswer):
                 break
         self._entries = entries[last:]
         return entries[first:last]
-
-
-def usage_of(usage: Usage) -> dict[str, Any]:
-    """Write the ``usage`` of a response, with 0 for unknown details, which OpenAI's type demands.
-
-    ``output_tokens_details`` has ``estimated``, true, where ``output_tokens`` was counted by tokenizing the answer
-    again.
-    """
-    reasoning = usage.reasoning_tokens if isinstance(usage, ReasonedUsage) else 0
-    details: dict[str, Any] = {"reasoning_tokens": reasoning or 0}
-    if usage.estimated:
-        details["estimated"] = True
-    return {
-        "input_tokens": usage.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0, "cache_write_tokens": 0},
-        "output_tokens": usage.completion_tokens,
-        "output_tokens_details": details,
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-    }
 
 
 class ResponsesEvents:

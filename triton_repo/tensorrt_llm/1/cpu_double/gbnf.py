@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 
-from cpu_double.guides import GuideError
-
 _SPACE = re.compile(r"(?:\s|#[^\n]*)+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _RULE = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)\s*::=")
@@ -19,6 +17,10 @@ _CODES = (re.compile(r"x([0-9A-Fa-f]+)"), re.compile(r"u([0-9A-Fa-f]{4})"), re.c
 _LITERAL_ESCAPES = "\"\\/'?"
 _CLASS_ESCAPES = _LITERAL_ESCAPES + "^$.*+()[]{}|-"
 EMPTY = '""'
+
+
+class GuideError(ValueError):
+    """An answer cannot be held to a guide: it has a mistake, says what is not supported, or is too complex."""
 
 
 def gbnf_to_lark(grammar: str, prefix: str = "r") -> tuple[str, list[str]]:

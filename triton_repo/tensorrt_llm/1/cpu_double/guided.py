@@ -15,8 +15,7 @@ import llguidance
 import numpy as np
 from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 
-from cpu_double.gbnf import gbnf_to_lark
-from cpu_double.guides import GuideError
+from cpu_double.gbnf import GuideError, gbnf_to_lark
 from cpu_double.structural_tag import structural_tag_to_lark
 
 if TYPE_CHECKING:

@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("tensorrt_llm")
 
 
-class GuideError(ValueError):
-    """An answer cannot be held to a guide: it has a mistake, says what is not supported, or is too complex."""
-
-
 def load_guided_decoder(folder: Path, vocab: int) -> GuidedDecoder | None:
     """Make a decoder for a model folder; None, and a warning, where llguidance is missing or cannot read the tokenizer.
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from cpu_double.llama import LlamaConfig
+    from cpu_double.llama_config import LlamaConfig
 
 Floats = NDArray[np.float32]
 BLOCK = 32  # tokens per block, TensorRT-LLM's own default; `tokens_per_block` in config.pbtxt

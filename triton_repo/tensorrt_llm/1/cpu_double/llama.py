@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from cpu_double.kv_cache import Floats, KVCache
-from cpu_double.lora import add_adapters
-from cpu_double.safetensors import ModelError, Weights, read_json
+from cpu_double.llama_config import LlamaConfig
+from cpu_double.safetensors import Weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,66 +23,6 @@ if TYPE_CHECKING:
 _FEW = 7
 _BLOCK_BYTES = 3 << 17
 _LONG = 256  # tokens from which the same holds for keys and values
-
-
-@dataclass(frozen=True)
-class LlamaConfig:
-    """The values of config.json that decide the computation."""
-
-    vocab: int
-    hidden: int
-    ffn: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    eps: float
-    theta: float
-    max_positions: int
-    tied: bool
-
-    @classmethod
-    def load(cls, folder: Path) -> LlamaConfig:
-        """Read ``config.json``.
-
-        Raises:
-            ModelError: anything that this engine does not compute, by name.
-        """
-        raw = read_json(folder / "config.json")
-        rope = raw.get("rope_parameters") or {}
-        _reject_variants(raw, rope)
-        try:
-            heads = int(raw["num_attention_heads"])
-            return cls(
-                vocab=int(raw["vocab_size"]),
-                hidden=int(raw["hidden_size"]),
-                ffn=int(raw["intermediate_size"]),
-                layers=int(raw["num_hidden_layers"]),
-                heads=heads,
-                kv_heads=int(raw.get("num_key_value_heads") or heads),
-                head_dim=int(raw.get("head_dim") or raw["hidden_size"] // heads),
-                eps=float(raw["rms_norm_eps"]),
-                theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
-                max_positions=int(raw["max_position_embeddings"]),
-                tied=bool(raw.get("tie_word_embeddings", False)),
-            )
-        except KeyError as error:
-            raise ModelError(f"config.json: {error.args[0]} is missing") from error
-
-
-def _reject_variants(raw: dict[str, Any], rope: dict[str, Any]) -> None:
-    architecture = (raw.get("architectures") or [raw.get("model_type")])[0]
-    if architecture not in ("LlamaForCausalLM", "llama"):
-        raise ModelError(f"config.json: architecture {architecture} is not supported by the reference engine")
-    scaling = raw.get("rope_scaling") or rope
-    kind = scaling.get("rope_type", scaling.get("type", "default"))
-    if kind != "default":
-        raise ModelError(f"config.json: rope_scaling of type {kind} is not supported by the reference engine")
-    for key in ("attention_bias", "mlp_bias", "quantization_config"):
-        if raw.get(key):
-            raise ModelError(f"config.json: {key} is not supported by the reference engine")
-    if raw.get("hidden_act", "silu") != "silu":
-        raise ModelError(f"config.json: hidden_act {raw['hidden_act']} is not supported by the reference engine")
 
 
 class Chunk(NamedTuple):
@@ -186,14 +125,14 @@ class Llama:
 
     def _mlp(self, index: int, layer: _Layer, x: Floats, chunks: Sequence[Chunk]) -> Floats:
         gate_up = _product(x, layer.gate_up)
-        add_adapters(chunks, index, "gate_up", x, gate_up)
+        _add_adapters(chunks, index, "gate_up", x, gate_up)
         gate, up = gate_up[:, : self.config.ffn], gate_up[:, self.config.ffn :]
         inner = np.exp(-gate)
         inner += 1
         np.divide(gate, inner, out=inner)
         inner *= up
         out = _product(inner, layer.down)
-        add_adapters(chunks, index, "down", inner, out)
+        _add_adapters(chunks, index, "down", inner, out)
         return out
 
     def _attention(
@@ -203,7 +142,7 @@ class Llama:
         rotated = config.heads + config.kv_heads
         product = _product(x, layer.qkv)
         adapted = _adapted(chunks)
-        add_adapters(adapted, index, "qkv", x, product)
+        _add_adapters(adapted, index, "qkv", x, product)
         qkv = product.reshape(len(x), rotated + config.kv_heads, config.head_dim)
         _rotate(qkv[:, :rotated], *rotation)
         mixed = np.empty((len(x), config.heads, config.head_dim), np.float32)
@@ -219,7 +158,7 @@ class Llama:
             start = end
         flat = mixed.reshape(len(x), -1)
         out = _product(flat, layer.out)
-        add_adapters(adapted, index, "out", flat, out)
+        _add_adapters(adapted, index, "out", flat, out)
         return out
 
 
@@ -328,3 +267,21 @@ def _attend_last(query: Floats, keys: Floats, values: Floats) -> Floats:
         np.dot(row, values[head // group], out=out[0, head])
     out[0] /= scores.sum(axis=1, keepdims=True)
     return out
+
+
+def _add_adapters(chunks: Sequence[Chunk], layer: int, product: str, x: Floats, out: Floats) -> None:
+    """Add each chunk's adapter to its own rows of ``out``; ``x`` and ``out`` hold the rows of all chunks in order.
+
+    Args:
+        chunks: of the pass; none where no chunk has an adapter.
+        layer: index of the layer.
+        product: its name, see `cpu_double.lora.Place`.
+        x: [tokens, inputs].
+        out: [tokens, outputs].
+    """
+    start = 0
+    for chunk in chunks:
+        end = start + len(chunk.ids)
+        if chunk.adapter is not None:
+            chunk.adapter.add(layer, product, x[start:end], out[start:end])
+        start = end

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cpu_double.kv_cache import Floats
-    from cpu_double.llama import Chunk, Llama, LlamaConfig
+    from cpu_double.llama_config import LlamaConfig
 
     Places = Mapping[int, "Place"]
 
@@ -79,24 +79,6 @@ class Adapter:
         """Add to ``out`` [tokens, outputs], the product of ``x`` [tokens, inputs] with a layer's weights."""
         for delta in self._deltas.get((layer, product), ()):
             out[:, delta.start : delta.start + len(delta.up)] += (x @ delta.down.T) @ delta.up.T
-
-
-def add_adapters(chunks: Sequence[Chunk], layer: int, product: str, x: Floats, out: Floats) -> None:
-    """Add each chunk's adapter to its own rows of ``out``; ``x`` and ``out`` hold the rows of all chunks in order.
-
-    Args:
-        chunks: of the pass; none where no chunk has an adapter.
-        layer: index of the layer.
-        product: its name, see `Place`.
-        x: [tokens, inputs].
-        out: [tokens, outputs].
-    """
-    start = 0
-    for chunk in chunks:
-        end = start + len(chunk.ids)
-        if chunk.adapter is not None:
-            chunk.adapter.add(layer, product, x[start:end], out[start:end])
-        start = end
 
 
 def load_adapter(
@@ -194,14 +176,15 @@ class AdapterCache:
     A request in flight keeps its adapter, also when that has left the cache.
     """
 
-    def __init__(self, model: Llama, capacity: int) -> None:
+    def __init__(self, config: LlamaConfig, norms: Sequence[tuple[Floats, Floats]], capacity: int) -> None:
         """Make an empty cache.
 
         Args:
-            model: what the adapters are for.
+            config: of the model.
+            norms: see `load_adapter`.
             capacity: bytes of weights kept at most, as they arrived.
         """
-        self._model, self._capacity = model, capacity
+        self._config, self._norms, self._capacity = config, norms, capacity
         self._held: OrderedDict[int, _Held] = OrderedDict()
 
     def find(self, task: LoraTask) -> Adapter:
@@ -224,5 +207,4 @@ class AdapterCache:
             raise RejectedError(f"LoRA task {task.id} not found in cache. Please send LoRA weights with request")
         if task.weights.nbytes > self._capacity:
             raise RejectedError(f"PEFT Cache is full. Could not store taskId={task.id}")
-        model = self._model
-        return _Held(load_adapter(model.config, model.norms, task.weights, task.rows), task.weights.nbytes)
+        return _Held(load_adapter(self._config, self._norms, task.weights, task.rows), task.weights.nbytes)

@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cpu_double.guides import GuideError
+from cpu_double.gbnf import GuideError
 from cpu_double.kv_cache import BLOCK, BlockPool
 from cpu_double.lora import AdapterCache
 from cpu_double.sampler import Sampler
@@ -100,7 +100,7 @@ class ReferenceEngine:
         self._ids: set[str] = set()
         self._to_cancel: set[str] = set()
         self._pool = BlockPool(limits.kv_reuse_blocks)
-        self._adapters = AdapterCache(model, limits.lora_cache_bytes)  # guarded by the lock too
+        self._adapters = AdapterCache(model.config, model.norms, limits.lora_cache_bytes)  # guarded by the lock too
         self._responses: list[Response] = []  # of the step under way
         self._iteration = 0
         self._scheduled = 0

@@ -16,8 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cpu_double.gbnf import EMPTY, gbnf_to_lark, literal
-from cpu_double.guides import GuideError
+from cpu_double.gbnf import EMPTY, GuideError, gbnf_to_lark, literal
 
 _ANY = r"/(?s:.*)/"
 _UNLIMITED = ("any_text", "triggered_tags")
