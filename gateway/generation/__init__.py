@@ -16,6 +16,7 @@ from gateway.generation.engine import (
     Estimate,
     PromptTooLongError,
     StreamForm,
+    Task,
     context_exceeded,
     too_many_tokens,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "SequenceAssembler",
     "StopMatcher",
     "StreamForm",
+    "Task",
     "TokenLogprob",
     "Usage",
     "context_exceeded",

@@ -17,6 +17,8 @@ EngineFinish = Literal["stop", "length", "cut", "untold"]
 such a limit, and says nothing."""
 
 
+Task = Literal["generate"]
+"""What a model does with a request; each endpoint that asks an engine serves one task."""
 EngineForm = Literal["tokens", "ensemble", "llmapi", "vllm", "text"]
 """Forms in which requests reach an engine: token ids, text through an ensemble or BLS model, text to the LLM API,
 text to the vLLM backend, text to any other model that takes it."""
@@ -128,6 +130,7 @@ class EngineFeatures:
         streams: the form in which a streamed answer comes.
         whole: whether an answer that is not streamed comes in one response, at its end.
         estimates: what of an answer may be inexact here, and is said to be so in the answer.
+        task: what it does with a request.
         losses: one sentence each on what is lost of an answer here, and one on the change that cures it, empty where
             none does; in the log, in ``/v1/models/{id}`` and in ``gateway check``.
     """
@@ -155,6 +158,7 @@ class EngineFeatures:
     streams: StreamForm = "pieces"
     whole: bool = False
     estimates: frozenset[Estimate] = frozenset()
+    task: Task = "generate"
     losses: Mapping[str, str] = field(default_factory=dict)
 
     def one_response(self, *, stream: bool) -> bool:
