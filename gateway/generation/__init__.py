@@ -15,6 +15,7 @@ from gateway.generation.engine import (
     Estimate,
     PromptTooLongError,
     StreamForm,
+    Task,
     context_exceeded,
     too_many_tokens,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "SequenceAssembler",
     "StopMatcher",
     "StreamForm",
+    "Task",
     "TokenLogprob",
     "Usage",
     "context_exceeded",

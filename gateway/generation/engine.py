@@ -18,6 +18,9 @@ EngineFinish = Literal["stop", "length", "cut", "untold"]
 such a limit, and says nothing."""
 
 
+Task = Literal["generate"]
+"""What a model does with a request; each endpoint that asks an engine serves one task."""
+
 StreamForm = Literal["pieces", "whole", "damaged", "rejected"]
 """Forms in which an engine's answer can be streamed: exactly as it grows; as one piece at its end; with characters or
 spaces lost; not at all."""
@@ -123,6 +126,7 @@ class EngineFeatures:
         streams: the form in which a streamed answer comes.
         whole: whether an answer that is not streamed comes in one response, at its end.
         estimates: what of an answer may be inexact here, and is said to be so in the answer.
+        task: what it does with a request.
         losses: one sentence each on what is lost of an answer here, and one on the change that cures it, empty where
             none does; in the log, in ``/v1/models/{id}`` and in ``gateway check``.
     """
@@ -150,6 +154,7 @@ class EngineFeatures:
     streams: StreamForm = "pieces"
     whole: bool = False
     estimates: frozenset[Estimate] = frozenset()
+    task: Task = "generate"
     losses: Mapping[str, str] = field(default_factory=dict)
 
     def one_response(self, *, stream: bool) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.generation import Task
 from gateway.generation.ids import new_id
 from gateway.http.routing import BEGUN, HEADERS, client_path, headers_of
 from gateway.telemetry.logs import log_facts, work_for
@@ -36,6 +37,7 @@ class RequestRecord:
         request_id: the id in ``x-request-id``.
         started: ``time.perf_counter()`` at arrival.
         model: served model, once it is known to exist.
+        task: of that model, once its engine was found.
         ttft_s: seconds from arrival to the engine's first token.
         prompt_tokens: prompt length in ids.
         completion_tokens: generated ids, as usage reports them.
@@ -51,6 +53,7 @@ class RequestRecord:
     request_id: str = ""
     started: float = field(default_factory=time.perf_counter)
     model: str | None = None
+    task: Task | None = None
     ttft_s: float | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -189,6 +192,7 @@ def _facts(record: RequestRecord) -> dict[str, Any]:
         "duration_s": round(time.perf_counter() - record.started, 6),
         "key": record.key,
         "model": record.model,
+        "task": record.task,
         "ttft_s": None if record.ttft_s is None else round(record.ttft_s, 6),
         "prompt_tokens": record.prompt_tokens,
         "completion_tokens": record.completion_tokens,

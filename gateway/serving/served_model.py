@@ -24,6 +24,7 @@ from gateway.generation import (
     ErrorKind,
     SamplingParams,
     SequenceAssembler,
+    Task,
 )
 from gateway.generation.health import EngineHealth
 from gateway.generation.route import AdmittedGeneration, EngineLookup, Route, RoutingHints
@@ -138,6 +139,11 @@ class ServedModel:
         return self._features
 
     @property
+    def task(self) -> Task | None:
+        """What it does with a request; None before the first discovery."""
+        return self._features.task if self._features else None
+
+    @property
     def max_seq_len(self) -> int | None:
         """Prompt plus generated tokens at most; None before it is known."""
         return self._parts.max_seq_len if self._parts else None
@@ -216,7 +222,7 @@ class ServedModel:
     def now(self) -> ModelSnapshot:
         """Its endpoints and its queue at this moment."""
         totals = self.admission.totals()
-        return ModelSnapshot(self.backend.endpoints, totals.running, totals.waiting, totals.limit)
+        return ModelSnapshot(self.backend.endpoints, totals.running, totals.waiting, totals.limit, self.task)
 
     def queue(self) -> ModelQueue:
         """Its queue at this moment."""

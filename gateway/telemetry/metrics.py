@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from gateway.generation.engine import ErrorKind
+from gateway.generation.engine import ErrorKind, Task
 from gateway.generation.health import STATES, EngineCondition
 from gateway.generation.route import EndpointStatus
 from gateway.telemetry.label_names import LabelNames
@@ -81,12 +81,14 @@ class ModelSnapshot:
         running: generations in its engines.
         waiting: generations that wait for their turn.
         limit: of those that may run; None: all.
+        task: what it does with a request; None before its engine was found.
     """
 
     endpoints: Sequence[EndpointStatus] = ()
     running: int = 0
     waiting: int = 0
     limit: int | None = None
+    task: Task | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,12 +373,15 @@ class _CurrentState(Collector):
             "gateway_generations_waiting", "Generations waiting in the admission queue.", labels=["model"]
         )
         limit = GaugeMetricFamily("gateway_generations_limit", "Limit of running generations.", labels=["model"])
+        task = GaugeMetricFamily("gateway_model_task", "1 for the model's task.", labels=["model", "task"])
         for model, now in self._models.items():
+            if now.task is not None:
+                task.add_metric([model, now.task], 1)
             running.add_metric([model], now.running)
             waiting.add_metric([model], now.waiting)
             if now.limit is not None:
                 limit.add_metric([model], now.limit)
-        yield from (running, waiting, limit)
+        yield from (running, waiting, limit, task)
 
     def _of_endpoints(self) -> Iterator[GaugeMetricFamily]:
         labels = ["model", "endpoint"]

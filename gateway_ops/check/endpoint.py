@@ -33,6 +33,7 @@ class ServedDescription:
         triton_model: the Triton model that is called.
         max_seq_len: prompt plus generated tokens, where it is known.
         capabilities: the way in which each request parameter is served.
+        task: what the model does with a request.
     """
 
     path: str | None
@@ -40,12 +41,18 @@ class ServedDescription:
     triton_model: str | None
     max_seq_len: int | None = None
     capabilities: Mapping[str, Capability] = field(default_factory=dict)
+    task: str | None = None
 
     @staticmethod
     def of(features: EngineFeatures) -> ServedDescription:
         """Take the discovered features of an engine."""
         return ServedDescription(
-            features.path, features.reason, features.model, features.max_seq_len, dict(features.capabilities)
+            features.path,
+            features.reason,
+            features.model,
+            features.max_seq_len,
+            dict(features.capabilities),
+            features.task,
         )
 
 
@@ -133,6 +140,7 @@ async def _described(base: str, api_key: str | None, entries: Mapping[str, Any],
             gateway.get("triton_model"),
             gateway.get("max_seq_len"),
             {key: _capability(value) for key, value in (entry.get("capabilities") or {}).items()},
+            gateway.get("task"),
         )
     return findings, models
 

@@ -20,6 +20,7 @@ _OWN = (
     "ready",
     "state",
     "reason",
+    "task",
     "path",
     "triton_model",
     "family",
@@ -28,10 +29,10 @@ _OWN = (
     "streams",
     "endpoints",
 )
-_COLUMNS = ("model", "state", "context", "path", "family", "log-probs", "guides", "streams", "endpoints")
+_COLUMNS = ("model", "state", "context", "task", "path", "family", "log-probs", "guides", "streams", "endpoints")
 _NOT_READY = "not ready"
 _ELIDED = {"model", "state"}
-_SPARE = {"guides": 6, "streams": 5, "endpoints": 4, "log-probs": 3, "family": 2, "path": 1}  # the highest goes first
+_SPARE = {"task": 7, "guides": 6, "streams": 5, "endpoints": 4, "log-probs": 3, "family": 2, "path": 1}  # 7 goes first
 
 
 def models(
@@ -106,6 +107,7 @@ def _cells(row: dict[str, Any]) -> Iterator[str]:
         state = f"{_NOT_READY}: {what}{row['reason'] or 'the gateway gives no reason'}"
     yield f"{state} (another name of {row['alias_of']})" if row["alias_of"] else state
     yield "" if row["context"] is None else f"{row['context']:,}"
+    yield str(row["task"] or "")
     yield str(row["path"] or "")
     yield str(row["family"] or "")
     alternatives = row["max_top_logprobs"]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from typing_extensions import NotRequired, TypedDict
 
-from gateway.generation import Estimate, StreamForm
+from gateway.generation import Estimate, StreamForm, Task
 from gateway.generation.health import HealthState
 from gateway.settings import EngineForm
 
@@ -26,6 +26,7 @@ class ModelService(TypedDict):
     ready: bool
     state: HealthState
     reason: str | None
+    task: Task | None
     path: EngineForm | None
     path_reason: str | None
     triton_model: str

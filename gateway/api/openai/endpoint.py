@@ -20,7 +20,7 @@ from gateway.api.openai.errors import CLIENT_GONE, Names, OpenAIError, from_engi
 from gateway.api.openai.parameters.check import IgnoredParameters
 from gateway.api.openai.request_body import read_request
 from gateway.api.openai.request_json import RequestBody
-from gateway.generation import EngineError, Piece, PromptTokenLogprob, Usage
+from gateway.generation import EngineError, Piece, PromptTokenLogprob, Task, Usage
 from gateway.generation.relay.interface import Forward, StreamOutput, Write, copied
 from gateway.generation.relay.text_events import one_line
 from gateway.http.access.caller import caller
@@ -34,7 +34,7 @@ from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.settings import TimeoutSettings
 from gateway.telemetry.metrics import Metrics
-from gateway.text.bad_request import first_of
+from gateway.text.bad_request import BadRequestError, first_of
 
 _IGNORED = "x-ignored-parameters"
 DONE = b"data: [DONE]\n\n"
@@ -315,6 +315,7 @@ class Endpoint(Generic[Fields, Planned, Answered]):
         plan: decides how the answer is made; raises ``BadRequestError``.
         prepare: builds the prompt and prepares the generations.
         events: writes the answer as a stream.
+        task: that a model needs to be asked here.
     """
 
     parse: Callable[[dict[str, Any]], Fields]
@@ -322,6 +323,7 @@ class Endpoint(Generic[Fields, Planned, Answered]):
     plan: Callable[[Fields, ServedModel], Planned]
     prepare: Callable[[Fields, Planned, ServedModel, RequestRecord], Coroutine[Any, Any, Answered]]
     events: Callable[[Answered], AnswerEvents]
+    task: Task = "generate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,8 +398,9 @@ def check_request(
         OpenAIError: 404 for an unknown model.
     """
     record.annotations = asked.annotations()
-    model = find_model(registry, asked.model, record.session or record.annotations.get("prompt_cache_key"))
-    record.model = model.name
+    conversation = record.session or record.annotations.get("prompt_cache_key")
+    model = find_model(registry, asked.model, conversation, endpoint.task)
+    note_model(record, model)
     asked, ignored = endpoint.check(asked, model)
     if asked.model != model.name:
         asked.model = model.name
@@ -481,16 +484,33 @@ def name_header(header: str, names: Sequence[str]) -> dict[str, str]:
     return {header: ", ".join(shown + ["..."] * bool(more))}
 
 
-def find_model(registry: Registry, name: str, conversation: str | None = None) -> ServedModel:
-    """The served model with this id, where the caller may use it; ``conversation`` as of ``Registry.get``.
+def note_model(record: RequestRecord, model: ServedModel) -> None:
+    """Have the access log name the model of a request."""
+    record.model, record.task = model.name, model.task
+
+
+def find_model(registry: Registry, name: str, conversation: str | None = None, task: Task | None = None) -> ServedModel:
+    """The served model with this id, where the caller may use it.
+
+    Args:
+        registry: of served models.
+        name: an id, an alias or a split.
+        conversation: as of ``Registry.get``.
+        task: that the model must have, once its engine was found; None: any.
 
     Raises:
         OpenAIError: 404 ``model_not_found``.
+        BadRequestError: ``unsupported_task``.
     """
     model = registry.get(name, conversation)
     if model is None or (caller().models is not None and not _may_use(registry, name, model)):
         what = f"The model {name[:256]!r} does not exist. GET /v1/models lists the available models."
         raise OpenAIError(404, what, param="model", code="model_not_found")
+    if task is not None and model.task not in (None, task):
+        able = ", ".join(repr(other) for other, each in models_of_caller(registry) if each.task == task)
+        what = f"The task of the model {name!r} is {model.task}, but this endpoint needs a model for {task}."
+        what += f" Models for {task}: {able}." if able else ""
+        raise BadRequestError(what, param="model", code="unsupported_task")
     return model
 
 

@@ -18,6 +18,8 @@ _HOW = ("native", "emulated", "impossible")
 
 def conflict(one: EngineFeatures, other: EngineFeatures) -> str | None:
     """Why two engines cannot be endpoints of one served model, in one sentence; None where they can."""
+    if one.task != other.task:
+        return f"its task is {other.task}, but the task of the other endpoints is {one.task}"
     if None not in (one.vocab_size, other.vocab_size) and one.vocab_size != other.vocab_size:
         return (
             f"its vocabulary has {other.vocab_size} tokens, but the vocabulary of the other endpoints has "

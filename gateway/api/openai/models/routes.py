@@ -89,6 +89,7 @@ def model_object(model: ServedModel, name: str, split: Mapping[str, float] | Non
             "ready": reason is None,
             "state": model.backend.condition.state,
             "reason": reason,
+            "task": model.task,
             "path": features.path if features else None,
             "path_reason": features.reason if features else None,
             "triton_model": features.model if features else model.settings.triton.model,

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 
 from gateway.api.openai.chat.routes import CHAT
-from gateway.api.openai.endpoint import name_header, prepared
+from gateway.api.openai.endpoint import name_header, note_model, prepared
 from gateway.api.openai.endpoint import parse_and_check as begin_request
 from gateway.api.openai.request_body import read_request
 from gateway.api.openai.request_json import RequestBody
@@ -45,7 +45,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         request: Request, asked: TokenizeRequest | DetokenizeRequest, body: RequestBody
     ) -> tuple[ServedModel, dict[str, str]]:
         model = model_or_only(registry, asked.model)
-        record_of(request.scope).model = model.name
+        note_model(record_of(request.scope), model)
         metrics.count_ignored(model.name, asked.ignored())
         return model, name_header("x-ignored-parameters", [*asked.ignored(), *body.replaced])
 
@@ -77,7 +77,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     async def describe_tokenizer(request: Request, model: str | None = None) -> JSONResponse:
         """Describe the tokenizer of a model, which may be left out when there is one only."""
         served = model_or_only(registry, model)
-        record_of(request.scope).model = served.name
+        note_model(record_of(request.scope), served)
         return JSONResponse(tokenizer_info(served))
 
     @router.post("/v1/chat/completions/render")
