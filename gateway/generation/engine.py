@@ -103,7 +103,7 @@ class EngineFeatures:
     Attributes:
         path: "tokens" when token ids go straight to the engine step, "ensemble" when text goes through the ensemble or
             a BLS model, "llmapi" when text goes to the stock model of the LLM API, "vllm" to Triton's vLLM backend,
-            "text" to any other model that takes and answers text.
+            "text" to any other model that takes and returns text.
         reason: one sentence on why this path, for the log and ``/v1/models/{id}``.
         model: the Triton model that is called.
         token_ids: whether answers carry token ids wherever something depends on them (usage, UTF-8, log-probs).
@@ -199,7 +199,7 @@ class DescribingEngine(Protocol):
 
 
 class ErrorKind(Enum):
-    """Kinds of failures of engines, in terms that decide the HTTP answer (wire contract 2.10)."""
+    """Kinds of failures of engines, in terms that decide the HTTP response (wire contract 2.10)."""
 
     CONTEXT_LENGTH = "context_length_exceeded"  # 400
     INVALID_REQUEST = "invalid_request"  # 400, the engine rejects a part of the request
@@ -274,7 +274,7 @@ class PromptTooLongError(EngineError):
 
 
 class MalformedOutputError(EngineError):
-    """An unreadable answer of the engine: its outputs contradict the contract or the request."""
+    """An unreadable response of the engine: its outputs contradict the contract or the request."""
 
     def __init__(
         self, detail: str, message: str = "The engine's response could not be read because it is malformed."
