@@ -36,7 +36,7 @@ _TYPES: Final[Mapping[int, str]] = {
 _INDEX = re.compile(r"\[(\d+)\]")
 
 REQUEST_ID: Final = {"request-id": "The same as `x-request-id`."}
-"""The header of all answers to Anthropic's clients."""
+"""The header of all responses to Anthropic's clients."""
 
 _ERRORS: Final = (400, 401, 403, 404, 413, 415, 429, 500)
 
@@ -90,7 +90,7 @@ def error_body(error: OpenAIError, request_id: str) -> bytes:
 
 
 def error_response(error: OpenAIError, request_id: str) -> Response:
-    """The HTTP answer of an error in Anthropic's shape."""
+    """The HTTP response of an error in Anthropic's shape."""
     return Response(error_body(error, request_id), _status(error), error.headers, "application/json")
 
 
@@ -147,7 +147,7 @@ def anthropic_answers(
     Args:
         body: type of the JSON body of 200.
         errors: further error statuses, in addition to those of all Anthropic routes.
-        event: type of the data of an event, where the answer may be a stream.
+        event: type of the data of an event, where the response may be a stream.
         headers: further response headers of 200 with their descriptions.
     """
     made = answers(body, event=event, done=False, headers={**REQUEST_ID, **(headers or {})})
@@ -157,7 +157,7 @@ def anthropic_answers(
 
 
 def anthropic_failure(status: int) -> dict[str, Any]:
-    """Describe the answer of a route that fails with this status."""
+    """Describe the response of a route that fails with this status."""
     described = failure(503 if status == OVERLOADED else status)
     described["content"] = {"application/json": {"schema": AnthropicError}}
     described["headers"] |= {

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the docstring, the body's model and the answers' types of each route."""
+"""The OpenAPI document, made from the docstring, the body's model and the responses' types of each route."""
 
 from __future__ import annotations
 

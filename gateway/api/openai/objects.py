@@ -1,4 +1,4 @@
-"""Objects of answers that endpoints share, as types: the OpenAPI document is made from them."""
+"""Objects of responses that endpoints share, as types: the OpenAPI document is made from them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def usage_object(usage: Usage) -> dict[str, Any]:
 
     ``prompt_tokens_details`` is absent where the cached part of the prompt is not known, ``completion_tokens_details``
     where the reasoning's part of the answer is not. The latter has no counts of predicted tokens where the engine
-    answers without ids, so that they are not known; it has ``estimated``, true, where ``completion_tokens`` was counted
+    returns no ids, so that they are not known; it has ``estimated``, true, where ``completion_tokens`` was counted
     by tokenizing the answer again.
     """
     counts: dict[str, Any] = {
