@@ -101,7 +101,7 @@ class _List(BaseModel):
 
 
 def meet(url: str, model: str | None, api_key: str | None, timeout_s: float) -> ServerUnderCheck:
-    """Find a server's model, and the fields by which it answers the same each time.
+    """Find a server's model, and the fields by which it responds the same each time.
 
     Args:
         url: its base URL, with or without ``/v1``.
@@ -110,7 +110,7 @@ def meet(url: str, model: str | None, api_key: str | None, timeout_s: float) -> 
         timeout_s: seconds for an answer.
 
     Raises:
-        UnfitError: it does not answer, or not a plain request.
+        UnfitError: it does not respond, or not a plain request.
     """
     try:
         http = Http(url, api_key, timeout_s)
@@ -156,7 +156,7 @@ def _told(names: list[str] | None) -> str:
 
 
 def _settle(server: ServerUnderCheck) -> None:
-    """Leave out of greedy requests what the server rejects by name, and compare two of their answers."""
+    """Leave out of greedy requests what the server rejects by name, and compare two of their responses."""
     for _ in range(4):
         request = server.chat()
         try:

@@ -75,7 +75,7 @@ def of_kind(models: Models, *stock: str) -> dict[str, ModelFolder]:
 
 
 def engines(models: Models) -> dict[str, ModelFolder]:
-    """The models that take and answer token ids."""
+    """The models that take and return token ids."""
     return of_kind(models, "tensorrt_llm")
 
 
