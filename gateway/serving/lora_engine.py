@@ -51,7 +51,7 @@ class LoraEngine:
 
     @property
     def features(self) -> EngineFeatures:
-        """What the engine can do."""
+        """The features of the engine behind it."""
         return self._engine.features
 
     def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:
