@@ -114,7 +114,7 @@ class ReplyChoice(_Part):
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """Its calls."""
+        """The calls of the message or of the delta; empty where it has none."""
         part = self.message or self.delta
         return (part.tool_calls if part else None) or []
 
@@ -160,7 +160,11 @@ class WholeReply:
         return self.reply.usage
 
     def choice(self, index: int = 0) -> ReplyChoice:
-        """One of its choices."""
+        """The choice with this index.
+
+        Raises:
+            UntrueError: no choice has it, or several have.
+        """
         found = [choice for choice in self.reply.choices if choice.index == index]
         if len(found) != 1:
             raise UntrueError(f"{len(found)} choices have the index {index}", self.answer)

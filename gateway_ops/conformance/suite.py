@@ -209,7 +209,7 @@ def run(server: ServerUnderCheck, tell: Callable[[str], None] = lambda _: None) 
 
 
 def run_one(server: ServerUnderCheck, group: str, check: Check) -> CheckOutcome:
-    """Run one check."""
+    """Run a check; what it raises becomes a verdict with the evidence."""
     try:
         check.body(server)
     except UntrueError as error:
