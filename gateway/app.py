@@ -121,7 +121,7 @@ _NO_TELEMETRY: Any = {
     "operation_spans": False,
     "auto_configure": False,
 }
-_AFTER_ABORT_S = 5  # for aborted answers to write their last event
+_AFTER_ABORT_S = 5  # for aborted responses to write their last event
 _INTERNAL_CONNECTIONS = 256
 
 
@@ -223,7 +223,7 @@ def create_app(
         title="Triton OpenAI gateway",
         version=__version__,
         lifespan=lifespan,
-        openapi_url=None,  # FastAPI sees neither bodies nor answers, and its page needs others; see api_page_router
+        openapi_url=None,  # FastAPI sees neither bodies nor responses, and its page needs others; see api_page_router
         redirect_slashes=False,
         telemetry=_NO_TELEMETRY,
         exception_handlers={
@@ -421,7 +421,7 @@ def _add_middleware(app: FastAPI, settings: Settings, guard: Guard) -> None:
             "no API keys are set (GATEWAY_API_KEYS): every client that can reach this gateway may use it",
             extra={"event": "no_api_keys"},
         )
-    app.add_middleware(ServerErrorMiddleware, handler=handle_defect)  # inside of what adds headers to all answers
+    app.add_middleware(ServerErrorMiddleware, handler=handle_defect)  # inside of what adds headers to all responses
     if settings.server.cors.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -449,7 +449,7 @@ def _check_names(app: FastAPI, names: Sequence[str]) -> None:
 
 
 def serve(settings: Settings, source: SettingsSource | None = None, share: WorkerGroup | None = None) -> None:
-    """Serve until SIGTERM or SIGINT, then let running answers end.
+    """Serve until SIGTERM or SIGINT, then let running responses end.
 
     Args:
         settings: of the gateway.

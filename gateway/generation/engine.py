@@ -199,7 +199,7 @@ class DescribingEngine(Protocol):
 
 
 class ErrorKind(Enum):
-    """Kinds of failures of engines, in terms that decide the HTTP answer (wire contract 2.10)."""
+    """Kinds of failures of engines, in terms that decide the HTTP response (wire contract 2.10)."""
 
     CONTEXT_LENGTH = "context_length_exceeded"  # 400
     INVALID_REQUEST = "invalid_request"  # 400, the engine rejects a part of the request
@@ -274,7 +274,7 @@ class PromptTooLongError(EngineError):
 
 
 class MalformedOutputError(EngineError):
-    """An unreadable answer of the engine: its outputs contradict the contract or the request."""
+    """An unreadable response of the engine: its outputs contradict the contract or the request."""
 
     def __init__(
         self, detail: str, message: str = "The engine's response could not be read because it is malformed."

@@ -30,13 +30,13 @@ _SHARE = 0.1
 _FEWEST = 2.0
 
 HealthState = Literal["ready", "unreachable", "loading", "stalled", "failing", "mismatched"]
-"""States of a model's engine: it answers; Triton cannot be reached; its model is not loaded; it gives no token; its
+"""States of a model's engine: it responds; Triton cannot be reached; its model is not loaded; it gives no token; its
 requests fail; it cannot be served as configured. One that is failing in part is ready nevertheless."""
 
 STATES: tuple[HealthState, ...] = ("ready", "unreachable", "loading", "stalled", "failing", "mismatched")
 
 Belief = Literal["well", "suspect", "stalled", "failing"]
-"""What an engine's tokens tell: it answers; it has fallen silent and is asked; it gave no token; it fails."""
+"""What an engine's tokens tell: it responds; it has fallen silent and is asked; it gave no token; it fails."""
 
 
 class EngineCondition(NamedTuple):
@@ -70,7 +70,7 @@ class HealthNote(NamedTuple):
         state: that it found.
         waiting: tokens of its prompts that have no response yet.
         failed: requests that the engine failed, the older the less.
-        served: those that it answered, the older the less.
+        served: those that it completed, the older the less.
     """
 
     heard: float = 0.0

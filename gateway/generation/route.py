@@ -1,4 +1,4 @@
-"""The way of one request: the engine that it goes to, and the next one where that fails before it has answered."""
+"""The way of one request: the engine that it goes to, and the next one where that fails before it has responded."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Route(Protocol):
             error: with which it failed; the way has ended with it.
 
         Returns:
-            The way, perhaps after a wait; None where the failure is the answer.
+            The way, perhaps after a wait; None where the failure is the response.
         """
         ...
 

@@ -37,7 +37,7 @@ class Usage:
             neither EOS nor a trimmed end id is counted.
         cached_tokens: prompt tokens that the engine found in its KV cache; None when not asked for or not known, as
             when the gateway ends the answer before the engine's last response, which carries it.
-        predicted: counts of the tokens that the request predicted; None when the engine answers without ids.
+        predicted: counts of the tokens that the request predicted; None when the engine returns no ids.
         estimated: whether ``completion_tokens`` was counted by tokenizing the text of the answer again, so that the
             engine's own count may be another.
         reasoning_tokens: tokens of the completion whose text is reasoning; None where this is not known.

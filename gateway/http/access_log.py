@@ -1,4 +1,4 @@
-"""The record of each request: its id in the answer, one JSON line and one count when it is answered."""
+"""The record of each request: its id in the response, one JSON line and one count when that ends."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RequestRecord:
         error: code or type of the error that the client was given, also inside a stream.
         disconnected: whether the client left before the end.
         session: names the conversation that it belongs to, if a header does.
-        endpoint: address of the one that answered, where there are several.
+        endpoint: address of the one that served it, where there are several.
         key: name of the key or of the token, never the key.
         annotations: what the request said of itself, such as ``user`` and ``metadata``; nothing of its prompt.
     """
@@ -87,7 +87,7 @@ def request_id_of(scope: MutableMapping[str, Any]) -> str:
 class AccessLogMiddleware:
     """Sees each request from its first layer to its last byte.
 
-    The answer carries ``x-request-id``: the client's own where it has 1 to 128 characters of ``A-Za-z0-9._-``, else a
+    The response carries ``x-request-id``: the client's own where it has 1 to 128 characters of ``A-Za-z0-9._-``, else a
     new one. It is logged and counted just before its last byte leaves.
     """
 
@@ -121,7 +121,7 @@ class AccessLogMiddleware:
         work_for(record.request_id)
         telemetry = None if scope["path"] in _QUIET else self._telemetry
         trace = None if telemetry is None else telemetry.begin(scope)
-        status = 500  # what the server answers when the application raises before it answered
+        status = 500  # what the server returns when the application raises before it responded
         logged = False
 
         def watched_send(message: Message) -> Awaitable[None]:
@@ -131,7 +131,7 @@ class AccessLogMiddleware:
                 scope[BEGUN] = True
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", record.request_id.encode())]
             elif not message.get("more_body", False) and not logged:
-                logged = True  # before the last byte: a client that has the whole answer finds it logged and counted
+                logged = True  # before the last byte: a client that has the whole response finds it logged and counted
                 self._write(scope, record, status, trace)
             return send(message)
 
@@ -170,7 +170,7 @@ class AccessLogMiddleware:
 
 
 def log_background(record: RequestRecord, response_id: str, status: str) -> None:
-    """Write what became of a response after its request was answered.
+    """Write what became of a response after its request got a response.
 
     Args:
         record: of its own, made of the request's.

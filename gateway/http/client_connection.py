@@ -16,7 +16,7 @@ EXTENSION = "gateway.connection"
 
 
 class ClientConnection:
-    """A connection that can end after an answer, and tell that it was lost.
+    """A connection that can end after a response, and tell that it was lost.
 
     uvicorn goes on writing until it hears that the connection is lost, which uvloop's transport takes for an error once
     a write has failed: those bytes are dropped.
@@ -25,11 +25,12 @@ class ClientConnection:
         transport: of the event loop.
         lost: whether the connection has ended.
         on_lost: called when it ends.
-        write_chunk: writes a piece of an answer past the application's layers and without a message. Only for an answer
-            that has begun, has no ``content-length`` and does not end with the piece, to a client that knows chunks.
-        close_soon: closes the connection soon after the answer. A client that has the whole answer may send its next
-            request before it sees the connection end, and would lose it: what comes within a second is answered, with
-            ``connection: close``.
+        write_chunk: writes a piece of a response past the application's layers and without a message. Only for a
+            response that has begun, has no ``content-length`` and does not end with the piece, to a client that knows
+            chunks.
+        close_soon: closes the connection soon after the response. A client that has all of it may send its next
+            request before it sees the connection end, and would lose it: what comes within a second gets a response
+            with ``connection: close``.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:

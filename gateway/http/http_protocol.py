@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 HEAD_LIMIT = 2**16  # bytes of a request line and its headers, and of what surrounds a piece of a body
 _HEAD_ABORT = 2**18  # where an unfinished head is rejected: parsing one costs the square of its length
 _PIPELINED = 64  # requests that wait for their turn on one connection; each takes some kilobytes
-MOST_TOLD = 64  # connections at a time beyond the bound that are answered; further ones are cut off
+MOST_TOLD = 64  # connections at a time beyond the bound that get a response; further ones are cut off
 _TELL_S = 1.0  # how long such a connection may stay silent before it is closed
 _LEAST_READ = 2**14  # bytes that it must read in that time
 _LINGER_S = 1.0
@@ -56,7 +56,7 @@ class HttpLimits:
         body_s: seconds from the first byte of a request to its end, in addition to those that its size allows.
         body_rate: bytes of a body that allow one second more.
         silence_s: seconds between two pieces of a body.
-        unread_s: seconds in which a client must read some of an answer that it has let pile up; else it is cut off.
+        unread_s: seconds in which a client must read some of a response that it has let pile up; else it is cut off.
         connections: open at a time.
         files: that the process may have open; the kernel gives the lowest free number to each.
     """
@@ -76,7 +76,7 @@ class HttpLimits:
 
 
 Reject = Callable[[int, str, Scope], Response]
-"""Makes the answer to a request that no application sees, of a status, a sentence and a scope.
+"""Makes the response to a request that no application sees, of a status, a sentence and a scope.
 
 The scope has ``path`` and ``headers`` as far as they have come: an empty path where it is not known.
 """
@@ -91,13 +91,13 @@ def http_protocol(
     """Make a protocol for `uvicorn.Config`.
 
     Args:
-        reject: answers requests that no application sees.
+        reject: responds to requests that no application sees.
         bounds: on connections and requests; None takes the usual ones.
-        shutdown_state: once it has begun, connections end with their answers.
+        shutdown_state: once it has begun, connections end with their responses.
         rejected: called for each connection that is rejected, with the reason: ``connections`` or ``files``.
 
     Returns:
-        uvicorn's protocol with those answers and bounds, and with a ``ClientConnection`` for its applications.
+        uvicorn's protocol with those responses and bounds, and with a ``ClientConnection`` for its applications.
     """
 
     class HttpProtocol(_BoundedProtocol):
@@ -113,7 +113,7 @@ class _Overflow:
     """Connections of one server beyond the bound on them.
 
     Attributes:
-        told: connections that will be answered with an error.
+        told: connections that will be rejected with an error.
         warnings: by reason, when the log is written to.
         rejected: counts connections by reason.
     """
@@ -147,15 +147,15 @@ class _BoundedProtocol(HttpToolsProtocol):
     _received = 0  # bytes of the piece that is being parsed
     _in_head = True
     _whole = False  # the request that came last
-    _open = 0  # requests that are being answered, or wait for it
+    _open = 0  # requests whose responses are being sent or awaited
     _begun = 0.0  # when the request began, by the loop's clock
     _heard = 0.0  # when something came
     _unread: asyncio.TimerHandle | None = None  # while the client does not read
     _timer: asyncio.TimerHandle | None = None  # one for the connection, which checks now and then what is overdue
     _status, _message = 400, "The request is not valid HTTP/1.1."
-    _refusal: bytes | None = None  # the connection ends with it, after the answers before it; nothing more is read
+    _refusal: bytes | None = None  # the connection ends with it, after the responses before it; nothing more is read
     _refusal_written = False
-    _closes = False  # with the next answer, or after a moment without one
+    _closes = False  # with the next response, or after a moment without one
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._connection = ClientConnection(transport)
@@ -194,7 +194,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def _expect_reading(self) -> None:
-        """Cut the client off unless it has read enough after a while: its answer holds a slot of the engine."""
+        """Cut the client off unless it has read enough after a while: its response holds a slot of the engine."""
         transport = self._connection.transport
         size = transport.get_write_buffer_size()
         self._unread = self.loop.call_later(self._bounds.unread_s, self._check_reading, size)
@@ -207,7 +207,7 @@ class _BoundedProtocol(HttpToolsProtocol):
             return
         client = self.client[0] if self.client else None
         about: dict[str, Any] = {"event": "client_cut_off", "client": client, "unread": unread}
-        if not self.pipeline:  # else it is the answer of an earlier cycle, which uvicorn does not name
+        if not self.pipeline:  # else it is the response of an earlier cycle, which uvicorn does not name
             about["request_id"] = record_of(cast("Scope", self.cycle.scope)).request_id
         _log.warning("the connection of a client that does not read its response is closed", extra=about)
         transport.abort()
@@ -278,7 +278,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if self._refusal is not None and not self._open:
             self._write_refusal()
-        elif not self._whole:  # an early answer; or the next request, whose time was not its own so far
+        elif not self._whole:  # an early response; or the next request, whose time was not its own so far
             self._begun = self.loop.time()
 
     def send_400_response(self, msg: str) -> None:
@@ -303,7 +303,7 @@ class _BoundedProtocol(HttpToolsProtocol):
                 self._stop_parsing(400, "Unsupported 'Transfer-Encoding': only 'chunked' is accepted.")
         if self._head > HEAD_LIMIT and self._head_size() > HEAD_LIMIT:  # rarely: a body may have come with it
             self._stop_parsing(431, _LARGE_HEAD)
-        if len(self.pipeline) >= _PIPELINED:  # the answer to the one before it tells the client to ask anew
+        if len(self.pipeline) >= _PIPELINED:  # the response to the one before it tells the client to ask anew
             self.pipeline[0][0].keep_alive = False
             self._refusal = b""
             raise ValueError
@@ -316,7 +316,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         raise ValueError(message)  # the parser's owner calls send_400_response
 
     def _reject(self, status: int, message: str) -> None:
-        """Reject the request that is being read, and end the connection after the answers to earlier requests."""
+        """Reject the request that is being read, and end the connection after the responses to earlier requests."""
         if self._refusal is not None:
             return
         self._refusal = self._answer(status, message, self._known())
@@ -414,7 +414,7 @@ class _BoundedProtocol(HttpToolsProtocol):
             return
         now = self.loop.time()
         if self._open and (self._in_head or self.pipeline or self.flow.read_paused):
-            self._begun = self._heard = now  # an earlier answer is running, or the gateway itself does not read
+            self._begun = self._heard = now  # an earlier response is running, or the gateway itself does not read
         due, reason = self._deadline()
         if now < due:
             self._watch_time(due - now)
@@ -431,7 +431,7 @@ class _BoundedProtocol(HttpToolsProtocol):
                 self._begun + bounds.head_s,
                 f"The request line and headers were not complete after {bounds.head_s:g} seconds.",
             )
-        allowed = self._body / bounds.body_rate if self._open else 0  # what follows an early answer is dropped
+        allowed = self._body / bounds.body_rate if self._open else 0  # what follows an early response is dropped
         return min(
             (
                 self._heard + bounds.silence_s,

@@ -36,7 +36,7 @@ class AllowedHostsMiddleware:
         Args:
             app: the application inside.
             names: allowed ones; ``*.name`` stands for all below one.
-            reject: makes the answer to another name from one sentence.
+            reject: makes the response to another name from one sentence.
         """
         self._app = app
         lower = [name.lower() for name in names]
@@ -59,7 +59,7 @@ class AllowedHostsMiddleware:
 
 
 def names_to_check(host: str, given: Sequence[str], *, has_keys: bool) -> tuple[str, ...]:
-    """The names that a gateway answers to; none where it answers to every name.
+    """The names that a gateway accepts; none where it accepts every name.
 
     Args:
         host: that it listens on.
@@ -111,7 +111,7 @@ class AuthMiddleware:
         Args:
             app: the application inside.
             identity: knows whose keys and tokens there are.
-            reject: makes the answer to a request without a valid key from one sentence.
+            reject: makes the response to a request without a valid key from one sentence.
             open_paths: that need none.
             half_open_paths: that need no key, and show more with a key.
         """
@@ -181,7 +181,7 @@ class RateLimitMiddleware:
         Args:
             app: the application inside.
             permit: makes the permit of a caller's request; None where none is needed.
-            reject: makes the answer to a request that a limit does not allow.
+            reject: makes the response to a request that a limit does not allow.
         """
         self._app = app
         self._permit = permit
@@ -214,7 +214,7 @@ class RateLimitMiddleware:
             if message["type"] == "http.response.start":
                 _add(message, permit.standing)
             elif not message.get("more_body", False):
-                end()  # before the last byte: a client that has the whole answer may send its next request
+                end()  # before the last byte: a client that has the whole response may send its next request
             return send(message)
 
         try:
@@ -246,7 +246,7 @@ class BodyLimitMiddleware:
         Args:
             app: the application inside.
             limit: largest body in bytes.
-            reject: makes the 413 answer from one sentence.
+            reject: makes the 413 response from one sentence.
         """
         self._app = app
         self._limit = limit

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 HEADERS = "gateway.headers"
 """The key of an ASGI scope under which ``headers_of`` keeps what it made, for a dozen readers."""
 BEGUN = "gateway.begun"
-"""The key that a scope has once the head of its answer was sent."""
+"""The key that a scope has once the head of its response was sent."""
 CLIENT_PATH = "gateway.client_path"
 """The key under which a scope has the client's path if that is one of Azure's."""
 _AZURE = re.compile(
@@ -31,7 +31,7 @@ _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
 class DirectRoute(APIRoute):
     """For ``APIRouter(route_class=...)``: the API page shows it as any other, but nothing is injected or converted.
 
-    The endpoint's only parameter is the request, and it returns a response. Its exceptions are answered here, by the
+    The endpoint's only parameter is the request, and it returns a response. Its exceptions are handled here, by the
     application's handlers.
     """
 
@@ -58,12 +58,12 @@ class DirectRoute(APIRoute):
 
 
 def _answered(scope: Scope) -> tuple[type[Exception], ...]:
-    """The exceptions that the application of a request answers; asked only where there is one."""
+    """The exceptions that the application of a request handles; asked only where there is one."""
     return tuple(kind for kind in scope["app"].exception_handlers if isinstance(kind, type))
 
 
 async def _answer(request: Request, error: Exception, send: Send) -> None:
-    """Answer an exception. Nothing of it stays in the frames that it has passed, which it holds."""
+    """Respond to an exception. Nothing of it stays in the frames that it has passed, which it holds."""
     handlers = request.app.exception_handlers
     handle = next(handlers[kind] for kind in type(error).__mro__ if kind in handlers)
     response = await handle(request, error)
@@ -91,7 +91,7 @@ def widen(routes: Iterable[BaseRoute]) -> None:
     """Have routes take HEAD where they take GET, and one slash behind their path, and no line end.
 
     No redirect: one loses the body of a POST, or its key, with many clients. The server leaves out the body of an
-    answer to HEAD.
+    response to HEAD.
     """
     for route in routes:
         if isinstance(route, Route):
@@ -136,7 +136,7 @@ def meant(path: str, routes: Iterable[BaseRoute]) -> str | None:
 class Application(FastAPI):
     """FastAPI without the layers for uploaded files, a bound on bodies and telemetry, all of which the gateway has.
 
-    What fails outside of the middlewares is answered by the server, in the same words as by Starlette.
+    What fails outside of the middlewares is handled by the server, in the same words as by Starlette.
     """
 
     def build_middleware_stack(self) -> ASGIApp:
@@ -170,7 +170,7 @@ class KnownPaths:
     def __init__(self, owner: FastAPI) -> None:
         """Stand before the router of an application, to which no route is added after the first request."""
         self._router = owner.router
-        # FastAPI's own routes have their exceptions answered there, and close what they opened.
+        # FastAPI's own routes have their exceptions handled there, and close what they opened.
         self._others = ExceptionMiddleware(AsyncExitStackMiddleware(owner.router), handlers=owner.exception_handlers)
         self._routes: dict[tuple[str, str], DirectRoute] | None = None
 

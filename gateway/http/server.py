@@ -44,9 +44,9 @@ class ServerStages:
 
     Attributes:
         lame_duck_s: seconds of service after SIGTERM, before connections are rejected.
-        shutdown_s: seconds that answers have to end after that.
+        shutdown_s: seconds that responses have to end after that.
         started: called when connections are taken.
-        abort: ends all answers with an error.
+        abort: ends all responses with an error.
         idle: waits until nothing runs that no connection waits for.
     """
 
@@ -164,7 +164,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let running answers end, abort the rest after ``shutdown_s``, and close all connections."""
+        """Let running responses end, abort the rest after ``shutdown_s``, and close all connections."""
         self._shutdown_state.begin()
         self._tell_connections()
         if self._acceptor is not None:
@@ -179,7 +179,7 @@ class Server(uvicorn.Server):
                 self._internal.close()
 
     def _tell_connections(self) -> None:
-        """Have answers that have not begun say that their connection ends with them; later ones do so by themselves."""
+        """Have responses that have not begun say that their connection ends; later ones do so by themselves."""
         _log.info(
             "shutting down: %d connections are open",
             len(self.server_state.connections),

@@ -1,4 +1,4 @@
-"""The end of a process as its clients see it: not ready any more, and connections that end with their answers."""
+"""The end of a process as its clients see it: not ready any more, and connections that end with their responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class ShutdownState:
     """Whether this process is about to end.
 
     Attributes:
-        begun: whether the end has begun: open requests are answered, and clients should send no more.
+        begun: whether the end has begun: open requests are completed, and clients should send no more.
     """
 
     REASON = "the gateway is shutting down"

@@ -28,8 +28,8 @@ class EventStream(EventSourceResponse):
     with the first bytes, so that an error before them keeps its true status, leaves comments to the generator, which
     knows what silence is, and cancels once.
 
-    Where the request's record has an error at the end, the connection is closed: a client must not take a broken answer
-    for a whole one. A client of HTTP/1.0, which knows no answers of unknown length, gets all events together.
+    Where the request's record has an error at the end, the connection is closed: a client must not take a broken
+    response for a whole one. A client of HTTP/1.0, which knows no bodies of unknown length, gets all events together.
     """
 
     body_iterator: AsyncGenerator[bytes, None]
@@ -41,11 +41,11 @@ class EventStream(EventSourceResponse):
         headers: Mapping[str, str] | None = None,
         output: StreamOutput | None = None,
     ) -> None:
-        """Answer 200 with ``events``.
+        """Respond with 200 and ``events``.
 
         Args:
             events: complete events or comments, ready to send. An exception before the first is the caller's to turn
-                into an answer; afterwards none may leave it.
+                into a response; afterwards none may leave it.
             headers: further response headers.
             output: shared with the generator of the events.
         """

@@ -64,7 +64,7 @@ class BudgetedEngine:
 
     @property
     def features(self) -> EngineFeatures:
-        """What the engine can do."""
+        """The features of the engine behind it."""
         return self._engine.features
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:

@@ -145,7 +145,7 @@ def _thinking(parts: ModelParts, features: EngineFeatures) -> Capability:
 
 
 def _answers(features: EngineFeatures, known: Mapping[str, Capability]) -> dict[str, Capability]:
-    """What depends on the form in which the engine answers."""
+    """What depends on the form in which the engine responds."""
     found: dict[str, Capability] = {}
     if not features.logprobs:
         missing = Capability("impossible", "this model's engine returns no log-probs.")

@@ -1,4 +1,4 @@
-"""Bounds on time: the deadlines of a generation, and how long an answering task waits in silence."""
+"""Bounds on time: the deadlines of a generation, and how long a responding task waits in silence."""
 
 from __future__ import annotations
 

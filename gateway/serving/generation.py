@@ -1,4 +1,4 @@
-"""One generation in flight: a task that reads the engine, and the pieces that it has ready for the answering task."""
+"""One generation in flight: a task that reads the engine, and the pieces that it has ready for the responding task."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Generation:
             metrics: counters of the served model.
             arrived: ``time.perf_counter()`` at the arrival of the HTTP request.
             max_parallel: how many generations of one answer may run at a time, at least 1.
-            relay: whether tokens may skip the answering task (``gateway.generation.relay``).
+            relay: whether tokens may skip the responding task (``gateway.generation.relay``).
         """
         self.request = request
         self.assembler = assembler

@@ -30,7 +30,7 @@ class Generations(Protocol):
 
     @property
     def address(self) -> str:
-        """The endpoints that answer, where there are several to choose from, else empty."""
+        """The endpoints that respond, where there are several to choose from, else empty."""
         ...
 
     async def __aenter__(self) -> Generations: ...

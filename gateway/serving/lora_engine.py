@@ -29,7 +29,7 @@ class LoraState:
     Attributes:
         adapter: with its weights, unless the engine has them from elsewhere.
         model: the served model's name, for messages.
-        held: whether the engine has answered with it.
+        held: whether the engine has responded with it.
     """
 
     def __init__(self, adapter: LoraAdapter, model: str) -> None:
@@ -51,7 +51,7 @@ class LoraEngine:
 
     @property
     def features(self) -> EngineFeatures:
-        """What the engine can do."""
+        """The features of the engine behind it."""
         return self._engine.features
 
     def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:

@@ -83,7 +83,7 @@ def check_fernet_key(key: str) -> None:
 
 
 class CorsSettings(Section):
-    """Web pages that may read the gateway's answers (CORS, https://fetch.spec.whatwg.org/#http-cors-protocol).
+    """Web pages that may read the gateway's responses (CORS, https://fetch.spec.whatwg.org/#http-cors-protocol).
 
     Attributes:
         origins: origins of the pages, such as ``https://app.example``, or ``*`` for all; empty: none.

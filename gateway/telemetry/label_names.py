@@ -15,7 +15,7 @@ class LabelNames:
         self._names: set[str] = set()
 
     def label(self, name: str) -> str:
-        """Return the label for a name."""
+        """Return the name itself, or ``other`` once there are as many names as allowed."""
         if name not in self._names:
             if len(self._names) >= self._most:
                 return "other"

@@ -121,7 +121,7 @@ class Metrics:
     any of them renders the sum of all: counts of ended ones stay, their gauges go.
 
     Attributes:
-        requests: answered requests by model, endpoint (a route, never a raw path) and HTTP status.
+        requests: requests with a response, by model, endpoint (a route, never a raw path) and HTTP status.
         in_flight: generations that run now, by model.
         ttft: from the arrival of a request to the engine's first response with a token, by model.
         inter_token: time between responses of the engine divided by their tokens, by model.
@@ -135,7 +135,7 @@ class Metrics:
         elsewhere: requests that failed before any token and were sent to another endpoint, by model.
         failures: generations that an engine ended with an error, by model and kind.
         waits: of a generation for its turn among others of its model, where it had to, by model.
-        rejected: requests that were answered 429 instead of waiting longer, by model and reason.
+        rejected: requests that were rejected with 429 instead of waiting longer, by model and reason.
         tokenized_tokens: ids of prompts, by model and by where they came from: the ``cache`` of earlier prompts or the
             ``tokenizer``.
         token_cache: bytes of that cache that hold something; all processes share it.
@@ -145,7 +145,7 @@ class Metrics:
         store_removed: documents that this gateway has removed for their age or for the size.
         memory: resident, of all processes and their helpers.
         overload: 1 while memory is beyond the limit of that name.
-        connections_rejected: connections that were answered 503 or cut off, by reason: ``connections``, ``files``.
+        connections_rejected: connections that were rejected with 503 or cut off, by reason: ``connections``, ``files``.
         overload_refused: requests that were rejected for want of memory.
     """
 
@@ -153,7 +153,7 @@ class Metrics:
         registry = self.registry = CollectorRegistry()
         model = ["model"]
         self.requests = Counter(
-            "gateway_requests", "Answered requests.", ["model", "endpoint", "status"], registry=registry
+            "gateway_requests", "Requests with a response.", ["model", "endpoint", "status"], registry=registry
         )
         self.in_flight = Gauge(
             "gateway_requests_in_flight", "Running generations.", model, registry=registry,

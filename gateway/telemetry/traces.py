@@ -85,7 +85,7 @@ class RequestTrace(Protocol):
         ...
 
     def end(self, route: str | None, status: int, duration_s: float, facts: RequestFacts) -> None:
-        """End the trace when the last byte of the answer is about to leave, or the client has left.
+        """End the trace when the last byte of the response is about to leave, or the client has left.
 
         Args:
             route: the route's path, never a raw path; None where no route matches.

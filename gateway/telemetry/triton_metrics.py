@@ -40,10 +40,10 @@ class TritonMetrics:
     """Reads the metrics of several Triton servers and relays those that begin with ``nv_``.
 
     Each is read once a second at most, however often they are asked for: endpoint pickers ask every 50 ms, and wait for
-    no Triton that is slow to answer.
+    no Triton that is slow to respond.
 
     Attributes:
-        engines: those that answered at the last reading.
+        engines: those that responded at the last reading.
 
     Args:
         endpoints: gives, by gRPC endpoint, the URL of the metrics; asked at every reading, as models come and go.
@@ -70,7 +70,7 @@ class TritonMetrics:
     async def render(self) -> bytes:
         """Return all Triton metrics in Prometheus' text format.
 
-        ``gateway_triton_metrics_up`` says which endpoints answered. Metrics older than 1 s are read anew; the caller
+        ``gateway_triton_metrics_up`` says which endpoints responded. Metrics older than 1 s are read anew; the caller
         waits for new metrics only where the known metrics are older than 3 s.
         """
         await self.fresh()
@@ -79,7 +79,7 @@ class TritonMetrics:
         return self._page
 
     async def fresh(self) -> None:
-        """See to it that the attributes are not older than ``render``'s answer would be."""
+        """See to it that the attributes are not older than ``render``'s result would be."""
         if self._refresh() >= _STALE_S and self._reading is not None:
             await asyncio.shield(self._reading)
 
@@ -135,7 +135,7 @@ class TritonMetrics:
         return texts
 
     def _note_engines(self, texts: Mapping[str, str]) -> None:
-        # An endpoint that misses one answer or is starting keeps its limits: else all waiting requests would go to it.
+        # An endpoint that misses one response or is starting keeps its limits: else it would get all waiting requests.
         known = self._limits
         self._limits = {
             each: _engine_values(text, _REQUESTS, "max") or known.get(each, {}) for each, text in texts.items()

@@ -9,7 +9,7 @@ _Item = TypeVar("_Item")
 
 
 class BadRequestError(Exception):
-    """A request that cannot be served as asked; it is answered with status 400.
+    """A request that cannot be served as asked; it is rejected with status 400.
 
     Attributes:
         message: one sentence for the client.

@@ -55,7 +55,7 @@ class ModelSpec:
     Attributes:
         name: the stock name of the model.
         inputs: what it may be sent.
-        outputs: what it may answer.
+        outputs: what it may return.
     """
 
     name: str
@@ -351,4 +351,4 @@ PLAIN_TEXT = ModelSpec(
         TensorSpec("num_output_tokens", "INT32"),
     ),
 )
-"""Any other model that takes and answers text: what it may declare beside the two, under the stock models' names."""
+"""Any other model that takes and returns text: what it may declare beside the two, under the stock models' names."""

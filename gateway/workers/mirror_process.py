@@ -100,7 +100,7 @@ class InProcessClient:
         self._app = app
 
     async def ask(self, path: str, body: bytes, timeout_s: float) -> Outcome:
-        """Ask for an answer; whatever goes wrong is an outcome too.
+        """Ask for a response; whatever goes wrong is an outcome too.
 
         Args:
             path: of the endpoint.
@@ -119,7 +119,7 @@ class InProcessClient:
             await asyncio.wait((task,))
             return Failure("timeout")
         if not task.cancelled():
-            task.exception()  # a defect, which has been logged and answered
+            task.exception()  # a defect, which has been logged and reported
         if call.size > LONGEST_ANSWER:
             return Failure("a response of more than 16 MiB")
         if not call.ended:

@@ -29,7 +29,7 @@ from gateway.text.tokens.token_cache import create_shared
 from gateway.workers.metrics_folder import metrics_folder
 
 _log = logging.getLogger(__name__)
-_KILL_AFTER_S: Final = 15.0  # beyond the time that running answers have
+_KILL_AFTER_S: Final = 15.0  # beyond the time that running responses have
 
 
 class WorkerProcess:
@@ -159,7 +159,7 @@ class Supervisor:
         """Prepare; nothing is opened or started.
 
         Args:
-            settings: where to listen, and how long running answers have to end.
+            settings: where to listen, and how long running responses have to end.
             workers: how many processes.
             mirrors: keeps the process that takes copies of requests, of all workers; None: there are none.
         """

@@ -1,4 +1,4 @@
-"""One streamed request and its answer."""
+"""One streamed request and its response."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ async def first_model(session: aiohttp.ClientSession, url: str, timeout_s: float
     Args:
         session: a session with the API key among its headers.
         url: the list, ``.../v1/models``.
-        timeout_s: seconds for the answer.
+        timeout_s: seconds for the response.
 
     Raises:
-        FailedError: it lists none, or does not answer; the message says so.
+        FailedError: it lists none, or does not respond; the message says so.
     """
     try:
         async with session.get(url, timeout=aiohttp.ClientTimeout(total=timeout_s)) as answer:
@@ -157,7 +157,7 @@ def _take(line: bytes, found: TimedExchange, seen: Callable[[], None]) -> bool:
 
 
 async def _refusal(answer: aiohttp.ClientResponse) -> str:
-    """Status and error code of an answer, without the parts that differ between requests."""
+    """Status and error code of a response, without the parts that differ between requests."""
     try:
         said = orjson.loads(await answer.read())
     except orjson.JSONDecodeError:

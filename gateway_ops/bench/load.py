@@ -57,7 +57,7 @@ class LoadSender:
         return max(0.0, min(self._ended or time.perf_counter(), self._counting + self._longest) - self._counting)
 
     async def run(self) -> None:
-        """Send everything and wait for the answers; a cancel ends it early and keeps the observations."""
+        """Send everything and wait for the responses; a cancel ends it early and keeps the observations."""
         self._begun = time.perf_counter()
         self._counting = self._begun + self._plan.warm_up_s
         tasks: set[asyncio.Task[None]] = set()

@@ -52,7 +52,7 @@ class Lengths:
         return lengths
 
     def draw(self, source: random.Random) -> int:
-        """Draw one of them."""
+        """Draw a length in tokens, evenly from ``least`` to ``most`` with both."""
         return source.randint(self.least, self.most)
 
 

@@ -18,7 +18,7 @@ _KEY_HINT = "Give a key of the server with --api-key or GATEWAY_API_KEY."
 
 
 class ChatServer:
-    """Answers chat requests.
+    """Sends requests to a server and reads its responses.
 
     Args:
         url: the base URL, with or without ``/v1``.
@@ -40,7 +40,7 @@ class ChatServer:
         """The models that it lists, each with an ``id``.
 
         Raises:
-            ChatError: it does not answer with a list.
+            ChatError: it does not respond with a list.
         """
         said = self.get("/v1/models")
         data = said.get("data") if isinstance(said, dict) else None
@@ -62,7 +62,7 @@ class ChatServer:
         """A JSON value.
 
         Raises:
-            ChatError: it does not answer with one.
+            ChatError: it does not respond with one.
         """
         try:
             return json.loads(self.fetch(path).body)

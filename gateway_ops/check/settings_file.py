@@ -191,7 +191,7 @@ async def _check_model(
 
 
 async def _discover(settings: ModelSettings) -> tuple[EngineFeatures | None, list[Located]]:
-    """Ask each endpoint; returns what they have in common, as far as they answer, and what is wrong."""
+    """Ask each endpoint; returns what they have in common, as far as they respond, and what is wrong."""
     triton = settings.triton
     if triton.url is not None:
         return await _discover_at(settings, triton.url, "url")

@@ -28,7 +28,7 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON
 
 
 def gateway_version() -> str:
-    """The version of the gateway."""
+    """The version of the installed distribution, as in its metadata."""
     return importlib.metadata.version(DISTRIBUTION)
 
 

@@ -162,7 +162,7 @@ def _names(names: Any) -> str:
 async def get_json(
     session: aiohttp.ClientSession, url: str, timeout_s: float, body: Mapping[str, Any] | None = None
 ) -> dict[str, Any] | None:
-    """An object that a server answers to a GET, or to a POST of a body; None where it answers anything else."""
+    """An object that a server returns for a GET, or for a POST of a body; None where it returns anything else."""
     timeout = aiohttp.ClientTimeout(total=timeout_s)
     try:
         with failures_by_kind():
@@ -178,7 +178,7 @@ async def read_body(content: aiohttp.StreamReader) -> bytes:
     """All of a body.
 
     Raises:
-        FailedError: it is longer than an answer may be.
+        FailedError: it is longer than a response may be.
     """
     parts, size = [], 0
     async for part in content.iter_any():

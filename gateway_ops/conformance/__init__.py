@@ -1,1 +1,1 @@
-"""``gateway check URL --conformance``: what is true of a server that speaks OpenAI's API, shown by its own answers."""
+"""``gateway check URL --conformance``: what is true of a server of OpenAI's API, shown by its own responses."""

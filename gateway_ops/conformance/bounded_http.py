@@ -64,7 +64,7 @@ def json_request(path: str, body: Mapping[str, Any], numbers: int = 0) -> CheckR
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """An answer, or what came of it.
+    """A response, or what came of it.
 
     Attributes:
         request: that was asked.
@@ -94,7 +94,7 @@ class Http:
     Args:
         url: the base URL, with or without ``/v1``.
         api_key: a bearer key; None for none.
-        timeout_s: seconds for an answer, to its end.
+        timeout_s: seconds for a response, to its end.
 
     Raises:
         UnreachableError: the URL or the key is invalid.
@@ -119,7 +119,7 @@ class Http:
         self.timeout_s = timeout_s
 
     def send(self, request: CheckRequest) -> HttpAnswer:
-        """Send a request and read its answer to the end, or to what is bounded.
+        """Send a request and read its response to the end, or to what is bounded.
 
         Raises:
             UnreachableError: the connection fails.
@@ -129,7 +129,7 @@ class Http:
 
     @contextlib.contextmanager
     def opened(self, request: CheckRequest) -> Iterator[OpenHttpAnswer]:
-        """Send a request and yield the unread answer, whose connection ends with the context.
+        """Send a request and yield the unread response, whose connection ends with the context.
 
         Raises:
             UnreachableError: the connection fails.
@@ -168,7 +168,7 @@ class Http:
         return head | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
 
     def curl(self, request: CheckRequest) -> str:
-        """The line of a shell that sends a request and shows the answer; the key stays in the environment."""
+        """The line of a shell that sends a request and shows the response; the key stays in the environment."""
         line = ["curl", "-sS", "-i", "-N", shlex.quote(f"{self.base}{request.path}")]
         if request.auth == "wrong":
             line.append("-H 'Authorization: Bearer wrong'")
@@ -212,7 +212,7 @@ class _Deadline:
 
 
 class OpenHttpAnswer:
-    """An answer that is being read."""
+    """A response that is being read."""
 
     def __init__(
         self, request: CheckRequest, response: http.client.HTTPResponse | None, deadline: _Deadline, trouble: str = ""

@@ -1,4 +1,4 @@
-"""Answers of OpenAI's API, read strictly in the types of what they have and leniently in what they lack."""
+"""Responses of OpenAI's API, read strictly in the types of what they have and leniently in what they lack."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ReplyUsage(_Part):
 
     @property
     def counts(self) -> str:
-        """The counts in words; also what answers to the same request have in common, however much was cached."""
+        """The counts in words; also what responses to the same request have in common, however much was cached."""
         return f"{self.prompt_tokens} + {self.completion_tokens} = {self.total_tokens} tokens"
 
 
@@ -114,13 +114,13 @@ class ReplyChoice(_Part):
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """Its calls."""
+        """The calls of the message or of the delta; empty where it has none."""
         part = self.message or self.delta
         return (part.tool_calls if part else None) or []
 
 
 class Reply(_Part):
-    """A whole answer, or a chunk of a stream."""
+    """A whole response, or a chunk of a stream."""
 
     id: str | None = None
     object: str | None = None
@@ -144,7 +144,7 @@ class _ErrorBody(_Part):
 
 
 class WholeReply:
-    """An answer that is not streamed."""
+    """A response that is not streamed."""
 
     def __init__(self, answer: HttpAnswer) -> None:
         self.answer = answer
@@ -160,7 +160,11 @@ class WholeReply:
         return self.reply.usage
 
     def choice(self, index: int = 0) -> ReplyChoice:
-        """One of its choices."""
+        """The choice with this index.
+
+        Raises:
+            UntrueError: no choice has it, or several have.
+        """
         found = [choice for choice in self.reply.choices if choice.index == index]
         if len(found) != 1:
             raise UntrueError(f"{len(found)} choices have the index {index}", self.answer)
@@ -178,7 +182,7 @@ class WholeReply:
 
 
 class StreamedReplies:
-    """The answer of a stream.
+    """The response of a stream.
 
     Attributes:
         data: of its events, ``[DONE]`` too.
@@ -254,7 +258,7 @@ def read(model: type[Model], answer: HttpAnswer, data: bytes) -> Model:
 
 
 def error_of(answer: HttpAnswer) -> ErrorObject | None:
-    """The error object of an answer; None where it has another form."""
+    """The error object of a response; None where it has another form."""
     try:
         return _ErrorBody.model_validate_json(answer.body).error
     except ValidationError:
@@ -262,7 +266,7 @@ def error_of(answer: HttpAnswer) -> ErrorObject | None:
 
 
 def served(answer: HttpAnswer, *names: str) -> HttpAnswer:
-    """Return an answer if its status is 200.
+    """Return a response if its status is 200.
 
     Args:
         answer: of any status.
@@ -271,7 +275,7 @@ def served(answer: HttpAnswer, *names: str) -> HttpAnswer:
     Raises:
         NotOfferedError: the server rejects one of ``names`` by its name.
         UntrueError: the server failed.
-        UnclearError: the server did not answer in time, or rejected the request for another reason.
+        UnclearError: the server did not respond in time, or rejected the request for another reason.
     """
     if answer.late:
         raise UnclearError(answer.trouble)

@@ -1,4 +1,4 @@
-"""The server that is looked at: the requests of the checks, and their answers, each asked for once."""
+"""The server that is looked at: the requests of the checks, and their responses, each requested once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ServerUnderCheck:
         limit: the name of the field that bounds an answer.
         steady: whether the same greedy request was answered alike.
         sent: the number of requests so far.
-        lost: why requests were not answered at all, or not sent any more; empty while all were.
+        lost: why requests got no response at all, or not sent any more; empty while all were.
     """
 
     def __init__(self, http: Http, model: str, ends: float) -> None:
@@ -73,7 +73,7 @@ class ServerUnderCheck:
         return json_request(path, {name: value for name, value in body.items() if value is not None})
 
     def ask(self, request: CheckRequest) -> HttpAnswer:
-        """The answer to a request, from memory where it was asked before."""
+        """The response to a request, from memory where it was asked before."""
         if request not in self._answers:
             self._answers[request] = self.again(request)
         return self._answers[request]
@@ -114,11 +114,11 @@ class ServerUnderCheck:
 
     @property
     def answers(self) -> list[HttpAnswer]:
-        """All answers in memory."""
+        """All responses in memory."""
         return list(self._answers.values())
 
     def whole(self, request: CheckRequest, *names: str) -> WholeReply:
-        """The answer to a request without ``stream``, where the server may reject the parameters in ``names``.
+        """The response to a request without ``stream``, where the server may reject the parameters in ``names``.
 
         Raises:
             NotOfferedError, UnclearError, UntrueError: the request fails; see `served`.
@@ -126,7 +126,7 @@ class ServerUnderCheck:
         return WholeReply(served(self.ask(request), *names))
 
     def stream(self, request: CheckRequest, *names: str) -> StreamedReplies:
-        """The answer to a request with ``stream`` added, where the server may reject the parameters in ``names``.
+        """The response to a request with ``stream`` added, where the server may reject the parameters in ``names``.
 
         Raises:
             NotOfferedError, UnclearError, UntrueError: the request fails; see `served`.
@@ -136,11 +136,11 @@ class ServerUnderCheck:
     def must_equal(
         self, first: tuple[Seen, Callable[[Seen], Value]], second: tuple[Any, Callable[[Any], Value]], what: str
     ) -> None:
-        """Hold two answers against each other, each by what is read of it.
+        """Compare two responses with each other, each by what is read of it.
 
         Raises:
             UntrueError: they differ, and both differ still when they are asked for again.
-            UnclearError: they differ, and so does an answer from itself.
+            UnclearError: they differ, and so does a response from itself.
         """
         values = [of(seen) for seen, of in (first, second)]
         if values[0] == values[1]:

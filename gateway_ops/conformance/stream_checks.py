@@ -1,4 +1,4 @@
-"""Checks of the form of answers and streams."""
+"""Checks of the form of responses and streams."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class _List(BaseModel):
 
 
 def meet(url: str, model: str | None, api_key: str | None, timeout_s: float) -> ServerUnderCheck:
-    """Find a server's model, and the fields by which it answers the same each time.
+    """Find a server's model, and the fields by which it responds the same each time.
 
     Args:
         url: its base URL, with or without ``/v1``.
@@ -103,7 +103,7 @@ def meet(url: str, model: str | None, api_key: str | None, timeout_s: float) -> 
         timeout_s: seconds for an answer.
 
     Raises:
-        UnfitError: it does not answer, or not a plain request.
+        UnfitError: it does not respond, or not a plain request.
     """
     try:
         http = Http(url, api_key, timeout_s)
@@ -149,7 +149,7 @@ def _told(names: list[str] | None) -> str:
 
 
 def _settle(server: ServerUnderCheck) -> None:
-    """Leave out of greedy requests what the server rejects by name, and compare two of their answers."""
+    """Leave out of greedy requests what the server rejects by name, and compare two of their responses."""
     for _ in range(4):
         request = server.chat()
         try:
@@ -202,7 +202,7 @@ def run(server: ServerUnderCheck, tell: Callable[[str], None] = lambda _: None) 
 
 
 def run_one(server: ServerUnderCheck, group: str, check: Check) -> CheckOutcome:
-    """Run one check."""
+    """Run a check; what it raises becomes a verdict with the evidence."""
     try:
         check.body(server)
     except UntrueError as error:

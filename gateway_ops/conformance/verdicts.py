@@ -13,14 +13,14 @@ _LONGEST = 120
 class Verdict(str, Enum):
     """The outcome of a check."""
 
-    UNTRUE = "untrue"  # an answer shows that the promise is not held
-    UNCLEAR = "cannot tell"  # no answer shows either
+    UNTRUE = "untrue"  # a response shows that the promise is not held
+    UNCLEAR = "cannot tell"  # no response shows either
     NOT_OFFERED = "not offered"  # the server rejects the parameter by name, which is honest
     TRUE = "true"
 
 
 class UntrueError(Exception):
-    """An answer that is against the promise.
+    """A response that is against the promise.
 
     Attributes:
         evidence: what it says, as a clause.

@@ -190,7 +190,7 @@ class JobSupervisor:
         self._tell(f"tritonserver {server.ending}{when}{lines}")
 
     def _end_in_order(self, server: ServerProcess, output: PipeCopier) -> int:
-        """End it as Triton ends: requests in flight are answered first. A second signal hurries."""
+        """End it as Triton ends: requests in flight are completed first. A second signal hurries."""
         self._tell(f"stopping: requests in flight have {self._job.exit_timeout_s} s; a second signal ends them")
         leader = self._ask_to_end(server)
         if not self._wait_gone(server, leader, self._job.exit_timeout_s + _UNLOAD_S):
@@ -217,14 +217,14 @@ class JobSupervisor:
         return False
 
     def _end_without_stub(self, server: ServerProcess, output: PipeCopier) -> None:
-        """End a server that cannot unload a model: it would wait in vain once its requests are answered."""
+        """End a server that cannot unload a model: it would wait in vain once its requests are completed."""
         self._ask_to_end(server)
         end = time.monotonic() + self._job.exit_timeout_s
         while server.running and time.monotonic() < end and UNLOADING not in output.tail and not self._signals:
             time.sleep(_POLL_S)
 
     def _ask_to_end(self, server: ServerProcess) -> int | None:
-        """Send SIGTERM to the tritonserver that answers clients: after one of its own mpirun kills all ranks soon."""
+        """Send SIGTERM to the tritonserver that serves clients: after one of its own mpirun kills all ranks soon."""
         leader = self._leader(server)
         if leader is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -232,7 +232,7 @@ class JobSupervisor:
         return leader
 
     def _leader(self, server: ServerProcess) -> int | None:
-        """The tritonserver that answers clients: alone, or rank 0 of those below mpirun; the innermost, if wrapped."""
+        """The tritonserver that serves clients: alone, or rank 0 of those below mpirun; the innermost, if wrapped."""
         top = server.pid
         if top is None:
             return None

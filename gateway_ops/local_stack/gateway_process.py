@@ -19,7 +19,7 @@ from gateway_ops.local_stack import LocalStackError
 _POLL_S: Final = 0.1
 _HTTP_TIMEOUT_S: Final = 5.0
 _LOG_TAIL_LINES: Final = 8
-_GRACE_S: Final = 5  # for running answers after Ctrl-C, before they end with an error
+_GRACE_S: Final = 5  # for running responses after Ctrl-C, before they end with an error
 
 
 def check_port_free(host: str, port: int) -> None:
@@ -141,7 +141,7 @@ class GatewayProcess:
 
 
 def answers(host: str, port: int, path: str, status: int = http.HTTPStatus.OK) -> bool:
-    """Tell whether a gateway answers a path with a status."""
+    """Tell whether a gateway responds to a path with a status."""
     # No urllib: it would go through a proxy that the environment names.
     connection = http.client.HTTPConnection(host, port, timeout=_HTTP_TIMEOUT_S)
     try:

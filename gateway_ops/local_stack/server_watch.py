@@ -11,7 +11,7 @@ from gateway.telemetry.cooldown import Cooldown
 from gateway_ops.local_stack.process_tree import StubWatch
 from gateway_ops.local_stack.triton_http import TritonHttp
 
-_HANGS_S: Final = 20.0  # without an answer to a question that costs nothing, however busy the machine is
+_HANGS_S: Final = 20.0  # without a response to a request that costs nothing, however busy the machine is
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class RunState:
 
     Attributes:
         supervisor: the process that ``gateway up`` is; it stops all others when it gets SIGTERM.
-        ready: whether the gateway answers with its model.
+        ready: whether the gateway responds with its model.
         url: base URL of the gateway, without ``/v1``.
         model: name of the served model.
         triton_grpc: host:port of Triton's gRPC endpoint, empty before it is known.

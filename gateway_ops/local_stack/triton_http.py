@@ -23,7 +23,7 @@ class TritonHttp:
     port: int
 
     def is_named(self, name: str) -> bool:
-        """Whether the server that answers has this name (``--id``): another may sit on the port."""
+        """Whether the server that responds has this name (``--id``): another may sit on the port."""
         answer = self._get("/v2")
         try:
             return answer is not None and json.loads(answer).get("name") == name
@@ -31,7 +31,7 @@ class TritonHttp:
             return False
 
     def lives(self) -> bool:
-        """Whether it answers that it lives, in time."""
+        """Whether it responds that it is live, in time."""
         return self._get("/v2/health/live") is not None
 
     def model_ready(self, model: str) -> bool:

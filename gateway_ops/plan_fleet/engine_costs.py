@@ -62,7 +62,7 @@ class BenchResult:
         path: of the file.
         streams: requests in flight at it, on the average.
         alone: whether there was one at a time.
-        rate: requests a second that it answered.
+        rate: requests a second that it completed.
         prompt: tokens of a prompt, on the average.
         answer: tokens of an answer, on the average.
         first_s: seconds to the first token, the median.

@@ -152,7 +152,7 @@ def read_trace(path: Path, seed: int = 0, model: str | None = None) -> RecordedL
     """Read requests from lines of JSON: a trace, or the gateway's own log.
 
     A line of a trace has ``at`` (seconds), ``prompt_tokens``, ``completion_tokens``, and may have ``prefix`` (a name)
-    with ``shared_tokens``. Of a log the lines of answered requests are taken; their times are of whole seconds, over
+    with ``shared_tokens``. Of a log the lines with generated tokens are taken; their times are of whole seconds, over
     which the requests of a second are spread.
 
     Args:

@@ -1,1 +1,1 @@
-"""Recordings of what a gateway asks a Triton and what it answers, for ``gateway record`` and ``gateway replay``."""
+"""Recordings of what a gateway asks a Triton and what it returns, for ``gateway record`` and ``gateway replay``."""

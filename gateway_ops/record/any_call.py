@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 Serve = Callable[[str, AsyncIterator[bytes], Any], AsyncIterator[bytes]]
-"""A function that answers the call of a path: its requests, and gRPC's context, to the answers."""
+"""A function that serves the call of a path: its requests, and gRPC's context, to the responses."""
 
 UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
@@ -19,7 +19,7 @@ class AnyCallServer:
 
     Args:
         address: host and port to listen on; port 0 is any.
-        serve: answers each call; a call of one request is one whose requests end after it.
+        serve: responds to each call; a call of one request is one whose requests end after it.
 
     Attributes:
         port: the port.

@@ -33,7 +33,7 @@ def read(method: str, raw: bytes, *, answer: bool) -> Json:
     Args:
         method: path of the call, such as ``/inference.GRPCInferenceService/ModelInfer``.
         raw: its bytes.
-        answer: whether it is an answer.
+        answer: whether it is a response.
     """
     message = _message(method, answer=answer)
     if message is None:

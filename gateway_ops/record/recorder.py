@@ -34,7 +34,7 @@ class Recorder:
         """Close the connection to Triton, once every call is written down."""
         await self._channel.close()
         await asyncio.gather(*self._calls, return_exceptions=True)
-        # Where gRPC is cancelled in sending an answer, the generator that made it learns of its end too late.
+        # Where gRPC is cancelled in sending a response, the generator that made it learns of its end too late.
         for seen in tuple(self._unwritten):
             seen.end("CANCELLED", "")
             self._write(seen)
@@ -92,7 +92,7 @@ class _SeenCall:
         self._status, self._details = status, details
 
     def exchanges(self) -> list[RecordedCall]:
-        """One for each request; an answer without an id is to the last of them."""
+        """One for each request; a response without an id is to the last of them."""
         found = []
         for at, raw in self._requests:
             request = read(self._method, raw, answer=False)

@@ -29,7 +29,7 @@ class RecordedCall(BaseModel):
         method: path of the call.
         request: as ``messages.read`` reads it.
         answers: in their order.
-        after_s: for each answer, seconds since the request.
+        after_s: for each response, seconds since the request.
         status: name of gRPC's status, such as ``OK`` or ``CANCELLED``.
         details: its text.
     """
@@ -89,7 +89,7 @@ class RecordingWriter:
         self._file.close()
 
     def add(self, exchange: RecordedCall) -> None:
-        """Write a call; one of those that ask for a state only where the answer is another than last time."""
+        """Write a call; one of those that ask for a state only where the response is another than last time."""
         form = exchange.model_dump()
         if self._redact:
             form["request"] = redacted(form["request"])

@@ -1,4 +1,4 @@
-"""A Triton that is a file: it answers each request as the recording says."""
+"""A Triton that is a file: it responds to each request as the recording says."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _STATES = {"ServerLive": {"live": True}, "ServerReady": {"ready": True}}
 
 
 class ReplayedTriton:
-    """Answers each call from a recording.
+    """Responds to each call from a recording.
 
-    A call that was recorded several times gets each answer in turn, and then the last answer for good.
+    A call that was recorded several times gets each response in turn, and then the last response for good.
 
     Args:
         exchanges: the calls of a recording.
         redacted: whether texts and ids of tokens are hidden in the calls; requests are then compared without both.
-        at_once: whether answers come without the recorded delays.
+        at_once: whether responses come without the recorded delays.
         tell: gets a line for each request that was not recorded.
     """
 
@@ -41,7 +41,7 @@ class ReplayedTriton:
         self._models = {exchange.request.get("model_name") for exchange in exchanges}
 
     async def serve(self, method: str, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-        """Answer a call."""
+        """Respond to a call."""
         async for raw in requests:
             request = read(method, raw, answer=False)
             exchange = self._find(method, request)
@@ -64,7 +64,7 @@ class ReplayedTriton:
         return waiting.pop(0) if len(waiting) > 1 else waiting[0]
 
     async def _unknown(self, method: str, request: Json, context: Any) -> AsyncIterator[bytes]:
-        """Answer what was not recorded: that the server is up, that requests end, and else that it is unknown."""
+        """Respond to what was not recorded: that the server is up, that requests end, and else that it is unknown."""
         name = method.removeprefix(_PREFIX)
         model = request.get("model_name", request.get("name"))
         if name in _STATES:

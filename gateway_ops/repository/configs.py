@@ -180,7 +180,7 @@ def add_tensors(config: Any, deployment: DeploymentSettings, model: str) -> None
     ragged = _raggedness(model, native=native)
     for tensor in spec.inputs:
         entry = config.input.add(name=tensor.name, data_type=_datatype(tensor, deployment), dims=tensor.dims)
-        # Triton leaves a request without a required input unanswered; the Python steps answer with an error.
+        # Triton leaves a request without a required input unanswered; the Python steps respond with an error.
         entry.optional = tensor.optional or model in _TEXT_FRONT
         entry.allow_ragged_batch = ragged(tensor)
         if native and engine_scalar(tensor):

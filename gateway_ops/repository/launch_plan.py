@@ -15,7 +15,7 @@ from gateway.settings.deployment_settings import DeploymentSettings
 
 ON_GPUS: Final = ("tensorrt", "llmapi", "transformers")
 
-# What a rank above 0 does not do. Its engine never returns from loading, so the rank would answer no client; where the
+# What a rank above 0 does not do. Its engine never returns from loading, so the rank would serve no client; where the
 # engine does return, as the CPU engine does, the rank must not take the ports of rank 0.
 NO_ENDPOINTS: Final = ("--allow-http=false", "--allow-grpc=false", "--allow-metrics=false")
 
@@ -61,7 +61,7 @@ class LaunchPlan:
         return self.mode is Mode.ORCHESTRATOR
 
     def rank_options(self, rank: int) -> list[str]:
-        """The options in which a rank differs: ranks above 0 load engines and answer no client."""
+        """The options in which a rank differs: ranks above 0 load engines and serve no client."""
         if rank == 0 or self.mode is Mode.LLMAPI_RANKS:
             return []
         return [

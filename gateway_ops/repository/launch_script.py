@@ -1,7 +1,7 @@
 """The script of a repository that starts Triton on it, ``launch.sh``: alone, by mpirun, or as a task of srun.
 
-It needs nothing but NVIDIA's image. SIGTERM reaches the Triton that answers clients, and none else: mpirun would kill
-all ranks soon after one of its own, amid the answers of rank 0 (orterun(1) of Open MPI 4.1, "Signal Propagation").
+It needs nothing but NVIDIA's image. SIGTERM reaches the Triton that serves clients, and none else: mpirun would kill
+all ranks soon after one of its own, amid the responses of rank 0 (orterun(1) of Open MPI 4.1, "Signal Propagation").
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ORCHESTRATOR: Final = """\
 
 _ONE_OF_MANY: Final = """\
     if [ "$rank" -gt 0 ]; then
-        trap '' TERM # it ends with rank 0, which answers its clients first
+        trap '' TERM # it ends with rank 0, which serves its clients first
         set -- {others} "$@"
     else
         echo $$ >"${{RANK_0:-/dev/null}}"

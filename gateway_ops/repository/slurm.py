@@ -57,7 +57,7 @@ fi
 
 _TAIL = """\
 step=$!
-# Before the time limit, or by scancel --batch --signal=TERM: Triton answers what it has begun, then the job ends.
+# Before the time limit, or by scancel --batch --signal=TERM: Triton completes what it has begun, then the job ends.
 trap 'kill -TERM "$step" 2>/dev/null || true' TERM INT
 status=0
 wait "$step" || status=$?

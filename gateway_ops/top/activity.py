@@ -73,7 +73,7 @@ def _total(interval: Interval) -> dict[str, Any]:
 
 
 def _generations(interval: Interval) -> float | None:
-    """Answers to requests for models, a second: none of those for health, lists and metrics."""
+    """Responses to requests for models, a second: none of those for health, lists and metrics."""
     if "gateway_requests" not in interval.now.families:
         return None
     grown = interval.grown("gateway_requests_total", "model")
@@ -164,7 +164,7 @@ def _missing(interval: Interval, listed: Listed | None, told: Listed) -> Iterato
 
 
 def _statuses(interval: Interval, **labels: str) -> dict[str, int]:
-    """Answers that are errors, by status."""
+    """Responses that are errors, by status."""
     grown = _counts(interval.grown("gateway_requests_total", "status", **labels))
     return {status: count for status, count in grown.items() if status.isdigit() and int(status) >= _REJECTED}
 

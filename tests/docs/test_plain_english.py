@@ -17,8 +17,9 @@ WORDS = re.compile(
     r"away|apart|ado|mend\w*|of the name)\b",
     re.IGNORECASE,
 )
-ONE_WORD = re.compile(r"\b(refus(?!als?\b)\w+|told|sealed)\b", re.IGNORECASE)
-"""Rejected, reported and encrypted are the words for these; a refusal is what OpenAI calls so."""
+RESPONSE = r"answer(?:s|ed|ing) (?:with )?(?:status )?[1-5]\d\d|HTTP answers?|(?:is|are) answered with status"
+ONE_WORD = re.compile(rf"\b(refus(?!als?\b)\w+|told|sealed|{RESPONSE})\b", re.IGNORECASE)
+"""Rejected, reported and encrypted are the words for these; a refusal is what OpenAI calls so, and a model answers."""
 CODE = re.compile(r"``?[^`]+``?|\"[^\"]*\"|'[^']*'|^\s*\w+: ")
 """Names and quotations, and arguments that a docstring describes."""
 PACKAGES = ("gateway", "gateway_ops")
@@ -45,7 +46,7 @@ QUOTED = re.compile(r"``?[^`]+``?|\"[^\"]*\"|\]\([^)]*\)")
 
 TEXT_WORDS = re.compile(
     r"\b(nobody|somebody|whoever|who asks|strangers?|ours|theirs|everybody|as ever|besides|seldom|likewise|at once|"
-    r"away|apart|ado|mend\w*|of the name|refus(?!als?\b)\w+|told|sealed)\b",
+    rf"away|apart|ado|mend\w*|of the name|refus(?!als?\b)\w+|told|sealed|{RESPONSE})\b",
     re.IGNORECASE,
 )
 COMMANDS = ("gateway_ops", "triton_repo")
@@ -128,6 +129,13 @@ def test_no_listed_word_is_in_docstrings_and_comments(package: str) -> None:
         if WORDS.search(line) or ONE_WORD.search(line)
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("sentence", ["It answers 503.", "It is answered with status 400.", "An HTTP answer."])
+def test_a_server_does_not_answer(sentence: str) -> None:
+    assert ONE_WORD.search(sentence)
+    assert TEXT_WORDS.search(sentence)
+    assert not ONE_WORD.search("Models answer with text, an answer of 100 tokens takes 3 s, and it responds with 503.")
 
 
 def everyday_classes(source: str) -> list[str]:

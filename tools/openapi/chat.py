@@ -1,4 +1,4 @@
-"""Types of the answers of ``POST /v1/chat/completions``, and examples of requests."""
+"""Types of the responses of ``POST /v1/chat/completions``, and examples of requests."""
 
 from __future__ import annotations
 

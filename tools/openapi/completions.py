@@ -1,4 +1,4 @@
-"""Types of the answers of ``POST /v1/completions``."""
+"""Types of the responses of ``POST /v1/completions``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of the answers of ``POST /v1/messages`` and ``POST /v1/messages/count_tokens``."""
+"""Types of the responses of ``POST /v1/messages`` and ``POST /v1/messages/count_tokens``."""
 
 from __future__ import annotations
 

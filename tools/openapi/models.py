@@ -1,4 +1,4 @@
-"""Types of the answers of ``GET /v1/models`` and ``GET /v1/models/{id}``."""
+"""Types of the responses of ``GET /v1/models`` and ``GET /v1/models/{id}``."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from tools.openapi.messages import AnthropicError
 from tools.openapi.objects import Error
 
 IGNORED: Final = {"x-ignored-parameters": "Parameters of the request that were ignored."}
-"""The header of answers to requests that may have unknown fields."""
+"""The header of responses to requests that may have unknown fields."""
 
 DEVIATIONS: Final = {"x-strict-schema-deviations": "Places where strict schemas are outside OpenAI's subset."}
-"""The header of answers to requests that may have strict schemas."""
+"""The header of responses to requests that may have strict schemas."""
 
 _JSON: Final = "application/json"
 _REASONS: Final[Mapping[int, str]] = {
@@ -53,12 +53,12 @@ def answers(
     done: bool = True,
     headers: Mapping[str, str] | None = None,
 ) -> dict[int | str, dict[str, Any]]:
-    """Describe the answers of a route, in which ``openapi_document`` turns the types into schemas.
+    """Describe the responses of a route, in which ``openapi_document`` turns the types into schemas.
 
     Args:
         body: type of the JSON body of 200.
         errors: statuses with a body of type ``Error``.
-        event: type of the data of an event, where the answer may be a stream.
+        event: type of the data of an event, where the response may be a stream.
         done: whether a whole stream ends with ``[DONE]`` and a broken one with an error; else with an event.
         headers: response headers of 200 with their descriptions.
     """
@@ -70,7 +70,7 @@ def answers(
 
 
 def failure(status: int) -> dict[str, Any]:
-    """Describe the answer of a route that fails with this status."""
+    """Describe the response of a route that fails with this status."""
     headers = _described(_HEADERS.get(status, {}))
     return {"description": _REASONS[status], "content": {_JSON: {"schema": Error}}, "headers": headers}
 

@@ -1,4 +1,4 @@
-"""Types of the answers of the token endpoints."""
+"""Types of the responses of the token endpoints."""
 
 from __future__ import annotations
 

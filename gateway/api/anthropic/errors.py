@@ -51,7 +51,7 @@ def error_body(error: OpenAIError, request_id: str) -> bytes:
 
 
 def error_response(error: OpenAIError, request_id: str) -> Response:
-    """The HTTP answer of an error in Anthropic's shape."""
+    """The HTTP response of an error in Anthropic's shape."""
     return Response(error_body(error, request_id), _status(error), error.headers, "application/json")
 
 

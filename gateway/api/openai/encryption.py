@@ -54,7 +54,7 @@ class OwnerCipher:
     owner: str
 
     def encrypt(self, kind: Kind, text: str) -> str:
-        """Encrypt a text."""
+        """Encrypt a text as ASCII, bound to the owner and the kind."""
         return _BEGINNING + self.fernet.encrypt(self._label(kind) + text.encode()).decode()
 
     def decrypt(self, kind: Kind, encrypted: str) -> str | None:

@@ -1,4 +1,4 @@
-"""One request from its body to its answer, whole or as a stream: the same for every endpoint that generates."""
+"""One request from its body to its response, whole or as a stream: the same for every endpoint that generates."""
 
 from __future__ import annotations
 
@@ -440,7 +440,7 @@ async def serve(
     metrics: Metrics,
     timeouts: TimeoutSettings,
 ) -> Response:
-    """Answer a request: a stream where one is asked for, else the whole body, given up when the client leaves."""
+    """Respond with a stream where one is asked for, else with the whole body, given up when the client leaves."""
     begun = await parse_and_check(endpoint, request, registry, metrics)
     return await answered(endpoint, request, begun, await prepared(endpoint, request, begun), timeouts)
 

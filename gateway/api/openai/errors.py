@@ -1,4 +1,4 @@
-"""OpenAI's error shape, and the one table from failures to HTTP answers."""
+"""OpenAI's error shape, and the one table from failures to HTTP responses."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ class OpenAIError(Exception):
         )
 
     def response(self) -> Response:
-        """The HTTP answer, in the shape that its path has."""
+        """The HTTP response, in the shape that its path has."""
         return _ErrorResponse(self)
 
 
 Shape = Callable[[OpenAIError, str], Response]
-"""Makes the answer of an error and a request's id, for paths whose errors are not OpenAI's."""
+"""Makes the response of an error and a request's id, for paths whose errors are not OpenAI's."""
 
 
 def shape_errors(scope: Scope, shape: Shape) -> None:
@@ -131,7 +131,7 @@ Names = Callable[[], Mapping[str, str]]
 
 
 def from_engine(error: EngineError, names: Mapping[str, str]) -> OpenAIError:
-    """The answer to an engine's failure; the backend's own words go to the log only.
+    """The response to an engine's failure; the backend's own words go to the log only.
 
     Args:
         error: of the engine.
@@ -162,12 +162,12 @@ def from_refusal(error: BadRequestError) -> OpenAIError:
 
 
 def from_limit(error: LimitedError) -> OpenAIError:
-    """The answer to a request that a limit of its caller does not allow."""
+    """The response to a request that a limit of its caller does not allow."""
     return OpenAIError(429, error.message, type=error.kind, code="rate_limit_exceeded", headers=error.headers())
 
 
 def from_store(error: StoreError) -> OpenAIError:
-    """The answer where something cannot be kept or read again; the store has logged why."""
+    """The response where something cannot be kept or read again; the store has logged why."""
     if isinstance(error, StoreFullError):
         message = "The data of this request is larger than the store of the gateway allows."
         return OpenAIError(503, message, type=SERVER, code="store_full", headers=NO_RETRY)
@@ -176,7 +176,7 @@ def from_store(error: StoreError) -> OpenAIError:
 
 
 async def handle_openai(request: Request, error: Exception) -> Response:
-    """Answer one of the failures that ``HANDLED`` names, in OpenAI's shape."""
+    """Respond to one of the failures that ``HANDLED`` names, in OpenAI's shape."""
     if isinstance(error, ClientDisconnectedError):
         record_of(request.scope).disconnected = True
         return Response(status_code=CLIENT_GONE)
@@ -219,7 +219,7 @@ def _hint(request: Request) -> str:
 
 
 async def handle_http(request: Request, error: Exception) -> Response:
-    """Answer the framework's own errors: an unknown path, a wrong method."""
+    """Respond to the framework's own errors: an unknown path, a wrong method."""
     status = getattr(error, "status_code", 500)
     where = f"{request.method} {client_path(request.scope)[:256]}"
     if status == 404:
@@ -236,7 +236,7 @@ async def handle_http(request: Request, error: Exception) -> Response:
 
 
 async def handle_defect(request: Request, error: Exception) -> Response:
-    """Answer a defect of the gateway; the server logs its traceback, and the client sees none of it."""
+    """Respond to a defect of the gateway; the server logs its traceback, and the client sees none of it."""
     del error
     record = record_of(request.scope)
     record.error = SERVER

@@ -154,7 +154,6 @@ class AnswerFormat:
         return None if kind is None else Guide(kind, self._text(kind, backend))
 
     def _text(self, kind: GuideKind, backend: GuideBackend | None) -> str:
-        """The text of a guide of one of the kinds that can be had."""
         if self.kind == "json_schema":
             guided = guided_schema(self.value, self.path, exact=True, backend=backend)
             return json.dumps(guided, ensure_ascii=False)

@@ -96,7 +96,7 @@ _CLASS = re.compile(r" or instance of \w+$")
 
 
 def error_of(error: ValidationError) -> BadRequestError:
-    """The answer to a request that does not validate: its first finding."""
+    """The response to a request that does not validate: its first finding."""
     finding = error.errors(include_url=False)[0]
     return _answer(finding)
 

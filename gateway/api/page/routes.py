@@ -37,7 +37,7 @@ _HEADERS = {
 
 
 class StaticFile:
-    """An endpoint that answers with a file."""
+    """An endpoint that responds with a file."""
 
     def __init__(self, file: Path) -> None:
         """Read ``file``, whose type its suffix tells."""
@@ -46,7 +46,7 @@ class StaticFile:
         self._headers = {**_HEADERS, "ETag": etag, "Content-Type": _TYPES[file.suffix]}
 
     async def __call__(self, request: Request) -> Response:
-        """Answer 304 to a client that has it, else all of it."""
+        """Respond with 304 to a client that has it, else all of it."""
         known = request.headers.get("if-none-match", "").replace("W/", "").split(",")
         if self._headers["ETag"] in (each.strip() for each in known):
             kept = {name: value for name, value in self._headers.items() if name != "Content-Type"}

@@ -15,7 +15,7 @@ from gateway.generation.relay.interface import Drain, Forward, nothing_shown
 class TokenRelay:
     """Turns tokens into events at the client, in the task that reads the engine.
 
-    It is open only while the task that answers waits for text and none is ready for it, so that no event overtakes
+    It is open only while the task that responds waits for text and none is ready for it, so that no event overtakes
     another.
 
     Attributes:

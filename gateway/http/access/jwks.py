@@ -120,7 +120,7 @@ class JwksSource:
 
 
 def _read_in_time(response: http.client.HTTPResponse) -> bytes:
-    """All of an answer: one that sends a byte a second must end, too."""
+    """All of a response: one that sends a byte a second must end, too."""
     end = time.monotonic() + _TIMEOUT_S
     found = b""
     while part := response.read1(_AT_ONCE):

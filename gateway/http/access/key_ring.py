@@ -66,7 +66,7 @@ class KeyRing:
         return key.expires is not None and key.expires <= self._clock()
 
     def names(self) -> list[str]:
-        """The names of all keys that have one."""
+        """The names of all keys that have one, expired keys included."""
         return [key.caller.name for key in self._keys.values() if key.caller.name]
 
 

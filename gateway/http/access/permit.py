@@ -108,7 +108,7 @@ class Permit:
         self._counters.tokens(self._who, prompt, completion)
 
     def hold(self) -> None:
-        """Keep it for something that goes on after the answer, until ``release`` is called once more."""
+        """Keep it for something that goes on after the response, until ``release`` is called once more."""
         self._holders += 1
 
     def release(self) -> None:

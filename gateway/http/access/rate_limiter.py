@@ -1,4 +1,4 @@
-"""The limits of all callers: shared by gateways while their Redis answers, else by the processes of this one."""
+"""The limits of all callers: shared by gateways while their Redis responds, else by the processes of this one."""
 
 from __future__ import annotations
 

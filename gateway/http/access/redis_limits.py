@@ -99,8 +99,8 @@ _SHA: Final = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest() 
 class RedisLimits:
     """Buckets and leases of callers in Redis.
 
-    Calls raise ``RedisError`` or ``OSError`` where Redis is unreachable. What is requested while others wait for an
-    answer goes together: many requests at a time cost few round trips.
+    Calls raise ``RedisError`` or ``OSError`` where Redis is unreachable. What is requested while others wait for a
+    response goes together: many requests at a time cost few round trips.
     """
 
     def __init__(self, url: str) -> None:
@@ -156,7 +156,7 @@ class RedisLimits:
         await self._run("settle", who, limits, lease, used)
 
     async def renew(self, running: Iterable[tuple[Caller, str]]) -> None:
-        """Say that requests go on; without any, that Redis answers."""
+        """Say that requests go on; without any, that Redis responds."""
         calls = [self._call("renew", who, KeyLimits(), lease, 0) for who, lease in running]
         await asyncio.gather(self._ask(("PING",)), *map(self._ask, calls))
 
@@ -183,7 +183,7 @@ class RedisLimits:
         return ("EVALSHA", _SHA, len(keys), *keys, operation, lease, *most, tokens)
 
     def _ask(self, call: Sequence[Any]) -> asyncio.Future[Any]:
-        """Send a command with all others that wait; returns its answer to come."""
+        """Send a command with all others that wait; returns its response to come."""
         answer = asyncio.get_running_loop().create_future()
         self._waiting.append((call, answer))
         if self._sender is None:
@@ -206,7 +206,7 @@ class RedisLimits:
                 answer.cancel()  # without effect on those that have been given
 
     async def _answered(self, calls: Sequence[Sequence[Any]]) -> Sequence[Any]:
-        """The answers to commands, each of which may be an error."""
+        """The responses to commands, each of which may be an error."""
         known = self._connection.is_connected
         try:
             try:
@@ -231,7 +231,7 @@ class RedisLimits:
             while len(found) < len(calls):
                 found.append(await _response(connection))
         finally:
-            if len(found) < len(calls):  # what else comes on it would be taken for the answer to another command
+            if len(found) < len(calls):  # what else comes on it would be taken for the response to another command
                 await connection.disconnect(nowait=True)
         return found
 
@@ -244,7 +244,7 @@ async def _response(connection: AbstractConnection) -> Any:
 
 
 def _give(answer: asyncio.Future[Any], found: Any) -> None:
-    """Hand an answer over, unless its caller is gone."""
+    """Hand a response over, unless its caller is gone."""
     if answer.done():
         return
     if isinstance(found, Exception):

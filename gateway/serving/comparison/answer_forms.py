@@ -366,7 +366,7 @@ def word(said: Any, *names: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A target's answer that it will not serve a request.
+    """A target's response that it will not serve a request.
 
     Attributes:
         status: of HTTP.
@@ -383,7 +383,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request without an answer, for a reason that is not the request's."""
+    """A request without a response, for a reason that is not the request's."""
 
     kind: str
 
@@ -392,7 +392,7 @@ Outcome = WholeAnswer | Refusal | Failure
 
 
 def rejected(status: int, body: bytes) -> Outcome:
-    """The outcome of an answer whose status is not 200."""
+    """The outcome of a response whose status is not 200."""
     try:
         said = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -406,7 +406,7 @@ def rejected(status: int, body: bytes) -> Outcome:
 
 
 def outcome_of(path: str, status: int, body: bytes, *, streamed: bool) -> Outcome:
-    """The outcome of an answer that is here as a whole, without its delays.
+    """The outcome of a response that is here as a whole, without its delays.
 
     Args:
         path: of the endpoint.

@@ -24,7 +24,7 @@ _LONGEST_KEPT = 10_000
 
 @dataclass(slots=True)
 class TargetDelays:
-    """How long one target took for the requests that both answered.
+    """How long one target took for the requests that both completed.
 
     Attributes:
         first: to the first text of a stream.
@@ -64,7 +64,7 @@ class SelfDifference:
     """In how many requests A differed from itself.
 
     Attributes:
-        asked: requests that A answered twice.
+        asked: requests that A completed twice.
         differed: of them those with another answer.
         aspects: in what, and in how many.
     """
@@ -93,7 +93,7 @@ class ComparisonReport:
             rules: what counts as a difference.
             repeat: whether A is asked a second time.
             show_text: whether rows have texts, which may repeat secrets of the requests.
-            most_rows: the latest rows that are kept, of requests that are not answered alike; None: all rows of all.
+            most_rows: the latest rows that are kept, of requests whose responses are not alike; None: all rows of all.
         """
         self.counts: Counter[OutcomeKind] = Counter()
         self.aspects: Counter[str] = Counter()
@@ -108,7 +108,7 @@ class ComparisonReport:
 
     @property
     def exit_status(self) -> int:
-        """0 when requests are answered alike, 1 when some are not, 2 when that cannot be said."""
+        """0 when responses are alike, 1 when some are not, 2 when that cannot be said."""
         return exit_status({kind.value: self.counts[kind] for kind in OutcomeKind})
 
     def as_json(self) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def _clipped(value: Any, room: int) -> Any:
 
 
 def exit_status(counts: Mapping[str, int]) -> int:
-    """0 when requests are answered alike, 1 when some are not, 2 when that cannot be said.
+    """0 when responses are alike, 1 when some are not, 2 when that cannot be said.
 
     Args:
         counts: of requests, by the values of ``OutcomeKind``.

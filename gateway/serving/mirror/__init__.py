@@ -1,6 +1,6 @@
 """Copies of live requests to a second model, and the report on them, which a process of its own keeps.
 
-A gateway process follows the requests of which a copy is wanted (``copies``), and hands each with its answer to the
+A gateway process follows the requests of which a copy is wanted (``copies``), and hands each with its response to the
 process of the copies (``link``), which asks the second model, compares (``receiver``) and is started again
 when it ends (``keeper``). What it cannot take is dropped and counted: no client ever waits for it.
 """

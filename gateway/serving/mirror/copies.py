@@ -1,4 +1,4 @@
-"""Chooses the requests that are copied, and holds their data until their answers have gone to the client."""
+"""Chooses the requests that are copied, and holds their data until their responses have gone to the client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIRRORED: Final = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/res
 
 LONGEST_REQUEST: Final = 4 * 2**20
 LONGEST_ANSWER: Final = 8 * 2**20
-_MOST_HELD: Final = 64 * 2**20  # bytes of all copies whose answers have not ended
+_MOST_HELD: Final = 64 * 2**20  # bytes of all copies whose responses have not ended
 _STEP: Final = 2**16
 _GOLDEN: Final = 0.6180339887498949  # its multiples spread evenly, and in step with no pattern of a client
 
@@ -44,7 +44,7 @@ class RequestCopies:
         """Begin a copy, if one is wanted of this request.
 
         Args:
-            model: that answers it.
+            model: that serves it.
             path: of the endpoint.
             body: of the request.
             request_id: names it in the access log.
@@ -62,11 +62,11 @@ class RequestCopies:
 
 
 class RequestCopy:
-    """One request and the bytes of its answer so far.
+    """One request and the bytes of its response so far.
 
     Args:
         copies: of which it is one.
-        model: that answers.
+        model: that serves it.
         path: of the endpoint.
         body: of the request.
         request_id: names it in the access log.
@@ -97,7 +97,7 @@ class RequestCopy:
         self._began = time.perf_counter()
 
     def take(self, data: bytes) -> None:
-        """Keep a piece of the answer: called for each token, so it does no more than it must."""
+        """Keep a piece of the response: called for each token, so it does no more than it must."""
         answer = self._answer  # one piece of memory: to keep the pieces would cost a new page for every few tokens
         answer += data
         if len(answer) > self._room:
@@ -106,10 +106,10 @@ class RequestCopy:
     async def streamed(
         self, events: AsyncGenerator[bytes, None], output: StreamOutput, comment: bytes
     ) -> AsyncGenerator[bytes, None]:
-        """Pass on the events of an answer as they are.
+        """Pass on the events of a response as they are.
 
         Args:
-            events: of the answer.
+            events: of the response.
             output: shared with them; what is written past this generator is copied, too.
             comment: an event that says nothing.
         """
@@ -131,12 +131,12 @@ class RequestCopy:
                 self._drop(dropped)
 
     def whole(self, body: bytes) -> None:
-        """Take an answer that is not streamed, and hand both over."""
+        """Take a response that is not streamed, and hand both over."""
         self.take(body)
         self._send()
 
     def __del__(self) -> None:
-        """Give up a copy without an answer when the last reference to the copy is gone."""
+        """Give up a copy without a response when the last reference to the copy is gone."""
         self._drop("not_answered")
 
     def _grow(self, size: int) -> None:

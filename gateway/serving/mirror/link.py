@@ -30,7 +30,7 @@ class MirrorFrame(NamedTuple):
     Attributes:
         said: what it says.
         request: the body of a request.
-        answer: the body of its answer.
+        answer: the body of its response.
     """
 
     said: dict[str, Any]
@@ -44,7 +44,7 @@ def pack(said: Mapping[str, Any], request: bytes = b"", answer: bytes | bytearra
     Args:
         said: what it says.
         request: the body of a request.
-        answer: that of its answer.
+        answer: that of its response.
     """
     head = orjson.dumps(said)
     sizes = _SIZES.pack(len(head), len(request), len(answer))
@@ -107,7 +107,7 @@ class MirrorLink:
             model: whose request it is.
             said: what is known of it.
             request: its body.
-            answer: the body of its answer.
+            answer: the body of its response.
         """
         writer = self._writer
         if writer is None or not self.connected:
@@ -122,7 +122,7 @@ class MirrorLink:
         self.unsaid[model, reason] += 1
 
     async def ask(self, question: Mapping[str, Any]) -> Any:
-        """The other side's answer to a question; None where it does not come in time."""
+        """The other side's response to a question; None where it does not come in time."""
         with contextlib.suppress(OSError):
             with anyio.move_on_after(_ANSWER_S):
                 reader, writer = await asyncio.open_unix_connection(str(self._path))

@@ -29,7 +29,7 @@ _MOST_BYTES: Final = 64 * 2**20  # of all copies that wait
 _LOG_S: Final = 60.0
 
 Ask = Callable[[str, bytes, float], Awaitable[Outcome]]
-"""Asks a path for an answer to a body, for so many seconds at most."""
+"""Asks a path for a response to a body, for so many seconds at most."""
 
 
 class Mirror:
@@ -74,7 +74,7 @@ class Mirror:
         """Send a copy, now or in its turn; drop it where too many wait.
 
         Args:
-            frame: request and answer.
+            frame: request and response.
             ask: asks the second model.
             waiting_bytes: of all copies that wait, of other mirrors too.
         """

@@ -46,7 +46,7 @@ class StoreHolder:
         self.store = None if store is None else self._wrap(store)
 
     async def close(self) -> None:
-        """Close the store, if there is one."""
+        """Close the store; without effect where none is open."""
         store, self.store = self.store, None
         if store is not None:
             await store.close()

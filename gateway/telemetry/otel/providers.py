@@ -58,7 +58,7 @@ class OpenTelemetry:
 
     async def close(self) -> None:
         """See ``Telemetry``."""
-        # A daemon: the process ends, though a collector does not answer.
+        # A daemon: the process ends, though a collector does not respond.
         thread = threading.Thread(target=self._close, name="otel-close", daemon=True)
         thread.start()
         await asyncio.to_thread(thread.join, _FLUSH_S)

@@ -76,7 +76,7 @@ class BareArguments:
             self._say(dumps(shown)[1:-1])
 
     def end(self) -> None:
-        """End the arguments."""
+        """Say the closing brace of the JSON object."""
         self._say("}")
 
 

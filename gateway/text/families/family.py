@@ -48,11 +48,15 @@ class ToolPlan:
 
     @property
     def calls(self) -> bool:
-        """Whether a call may be made."""
+        """Whether there are tools, and ``choice`` is not ``none``."""
         return self.choice != "none" and bool(self.tools)
 
     def parameters(self, name: str) -> Mapping[str, Any] | None:
-        """The parameters of one of its tools."""
+        """The JSON schema of a tool's arguments; None where it takes none.
+
+        Raises:
+            KeyError: there is no tool with this name.
+        """
         return {tool.name: tool.parameters for tool in self.tools}[name]
 
 

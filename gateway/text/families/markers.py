@@ -33,7 +33,7 @@ class Markers:
         return re.compile("|".join(map(re.escape, self.texts)) or r"(?!)")
 
     def also(self, *texts: str) -> Markers:
-        """These markers and more."""
+        """Markers of these texts and of the given ones."""
         return markers_of(*self.texts, *texts)
 
     def find(self, text: str, at: int) -> tuple[int, str]:

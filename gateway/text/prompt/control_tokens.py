@@ -72,7 +72,7 @@ class ControlTokens:
         self._overlap = _overlap(self.texts)
 
     def occurs_in(self, text: str) -> bool:
-        """Whether the text of a control token is in it."""
+        """Whether the text has that of a control token anywhere."""
         return self._pattern is not None and self._prefix in text and self._pattern.search(text) is not None
 
     def touches(self, text: str) -> bool:

@@ -62,7 +62,7 @@ class TokenIds(Sequence[int]):
         return f"TokenIds({self._view.tolist()})"
 
     def tolist(self) -> list[int]:
-        """Make a list of them."""
+        """Return the ids as Python integers."""
         return self._view.tolist()
 
 

@@ -63,7 +63,7 @@ def _check_policy(model: ModelFolder) -> Iterator[Finding]:
         f"decoupled is set in {_FILE} only: with --disable-auto-complete-config, which launch_triton_server.py sets, "
         "Triton ignores it, and a streamed answer arrives as one event."
     )
-    severity = Severity.WARNING if streams else Severity.INFO  # others answer in one piece anyway
+    severity = Severity.WARNING if streams else Severity.INFO  # others respond in one piece anyway
     yield Finding(severity, at(model, "decoupled"), what, "Write model_transaction_policy { decoupled: true } as well.")
 
 

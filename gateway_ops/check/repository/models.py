@@ -70,12 +70,12 @@ def _known(name: str) -> set[tuple[str, str]]:
 
 
 def of_kind(models: Models, *stock: str) -> dict[str, ModelFolder]:
-    """The models that are one of the given stock models."""
+    """The models, by name, that were made from one of the stock models: ``stock`` has those models' names."""
     return {name: model for name, model in models.items() if stock_model(model) in stock}
 
 
 def engines(models: Models) -> dict[str, ModelFolder]:
-    """The models that take and answer token ids."""
+    """The models that take and return token ids."""
     return of_kind(models, "tensorrt_llm")
 
 

@@ -17,7 +17,7 @@ from gateway_ops.repository.difference import datatype_name
 from gateway_ops.repository.model_folders import ModelFolder
 from gateway_ops.repository.stock_models import MODELS
 
-# Inputs without which no request is answered, and outputs without which no client finds the answer.
+# Inputs without which no request gets a response, and outputs without which no client finds the answer.
 _NEEDED = {
     "tensorrt_llm": ({"input_ids", "input_lengths", "request_output_len"}, {"output_ids", "sequence_length"}),
     "tensorrt_llm_bls": ({"text_input", "max_tokens"}, {"text_output"}),

@@ -52,7 +52,7 @@ class ContentBlocks:
         self._shows_thinking = shows_thinking
 
     def open_text(self) -> list[Event]:
-        """Have a block of text open."""
+        """Open a block of text unless one is open; returns the events of its start, and of the end of another block."""
         return [] if self._kind == "text" else self._begin("text", {"type": "text", "text": ""})
 
     def text(self, text: str) -> list[Event]:
@@ -190,7 +190,11 @@ class MessagesAnswer(ChatAnswer):
         return self.failure(0, "".join(block["text"] for block in self.content.blocks if block["type"] == "text"))
 
     async def body(self, group: Generations) -> bytes:
-        """The message."""
+        """The message as JSON.
+
+        Raises:
+            OpenAIError: the finished message is not what was asked for.
+        """
         failure = self.unfit()
         if failure is not None:
             raise failure

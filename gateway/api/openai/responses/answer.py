@@ -144,7 +144,7 @@ class ResponsesAnswer(ChatAnswer):
             self.ended(usage)
             await self._keep()
         else:
-            # The store has logged it, and the client gets an error anyway; lost: by a write without answer it is there.
+            # The store has logged it, and the client gets an error anyway; lost: a write without response stored it.
             with contextlib.suppress(OpenAIError, ResponseLostError):
                 await self._keep()
 
@@ -372,12 +372,12 @@ class ResponsesEvents:
 
     def error(self, error: OpenAIError) -> bytes:
         """The event of a response that has failed, behind all that was not sent before."""
-        if not self._opened:  # the engine has not answered
+        if not self._opened:  # the engine has not responded
             self._open()
         return self._unsent + self._written([_whole("failed", self._answer.failed(error))])
 
     def queued(self) -> bytes:
-        """The events of a background response before the engine has answered; the opening goes on from there."""
+        """The events of a background response before the engine has responded; the opening goes on from there."""
         self._answer.told = True
         response = self._answer.response("queued")
         return self._written([_whole("created", response), _whole("queued", response)])

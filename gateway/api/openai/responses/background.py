@@ -332,7 +332,7 @@ class BackgroundRun:
                 else:
                     await put(self._shelf, self._version)
             except ResponseLostError:
-                # By a write whose answer was lost it may be there already.
+                # By a write whose response was lost it may be there already.
                 if not await self._shelf.holds(self.answer.id, stored, self._version + 1):
                     raise
             self._version += 1

@@ -1,4 +1,4 @@
-"""Answers of the token endpoints: ids, texts, the tokenizer, and a chat request as it would be sent."""
+"""Responses of the token endpoints: ids, texts, the tokenizer, and a chat request as it would be sent."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 // What is sent and what comes back, without a page around it.
 
-// A problem with a sentence for the user. status: of the answer, 0 without one; param: the parameter at fault.
+// A problem with a sentence for the user. status: of the response, 0 without one; param: the parameter at fault.
 export class Problem extends Error {
   constructor(message, status = 0, param = null) {
     super(message);

@@ -3,7 +3,7 @@ import { button, make, store } from "./parts.js";
 import { Problem, problemOf } from "./request.js";
 
 const $ = (id) => document.getElementById(id);
-const MOST_SHOWN = 200_000; // characters of an answer
+const MOST_SHOWN = 200_000; // characters of a response
 const PLACE = "MODEL"; // of the model's name in examples
 const OF_MODEL = /^model(_id)?$/;
 const say = (text) => { $("status").textContent = text; };
@@ -64,7 +64,7 @@ const requestOf = (path, inputs, body) => {
 
 const shownAsJson = (text) => { try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text; } };
 
-// Write the answer as it comes; what is no stream is laid out at its end.
+// Write the response as it comes; what is no stream is laid out at its end.
 const read = async (answer, out) => {
   let text = "", length = 0;
   const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
@@ -96,7 +96,7 @@ const trial = (method, path, operation) => {
     ...examples.map(({ summary }, index) => make("option", { value: index, textContent: summary })));
   const state = make("p", { className: "figures" }, "");
   state.setAttribute("role", "status");
-  const out = make("pre", { tabIndex: 0, ariaLabel: "Answer", role: "region" });
+  const out = make("pre", { tabIndex: 0, ariaLabel: "Response", role: "region" });
   const curl = make("pre", { tabIndex: 0, ariaLabel: "As curl", role: "region" });
   let running = null;
   const send = async () => {
@@ -114,7 +114,7 @@ const trial = (method, path, operation) => {
       const cut = await read(answer, out);
       state.textContent = `${about} after ${((performance.now() - begun) / 1000).toFixed(2)} s${cut} · x-request-id ${answer.headers.get("x-request-id") ?? "none"}`;
     } catch (error) {
-      if (running === mine) state.textContent = mine.signal.aborted ? "Stopped." : error instanceof Problem ? error.message : "The answer broke off, or the gateway cannot be reached.";
+      if (running === mine) state.textContent = mine.signal.aborted ? "Stopped." : error instanceof Problem ? error.message : "The response broke off, or the gateway cannot be reached.";
     } finally {
       if (running === mine) stop.hidden = true;
     }
@@ -146,7 +146,7 @@ const operation = (method, path, one) => {
     const body = one.requestBody?.content?.["application/json"]?.schema;
     if (one.description) box.append(make("p", { textContent: one.description }));
     if (body) box.append(make("p", {}, "Body: ", ...kind(body)));
-    box.append(trial(method.toUpperCase(), path, one), make("h3", { textContent: "Answers" }),
+    box.append(trial(method.toUpperCase(), path, one), make("h3", { textContent: "Responses" }),
       make("table", {}, ...Object.entries(one.responses ?? {}).map(([status, answer]) => row(status, null, answer.description))));
   };
   box.addEventListener("toggle", fill, { once: true });
