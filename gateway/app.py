@@ -78,7 +78,7 @@ from gateway.http.shutdown import ShutdownState
 from gateway.serving import long_work
 from gateway.serving.backend import Backend, BackendFactory
 from gateway.serving.fleet.fleet import Fleet
-from gateway.serving.fleet.shared_counts import SharedCounts, endpoint_key
+from gateway.serving.fleet.shared_counts import SharedCounts
 from gateway.serving.mirror.copies import RequestCopies
 from gateway.serving.mirror.keeper import MirrorSupervisor, wants_mirror
 from gateway.serving.mirror.link import MirrorLink
@@ -103,6 +103,7 @@ from gateway.telemetry.memory import Memory
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.slim_page import CONTENT_TYPE, ModelQueue, load_families, slim_page
 from gateway.telemetry.triton_metrics import TritonMetrics
+from gateway.text.shared_memory import key_of
 from gateway.text.tokens.token_cache import TokenCache, own_token_cache
 from gateway.text.untrusted_work import helper_pids
 from gateway.triton.abilities import engine_options
@@ -385,7 +386,7 @@ def _triton_backend(settings: Settings, share: WorkerGroup | None, accesses: Tri
                     triton.stall_s,
                     triton.probe_s,
                     counts.row,
-                    None if alone else counts.health(endpoint_key(model.name, url)),
+                    None if alone else counts.health(key_of(model.name, url)),
                 ),
                 access=access,
             )

@@ -17,16 +17,13 @@ from typing import Final
 from prometheus_client.multiprocess import mark_process_dead
 
 from gateway.generation.health import EngineCondition
-from gateway.http.access import shared_buckets
-from gateway.http.access.shared_buckets import SharedBuckets
 from gateway.http.listening import listen
-from gateway.serving.fleet.shared_counts import SharedCounts, size_of
 from gateway.serving.mirror.keeper import MirrorSupervisor
 from gateway.settings import ServerSettings
 from gateway.telemetry.early_signals import SUPERVISOR_VARIABLE
 from gateway.telemetry.supervision import RestartPause
-from gateway.text.tokens.token_cache import create_shared
 from gateway.workers.metrics_folder import metrics_folder
+from gateway.workers.shared_state import SharedState
 
 _log = logging.getLogger(__name__)
 _KILL_AFTER_S: Final = 15.0  # beyond the time that running responses have
@@ -50,15 +47,12 @@ class WorkerProcess:
         self._writer = writer
 
     @staticmethod
-    async def start(  # noqa: PLR0913, PLR0917 - one for each thing that workers share
+    async def start(
         index: int,
         sockets: Sequence[socket.socket],
         internal: Sequence[socket.socket],
         metrics: Path,
-        counts: tuple[int, int],
-        wakers: Sequence[int],
-        buckets: int,
-        tokens: tuple[int, int] | None,
+        shared: SharedState,
         mirror_socket: Path | None,
         *,
         replaces: bool,
@@ -70,10 +64,7 @@ class WorkerProcess:
             sockets: that it listens on.
             internal: those of the internal port.
             metrics: folder in which all workers keep their counts.
-            counts: file descriptor of what all workers know, and the number of workers.
-            wakers: event descriptors by which they wake each other.
-            buckets: file descriptor of the limits of keys.
-            tokens: file descriptor of the cache of token ids, and its size; None: there is none.
+            shared: by all workers.
             mirror_socket: where copies of requests are taken; None: nowhere.
             replaces: whether connections may wait for it.
         """
@@ -86,17 +77,13 @@ class WorkerProcess:
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-m", "gateway.workers.worker"),
                     *("--index", str(index), "--control", str(theirs.fileno())),
-                    *("--counts", *map(str, counts), "--wakers", *map(str, wakers), "--buckets", str(buckets)),
-                    *(("--tokens", *map(str, tokens)) if tokens else ()),
+                    *("--shared", json.dumps(shared)),
                     *(("--mirror", str(mirror_socket)) if mirror_socket else ()),
                     *(("--replaces",) if replaces else ()),
                     *("--listen", *map(str, listening)),
                     *("--internal", *map(str, inner)),
                     stdin=asyncio.subprocess.DEVNULL,
-                    pass_fds=(
-                        *(theirs.fileno(), counts[0], buckets, *wakers, *listening, *inner),
-                        *(tokens[:1] if tokens else ()),
-                    ),
+                    pass_fds=(theirs.fileno(), *shared.descriptors, *listening, *inner),
                     # A terminal's Ctrl-C is for the supervisor, which tells the workers.
                     start_new_session=True,
                     env={
@@ -171,15 +158,8 @@ class Supervisor:
         self._served: set[int] = set()  # those that have served once: they are replaced whenever they fail
         self._whole: set[str] = set()  # models that all workers have served at a time
         self._stopping = asyncio.Event()
-        self._counted = os.memfd_create("gateway-counts")
-        os.truncate(self._counted, size_of(workers))
-        self._counts = SharedCounts.of_file(self._counted, workers)
-        self._wakers = [os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in range(workers)]
-        self._limited = os.memfd_create("gateway-limits")
-        os.truncate(self._limited, shared_buckets.size_of(workers))
-        self._buckets = SharedBuckets.of_file(self._limited, workers)
-        size = settings.memory.token_cache_bytes
-        self._tokens = (create_shared(size), size) if size else None
+        self._shared = SharedState.create(workers, settings.memory.token_cache_bytes)
+        self._counts, self._buckets = self._shared.attach_counts(), self._shared.attach_buckets()
 
     async def run(self) -> None:
         """Serve until a signal says to stop, and return when all workers have ended.
@@ -268,10 +248,7 @@ class Supervisor:
                 sockets,
                 internal,
                 metrics,
-                (self._counted, self._count),
-                self._wakers,
-                self._limited,
-                self._tokens,
+                self._shared,
                 self._mirrors.socket if self._mirrors else None,
                 replaces=replaces,
             )

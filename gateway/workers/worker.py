@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import socket
 import sys
@@ -24,10 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--index", type=int, required=True)
     parser.add_argument("--control", type=int, required=True)
-    parser.add_argument("--counts", type=int, nargs=2, required=True)
-    parser.add_argument("--wakers", type=int, nargs="+", required=True)
-    parser.add_argument("--buckets", type=int, required=True)
-    parser.add_argument("--tokens", type=int, nargs=2)
+    parser.add_argument("--shared", type=json.loads, required=True)
     parser.add_argument("--mirror", type=Path)
     parser.add_argument("--replaces", action="store_true")
     parser.add_argument("--listen", type=int, nargs="+", required=True)
@@ -35,20 +33,15 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
 
     hold(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]))  # its counts outlive a supervisor that is killed
-    from gateway.app import serve  # noqa: PLC0415
-    from gateway.http.access.shared_buckets import (  # noqa: PLC0415 - after the signals are safe: imports take a second
-        SharedBuckets,
-    )
-    from gateway.serving.fleet.shared_counts import SharedCounts  # noqa: PLC0415
+    from gateway.app import serve  # noqa: PLC0415 - after the signals are safe: imports take a second
     from gateway.settings import ConfigError, SettingsSource  # noqa: PLC0415
-    from gateway.text.tokens.token_cache import TokenCache  # noqa: PLC0415
+    from gateway.workers.shared_state import SharedState  # noqa: PLC0415
     from gateway.workers.supervisor_link import SupervisorLink  # noqa: PLC0415
 
-    descriptor, workers = given.counts
-    counts = SharedCounts.of_file(descriptor, workers, given.index, given.wakers)
-    buckets = SharedBuckets.of_file(given.buckets, workers, given.index)
+    shared = SharedState(*given.shared)
+    counts, buckets = shared.attach_counts(given.index), shared.attach_buckets(given.index)
     sockets, internal = ([socket.socket(fileno=fd) for fd in each] for each in (given.listen, given.internal))
-    tokens = TokenCache.of_file(*given.tokens) if given.tokens else None
+    tokens = shared.attach_tokens()
     control = socket.socket(fileno=given.control)
     link = SupervisorLink(given.index, control, sockets, internal, counts, buckets, tokens, given.mirror)
     link.replaces = given.replaces

@@ -17,6 +17,7 @@ from gateway.http.access.caller import Caller
 from gateway.http.access.limits import LimitedError, RemainingLimits, duration
 from gateway.http.access.shared_buckets import SharedBuckets, size_of
 from gateway.settings import KeyLimits
+from gateway.text.shared_memory import create_memory
 
 
 def refusal(call: Callable[[], object]) -> LimitedError | None:
@@ -113,9 +114,8 @@ def test_a_debt_is_paid_by_time() -> None:
 
 def test_in_flight_counts_all_processes_and_forgets_one_that_has_died() -> None:
     limits = KeyLimits(in_flight=3)
-    descriptor = os.memfd_create("test")
-    os.truncate(descriptor, size_of(2))
-    one, two = (SharedBuckets.of_file(descriptor, 2, row) for row in range(2))
+    descriptor = create_memory(size_of(2))
+    one, two = (SharedBuckets(2, row, descriptor) for row in range(2))
     for buckets in (one, two, two):
         buckets.admit(who(), limits)
     for buckets in (one, two):
@@ -149,7 +149,7 @@ _COUNT = 400
 
 
 def _race(descriptor: int, row: int, found: multiprocessing.Queue[int]) -> None:
-    buckets = SharedBuckets.of_file(descriptor, 4, row)
+    buckets = SharedBuckets(4, row, descriptor)
     limits = KeyLimits(requests_per_minute=_COUNT, tokens_per_minute=10**6)
     let_in = 0
     for _ in range(_COUNT):
@@ -161,8 +161,7 @@ def _race(descriptor: int, row: int, found: multiprocessing.Queue[int]) -> None:
 
 
 def test_processes_that_race_are_let_in_exactly() -> None:
-    descriptor = os.memfd_create("test")
-    os.truncate(descriptor, size_of(4))
+    descriptor = create_memory(size_of(4))
     context = multiprocessing.get_context("fork")
     found: multiprocessing.Queue[int] = context.Queue()  # type: ignore[assignment]
     begun = time.monotonic()
@@ -174,28 +173,27 @@ def test_processes_that_race_are_let_in_exactly() -> None:
         racer.join()
     refilled = (time.monotonic() - begun) * _COUNT / 60
     assert _COUNT <= let_in <= _COUNT + refilled + 1
-    left = SharedBuckets.of_file(descriptor, 4).admit(who(), KeyLimits(tokens_per_minute=10**6)).tokens
+    left = SharedBuckets(4, 0, descriptor).admit(who(), KeyLimits(tokens_per_minute=10**6)).tokens
     assert left is not None
     assert 10**6 - 3 * let_in <= left.left
     os.close(descriptor)
 
 
 def _hold(descriptor: int, held: multiprocessing.Queue[int]) -> None:
-    buckets = SharedBuckets.of_file(descriptor, 2, 1)
+    buckets = SharedBuckets(2, 1, descriptor)
     with buckets._slot("key:a"):
         held.put(1)
         signal.pause()
 
 
 def test_a_process_that_is_stopped_with_a_lock_holds_nobody_up() -> None:
-    descriptor = os.memfd_create("test")
-    os.truncate(descriptor, size_of(2))
+    descriptor = create_memory(size_of(2))
     context = multiprocessing.get_context("fork")
     held: multiprocessing.Queue[int] = context.Queue()  # type: ignore[assignment]
     holder = context.Process(target=_hold, args=(descriptor, held))
     holder.start()
     held.get(timeout=30)
-    buckets = SharedBuckets.of_file(descriptor, 2)
+    buckets = SharedBuckets(2, 0, descriptor)
     buckets.admit(who(), KeyLimits(requests_per_minute=1))
     with pytest.raises(LimitedError):
         buckets.admit(who(), KeyLimits(requests_per_minute=1))

@@ -70,7 +70,7 @@ def test_what_is_too_large_is_not_kept() -> None:
 
 
 def test_an_entry_that_is_not_whole_is_not_found(descriptor: int) -> None:
-    cache = TokenCache.of_file(descriptor, SIZE)
+    cache = TokenCache(SIZE, descriptor)
     packed = pack(list(range(500)))
     cache.put([(key(1), packed)])
     place = os.pread(descriptor, size_of(SIZE), 0).index(packed)
@@ -79,17 +79,15 @@ def test_an_entry_that_is_not_whole_is_not_found(descriptor: int) -> None:
 
 
 def test_processes_find_what_others_put(descriptor: int) -> None:
-    ours = TokenCache.of_file(descriptor, SIZE)
-    child = _FORK.Process(
-        target=lambda: TokenCache.of_file(descriptor, SIZE).put([(ours.hasher(b"a").digest(), b"1234")])
-    )
+    ours = TokenCache(SIZE, descriptor)
+    child = _FORK.Process(target=lambda: TokenCache(SIZE, descriptor).put([(ours.hasher(b"a").digest(), b"1234")]))
     child.start()
     child.join(20)
     assert ours.get(ours.hasher(b"a").digest()) == b"1234"
 
 
 def _write_and_read(descriptor: int, seed: int) -> None:
-    cache = TokenCache.of_file(descriptor, SIZE)
+    cache = TokenCache(SIZE, descriptor)
     ways = random.Random(seed)
     for _ in range(8000):
         number = ways.randrange(3000)
@@ -121,7 +119,7 @@ def test_nobody_waits_for_a_writer_that_hangs(descriptor: int) -> None:
     child.start()
     try:
         assert ready.wait(20)
-        cache = TokenCache.of_file(descriptor, SIZE)
+        cache = TokenCache(SIZE, descriptor)
         cache.put([(key(1), b"1234")])
         assert cache.get(key(1)) is None
     finally:

@@ -9,9 +9,6 @@ less.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
-import mmap
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -20,6 +17,7 @@ from gateway.http.access.buckets import Level, refilled
 from gateway.http.access.caller import Caller
 from gateway.http.access.limits import RemainingLimits, too_many_in_flight, too_many_requests, too_many_tokens
 from gateway.settings import KeyLimits
+from gateway.text.shared_memory import SharedMemory, key_of
 
 _SLOTS: Final = 4096  # callers that are counted separately at a time
 _PROBES: Final = 16
@@ -36,8 +34,7 @@ class SharedBuckets:
     Args:
         rows: of all processes.
         row: of this one.
-        memory: shared by all of them, of ``size_of(rows)`` bytes; None: this process is alone.
-        descriptor: of the memory's file, whose bytes are locked.
+        descriptor: of the memory that they share, of ``size_of(rows)`` bytes; None: this process is alone.
         clock: in seconds, the same in all processes.
     """
 
@@ -45,23 +42,17 @@ class SharedBuckets:
         self,
         rows: int = 1,
         row: int = 0,
-        memory: mmap.mmap | None = None,
         descriptor: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rows = rows
         self._row = row
         self._size = _HEAD + rows
-        view = memoryview(memory or mmap.mmap(-1, size_of(rows)))
+        self._memory = SharedMemory(size_of(rows), descriptor)
+        view = memoryview(self._memory.data)
         self._counts = view.cast("q")
         self._levels = view.cast("d")
-        self._descriptor = descriptor
         self._clock = clock
-
-    @classmethod
-    def of_file(cls, descriptor: int, rows: int, row: int = 0) -> SharedBuckets:
-        """Share the memory behind a file descriptor, which all processes have inherited."""
-        return cls(rows, row, mmap.mmap(descriptor, size_of(rows)), descriptor)
 
     def clear(self, row: int) -> None:
         """Forget the requests in flight of a process, which has died."""
@@ -145,25 +136,17 @@ class SharedBuckets:
     @contextlib.contextmanager
     def _slot(self, identity: str) -> Iterator[int]:
         """The first cell of a caller's slot; meanwhile no other process changes those that begin where it does."""
-        key = _key_of(identity)
+        key = key_of(identity)
         first = key % _SLOTS
-        held = self._lock(first)
-        try:
+        with self._memory.locked(first, _PATIENCE_S):
             found = self._find(key, first)
             yield self._claim(key, first) if found is None else found
-        finally:
-            if held:
-                self._unlock(first)
 
     def _claim(self, key: int, first: int) -> int:
         """Make a slot a key's own, one at a time: one slot is not to be taken by two."""
-        held = self._lock(_SLOTS)
-        try:
+        with self._memory.locked(_SLOTS, _PATIENCE_S):
             found = self._find(key, first)
             return self._take(key, first) if found is None else found
-        finally:
-            if held:
-                self._unlock(_SLOTS)
 
     def _find(self, key: int, first: int) -> int | None:
         """The slot of a key among those that it may have; None where it has none."""
@@ -190,35 +173,6 @@ class SharedBuckets:
         return not any(self._counts[base + _HEAD : base + self._size]) and all(
             levels[base + place] >= 0 and levels[base + place + 1] < long_ago for place in (_REQUESTS, _TOKENS)
         )
-
-    def _lock(self, place: int) -> bool:
-        """Take a lock, if it can be had in a moment; whether it is held."""
-        if self._descriptor is None:
-            return False
-        until = None
-        while not self._try(place):
-            now = time.monotonic()
-            until = until or now + _PATIENCE_S
-            if now > until:
-                return False
-            time.sleep(0)
-        return True
-
-    def _unlock(self, place: int) -> None:
-        assert self._descriptor is not None  # noqa: S101 - for the type checker
-        fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, place)
-
-    def _try(self, place: int) -> bool:
-        assert self._descriptor is not None  # noqa: S101 - for the type checker
-        try:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
-        except OSError:
-            return False
-        return True
-
-
-def _key_of(identity: str) -> int:
-    return int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8).digest(), "little") >> 1 or 1
 
 
 def size_of(rows: int) -> int:

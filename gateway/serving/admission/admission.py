@@ -31,9 +31,9 @@ from gateway.serving.admission.shares import (
     Line,
     SharedLine,
     SharedLines,
-    key_of,
 )
 from gateway.settings.model_settings import AdmissionSettings
+from gateway.text.shared_memory import key_of
 
 _SCALE: Final = 64  # parts of a token that shares are counted in: weights may be 64 times as large as another
 _LOOK_S: Final = 0.05  # while something waits: another process may have ended without waking this one

@@ -14,11 +14,9 @@ row has a line for each model and caller, and a further line for each model by i
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from gateway.text.bounded_dict import BoundedDict
@@ -34,13 +32,6 @@ _HUNG_S: Final = 1.0  # a process that has not looked for so long is passed over
 _OTHERS: Final = 1  # the key of callers without a line of their own
 
 Line = memoryview  # of ``_FIELDS`` integers
-
-
-@lru_cache(maxsize=4096)
-def key_of(*names: str) -> int:
-    """Make the key of a model, or of a model's caller: 63 bits, above those that mean something else."""
-    digest = hashlib.blake2b("\n".join(names).encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1 or 2
 
 
 def size_of(rows: int) -> int:

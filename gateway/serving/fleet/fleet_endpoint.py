@@ -13,7 +13,8 @@ from gateway.generation.health import Belief, EngineCondition, EngineHealth
 from gateway.generation.route import Route, RoutingHints
 from gateway.serving.backend import Backend
 from gateway.serving.fleet.breaker import Breaker
-from gateway.serving.fleet.shared_counts import SILENT_S, EndpointCounts, SharedCounts, endpoint_key
+from gateway.serving.fleet.shared_counts import SILENT_S, EndpointCounts, SharedCounts
+from gateway.text.shared_memory import key_of
 
 _log = logging.getLogger(__name__)
 _BLAMED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.TIMEOUT)
@@ -43,7 +44,7 @@ class FleetEndpoint:
     def __init__(self, model: str, address: str, backend: Backend, breaker: Breaker, counts: SharedCounts) -> None:
         self.address = address
         self._model = model
-        self.key = endpoint_key(model, address)
+        self.key = key_of(model, address)
         self.backend = backend
         self.breaker = breaker
         self.features: EngineFeatures | None = None

@@ -8,9 +8,7 @@ which all write: a cell that two of them overwrite names a wrong endpoint at wor
 
 from __future__ import annotations
 
-import hashlib
 import math
-import mmap
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from typing import Final
 from gateway.generation.health import STATES, HealthNote
 from gateway.serving.admission import shares
 from gateway.serving.admission.shares import SharedLines
+from gateway.text.shared_memory import SharedMemory
 
 _PLACES: Final = 256  # endpoints of all models that a gateway counts at a time
 _FIELDS: Final = 12
@@ -29,12 +28,6 @@ SILENT_S: Final = 1e6
 _ROW: Final = _PLACES * _FIELDS
 _LEFT: Final = -1  # the key of a place that an endpoint has left
 _PREFIXES: Final = 1 << 16  # blocks of prompts that are known; a newer one takes the cell of an older one
-
-
-def endpoint_key(model: str, address: str) -> int:
-    """Make the key of a served model's endpoint, of 63 bits and never 0."""
-    digest = hashlib.blake2b(f"{model}\n{address}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1 or 1
 
 
 @dataclass(slots=True)
@@ -64,7 +57,7 @@ class SharedCounts:
     Args:
         rows: of all processes.
         row: of this one.
-        memory: shared by all of them, of ``size_of(rows)`` bytes; None: this process is alone.
+        descriptor: of the memory that they share, of ``size_of(rows)`` bytes; None: this process is alone.
         wakers: an event descriptor for each process, by which others wake it.
         clock: in seconds, the same in all processes.
 
@@ -78,23 +71,18 @@ class SharedCounts:
         self,
         rows: int = 1,
         row: int = 0,
-        memory: mmap.mmap | None = None,
+        descriptor: int | None = None,
         wakers: Sequence[int] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.rows, self.row = rows, row
         self._start = row * _ROW
-        self._cells = memoryview(memory or mmap.mmap(-1, size_of(rows))).cast("q")
+        self._cells = memoryview(SharedMemory(size_of(rows), descriptor).data).cast("q")
         self._prefixes = rows * _ROW
         self.shares = SharedLines(rows, row, self._cells[self._prefixes + 2 * _PREFIXES :], wakers, clock)
         self._places: dict[int, int] = {}
         self._joined: dict[int, int] = {}  # how often; an endpoint that comes back may meet itself as it leaves
         self._clock = clock
-
-    @classmethod
-    def of_file(cls, descriptor: int, rows: int, row: int = 0, wakers: Sequence[int] = ()) -> SharedCounts:
-        """Share the memory behind a file descriptor, which all processes have inherited."""
-        return cls(rows, row, mmap.mmap(descriptor, size_of(rows)), wakers)
 
     def clear(self, row: int) -> None:
         """Forget what a process knew, which has died."""

@@ -8,17 +8,15 @@ holder. A writer that finds the lock taken drops its entry, so that no writer wa
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
-import mmap
-import os
 import secrets
 import struct
 import threading
 import zlib
 from collections.abc import Iterable
 from typing import Final
+
+from gateway.text.shared_memory import SharedMemory, create_memory
 
 KEY_BYTES: Final = 16
 _PAGE: Final = 4096  # the head of the ring, and the secret of the keys
@@ -31,7 +29,7 @@ _ENTRY: Final = struct.Struct("<16sII")  # a key, bytes of ids, their checksum
 _BYTES_PER_PLACE: Final = 512  # of the ring, for one place in the index: twice what entries need
 _LARGEST_SHARE: Final = 8  # an entry takes no more than this part of the ring
 _AGED: Final = 0.75  # of the ring has been written since
-_TRIES: Final = 16
+_PATIENCE_S: Final = 0.0001
 
 
 class TokenCache:
@@ -39,13 +37,12 @@ class TokenCache:
 
     Args:
         size: bytes of ids.
-        memory: shared by all processes, of ``size_of(size)`` bytes; None: this process is alone.
-        descriptor: of the file behind that memory.
+        descriptor: of the memory that all processes share, of ``size_of(size)`` bytes; None: this process is alone.
     """
 
-    def __init__(self, size: int, memory: mmap.mmap | None = None, descriptor: int | None = None) -> None:
-        self._memory = memory or mmap.mmap(-1, size_of(size))
-        self._descriptor = descriptor
+    def __init__(self, size: int, descriptor: int | None = None) -> None:
+        self._shared = SharedMemory(size_of(size), descriptor)
+        self._memory = self._shared.data
         self._buckets = _buckets(size)
         self._ring = _PAGE + self._buckets * _BUCKET
         self._size = size
@@ -53,11 +50,6 @@ class TokenCache:
         if not any(self._memory[_SECRET]):
             self._memory[_SECRET] = secrets.token_bytes(_SECRET.stop - _SECRET.start)
         self._secret = self._memory[_SECRET]
-
-    @classmethod
-    def of_file(cls, descriptor: int, size: int) -> TokenCache:
-        """Share the memory behind a file descriptor, which all processes have inherited."""
-        return cls(size, mmap.mmap(descriptor, size_of(size)), descriptor)
 
     @property
     def used(self) -> int:
@@ -87,15 +79,10 @@ class TokenCache:
 
     def put(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Keep packed ids, each by its key, unless another process is writing all the time."""
-        with self._lock:
-            if not self._take():
-                return
-            try:
+        with self._lock, self._shared.locked(0, _PATIENCE_S) as held:
+            if held:
                 for key, packed in entries:
                     self._put(key, packed)
-            finally:
-                if self._descriptor is not None:
-                    fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
 
     def _put(self, key: bytes, packed: bytes) -> None:
         length = _ENTRY.size + len(packed)
@@ -137,17 +124,6 @@ class TokenCache:
         packed = self._memory[at + _ENTRY.size : at + _ENTRY.size + length]
         return packed if len(packed) == length and zlib.crc32(packed) == expected else None
 
-    def _take(self) -> bool:
-        """Take the place of the only process that writes, if it is to be had."""
-        if self._descriptor is None:
-            return True
-        for _ in range(_TRIES):
-            with contextlib.suppress(BlockingIOError):
-                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            os.sched_yield()
-        return False
-
 
 def own_token_cache(size: int) -> TokenCache | None:
     """Make the cache of a process that is alone; None for no bytes."""
@@ -156,9 +132,8 @@ def own_token_cache(size: int) -> TokenCache | None:
 
 def create_shared(size: int) -> int:
     """Make the cache that several processes share; returns the file descriptor that they are to inherit."""
-    descriptor = os.memfd_create("gateway-tokens")
-    os.ftruncate(descriptor, size_of(size))
-    TokenCache.of_file(descriptor, size)  # which makes the secret
+    descriptor = create_memory(size_of(size))
+    TokenCache(size, descriptor)  # which makes the secret
     return descriptor
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +12,7 @@ from gateway.generation import EngineError, ErrorKind
 from gateway.serving.fleet.breaker import Breaker, BreakerLimits
 from gateway.serving.fleet.fleet_endpoint import FleetEndpoint
 from gateway.serving.fleet.shared_counts import SharedCounts, size_of
+from gateway.text.shared_memory import create_memory
 
 GONE = EngineError(ErrorKind.UNAVAILABLE, "The model is currently unavailable; try again later.", "gone")
 
@@ -38,7 +38,7 @@ class Worker:
     """What one process knows of the endpoint."""
 
     def __init__(self, row: int, descriptor: int, clock: Callable[[], float]) -> None:
-        self.counts = SharedCounts(2, row, mmap.mmap(descriptor, size_of(2)), clock=clock)
+        self.counts = SharedCounts(2, row, descriptor, clock=clock)
         breaker = Breaker(BreakerLimits(failures=2, open_s=5), clock)
         self.endpoint = FleetEndpoint("m", "a:1", Backend(), breaker, self.counts)  # type: ignore[arg-type]
 
@@ -60,8 +60,7 @@ class Worker:
 
 @pytest.fixture
 def workers() -> Iterator[tuple[Worker, Worker, list[float]]]:
-    descriptor = os.memfd_create("counts")
-    os.truncate(descriptor, size_of(2))
+    descriptor = create_memory(size_of(2))
     now = [100.0]
     yield Worker(0, descriptor, lambda: now[0]), Worker(1, descriptor, lambda: now[0]), now
     os.close(descriptor)

@@ -1,29 +1,29 @@
 from __future__ import annotations
 
-import mmap
 import os
 import subprocess
 import sys
 
-from gateway.serving.fleet.shared_counts import SharedCounts, endpoint_key, size_of
+from gateway.serving.fleet.shared_counts import SharedCounts, size_of
+from gateway.text.shared_memory import create_memory, key_of
 
-A, B = endpoint_key("m", "a:1"), endpoint_key("m", "b:1")
+A, B = key_of("m", "a:1"), key_of("m", "b:1")
 CHILD = """
 import sys
-from gateway.serving.fleet.shared_counts import SharedCounts, endpoint_key
-counts = SharedCounts.of_file(int(sys.argv[1]), 3, 2)
-counts.join(endpoint_key("m", "b:1"))
-counts.join(endpoint_key("m", "a:1"))
-counts.add(endpoint_key("m", "b:1"), 5)
-counts.add(endpoint_key("m", "a:1"), 2)
-counts.out(endpoint_key("m", "b:1"), 60)
+from gateway.serving.fleet.shared_counts import SharedCounts
+from gateway.text.shared_memory import key_of
+counts = SharedCounts(3, 2, int(sys.argv[1]))
+counts.join(key_of("m", "b:1"))
+counts.join(key_of("m", "a:1"))
+counts.add(key_of("m", "b:1"), 5)
+counts.add(key_of("m", "a:1"), 2)
+counts.out(key_of("m", "b:1"), 60)
 """
 
 
 def test_processes_see_what_each_counts_until_it_dies() -> None:
-    descriptor = os.memfd_create("counts")
-    os.truncate(descriptor, size_of(3))
-    mine, supervisor = SharedCounts.of_file(descriptor, 3, 0), SharedCounts.of_file(descriptor, 3)
+    descriptor = create_memory(size_of(3))
+    mine, supervisor = SharedCounts(3, 0, descriptor), SharedCounts(3, 0, descriptor)
     mine.join(A)
     mine.add(A, 1)
     subprocess.run([sys.executable, "-c", CHILD, str(descriptor)], pass_fds=[descriptor], check=True)
@@ -70,11 +70,11 @@ def test_an_endpoint_that_comes_back_before_it_has_left_counts_as_one() -> None:
 
 def test_places_are_given_again() -> None:
     counts = SharedCounts()
-    busy = endpoint_key("m", "busy:1")
+    busy = key_of("m", "busy:1")
     counts.join(busy)
     counts.add(busy, 1)
     for number in range(1000):
-        key = endpoint_key("m", f"e{number}:1")
+        key = key_of("m", f"e{number}:1")
         counts.join(key)
         counts.add(key, 1)
         assert counts.known([key, busy])[key].requests == 1
@@ -86,7 +86,7 @@ def test_places_are_given_again() -> None:
 
 def test_endpoints_beyond_all_places_count_nothing() -> None:
     counts = SharedCounts()
-    keys = [endpoint_key("m", f"e{number}:1") for number in range(300)]
+    keys = [key_of("m", f"e{number}:1") for number in range(300)]
     for key in keys:
         counts.join(key)
         counts.add(key, 2)
@@ -96,9 +96,8 @@ def test_endpoints_beyond_all_places_count_nothing() -> None:
 def test_one_process_at_a_time_tries_what_another_has_found_out() -> None:
     """And when it is found well, all know."""
     now = 100.0
-    descriptor = os.memfd_create("counts")
-    os.truncate(descriptor, size_of(3))
-    one, two, three = (SharedCounts(3, row, mmap.mmap(descriptor, size_of(3)), clock=lambda: now) for row in range(3))
+    descriptor = create_memory(size_of(3))
+    one, two, three = (SharedCounts(3, row, descriptor, clock=lambda: now) for row in range(3))
     for counts in (one, two, three):
         counts.join(A)
     one.out(A, 5)

@@ -1,0 +1,75 @@
+"""Memory that the processes of one gateway share, or that a process has for itself.
+
+Behind it is a file without a name, which processes inherit: it ends with the last of them, however they end, and the
+kernel takes locks of its bytes from a process that dies. A segment of ``multiprocessing.shared_memory`` would have
+neither: it has a name that outlives a killed supervisor, and ``/dev/shm``, of 64 MiB in a container, bounds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import mmap
+import os
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+
+
+class SharedMemory:
+    """Memory of a process.
+
+    Args:
+        size: in bytes.
+        descriptor: of the file that several processes map; None: this process is alone.
+
+    Attributes:
+        data: its bytes, 0 at first.
+    """
+
+    def __init__(self, size: int, descriptor: int | None = None) -> None:
+        self.data = mmap.mmap(-1 if descriptor is None else descriptor, size)
+        self._descriptor = descriptor
+
+    @contextlib.contextmanager
+    def locked(self, place: int, patience_s: float) -> Iterator[bool]:
+        """Hold the lock of a number, if it can be had in time; gives whether it is held."""
+        held = self._descriptor is None or self._lock(self._descriptor, place, patience_s)
+        try:
+            yield held
+        finally:
+            if held and self._descriptor is not None:
+                fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, place)
+
+    def _lock(self, descriptor: int, place: int, patience_s: float) -> bool:
+        until = None
+        while not self._try(descriptor, place):
+            now = time.monotonic()
+            until = until or now + patience_s
+            if now > until:
+                return False
+            time.sleep(0)
+        return True
+
+    @staticmethod
+    def _try(descriptor: int, place: int) -> bool:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+        except OSError:
+            return False
+        return True
+
+
+def create_memory(size: int) -> int:
+    """Make the memory that processes share, of ``size`` bytes; returns the file descriptor that they are to inherit."""
+    descriptor = os.memfd_create("gateway")
+    os.truncate(descriptor, size)
+    return descriptor
+
+
+@lru_cache(maxsize=4096)
+def key_of(*names: str) -> int:
+    """Make the key of something with these names: 63 bits, above 1, which tables keep for what has no name."""
+    digest = hashlib.blake2b("\n".join(names).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1 or 2
