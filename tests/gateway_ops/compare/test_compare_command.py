@@ -16,7 +16,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from gateway.serving.comparison import verdict
+from gateway.settings.model_settings import Aspect
 from gateway_ops.cli.compare import ComparedAspect
 from gateway_ops.cli.root import app
 from tests.bound_process import BoundProcess
@@ -346,7 +346,7 @@ def test_ctrl_c_shows_what_was_found(start: Start, tmp_path: Path) -> None:
 
 
 def test_every_aspect_can_be_ignored() -> None:
-    assert {aspect.value for aspect in ComparedAspect} == set(get_args(verdict.Aspect))
+    assert {aspect.value for aspect in ComparedAspect} == set(get_args(Aspect))
 
 
 def test_names_of_a_server_cannot_play_with_the_terminal(start: Start, tmp_path: Path) -> None:
