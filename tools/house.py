@@ -22,10 +22,10 @@ _CITATION = re.compile(r"contract[^\n]{0,12}sections?\s+\d", re.IGNORECASE)
 # its own, which says why; one that removes code lowers it to what is then counted.
 HELD = {
     "gateway_code_lines": 37_584,
-    "gateway_ops_code_lines": 15_325,
+    "gateway_ops_code_lines": 15_328,
     "template_lines": 1_248,
     "public_class_names_twice": 0,
-    "path_thresholds": 74,
+    "path_thresholds": 75,
 }
 _JINJA_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 # Names that are not also English words, so that each occurrence is the parameter.
