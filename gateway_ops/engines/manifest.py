@@ -16,8 +16,7 @@ from typing import Any
 NAME = "gateway_manifest.json"
 FORM = 1
 _CHUNK = 2**22
-SMALL = 2**26
-"""Bytes of a file that is hashed in quick checks too; of a larger one they look at the size alone."""
+_SMALL = 2**26  # files up to this size are hashed in quick checks too
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,7 @@ def changed_files(folder: Path, manifest: Manifest, *, whole: bool) -> Iterator[
             yield f"{name} is missing"
         elif path.stat().st_size != written.bytes:
             yield f"{name} has {path.stat().st_size} bytes, and had {written.bytes}"
-        elif (whole or written.bytes <= SMALL) and file_hash(path) != written.sha256:
+        elif (whole or written.bytes <= _SMALL) and file_hash(path) != written.sha256:
             yield f"{name} has different content"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -12,9 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from gateway_ops.engines.manifest import SMALL, file_hash
-
 _MANIFEST: Final = "export.json"
+_SMALL_FILE: Final = 16 * 1024 * 1024  # above this the reuse check looks at the size alone
 
 
 def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
@@ -86,7 +86,9 @@ def _files(folder: Path) -> list[Path]:
 
 def _fingerprint(path: Path) -> str:
     size = path.stat().st_size
-    return f"size:{size}" if size > SMALL else f"sha256:{file_hash(path)}"
+    if size > _SMALL_FILE:
+        return f"size:{size}"
+    return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
 def _write_manifest(folder: Path, recipe: str) -> None:

@@ -32,10 +32,10 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def test_a_schema_is_checked_once(checked: list[Any]) -> None:
-    for _ in range(3):
-        check_schema(GOOD, "tools[0].function.parameters")
-    assert checked == [GOOD]
+def test_a_schema_is_checked_once_for_each_caller(checked: list[Any]) -> None:
+    for who in ("", "", "key:a", "key:b", "key:a"):
+        check_schema(GOOD, "tools[0].function.parameters", who)
+    assert checked == [GOOD] * 3
 
 
 def test_a_bad_one_is_refused_each_time_by_the_path_that_it_has_then() -> None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from gateway.api.openai.request_json import parse_body
 from gateway.api.openai.validation import BRANCH, RequestPart, branch_by
+from gateway.http.access.caller import caller
 from gateway.text.bad_request import BadRequestError
 from gateway.text.guides import check_schema, deviations, guided_schema
 from gateway.text.guides.guide import Guide, GuideBackend, GuideKind
@@ -182,7 +183,7 @@ def check_wanted(wanted: AnswerFormat) -> None:
         BadRequestError: with the path of the fault.
     """
     if wanted.kind == "json_schema":
-        check_schema(wanted.value, wanted.path)
+        check_schema(wanted.value, wanted.path, caller().id)
     elif wanted.kind == "regex":
         _check_regex(wanted.value, wanted.path)
     elif wanted.kind == "structural_tag":

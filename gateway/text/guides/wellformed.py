@@ -52,12 +52,13 @@ _Fault = Callable[[Any], str | None]
 """Returns the fault of a keyword's value, None where it has none."""
 
 
-def check_schema(schema: Any, param: str) -> None:
+def check_schema(schema: Any, param: str, tenant: str = "") -> None:
     """Reject a value that is not a JSON schema, refers outside of itself, or is too large for engines.
 
     Args:
         schema: as a request has it.
         param: path of it in the request.
+        tenant: of whom a schema that has passed is not checked again. Others cannot learn by time that it has.
 
     Raises:
         BadRequestError: with the path of the first fault.
@@ -65,7 +66,7 @@ def check_schema(schema: Any, param: str) -> None:
     if not isinstance(schema, Mapping):
         raise invalid(param, "the value must be an object")
     text = repeated(schema)
-    key = _key(text)
+    key = _key(tenant, text)
     if key in _passed:  # the tools of an agent are the same at each turn
         return
     # To write one that is far too long by the standard library would hold up others for ten times as long.
@@ -102,14 +103,14 @@ def readable_part(schema: Mapping[str, Any], error: BadRequestError) -> dict[str
     return {"type": "object", "properties": properties, "additionalProperties": True, **used}
 
 
-def _key(text: bytes) -> bytes | None:
-    """The digest by which a schema is known to have passed; None of one with nulls.
+def _key(tenant: str, text: bytes) -> bytes | None:
+    """The digest by which a schema of a tenant is known to have passed; None of one with nulls.
 
     A null may have been a number that JSON does not have.
     """
     if _NULL.search(text):
         return None
-    return hashlib.blake2b(text, digest_size=_KEY_BYTES).digest()
+    return hashlib.blake2b(tenant.encode() + b"\0" + text, digest_size=_KEY_BYTES).digest()  # JSON has no NUL
 
 
 def deviations(schema: Schema, param: str) -> list[str]:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Discriminator, Field, PrivateAttr, Tag
 
 from gateway.api.openai.custom_tools import described, input_schema, is_pattern
 from gateway.api.openai.validation import BRANCH, FUNCTION_OR_CUSTOM, RequestPart, branch_by
+from gateway.http.access.caller import caller
 from gateway.text.bad_request import BadRequestError, printable
 from gateway.text.guides import check_schema, readable_part
 from gateway.text.guides.keywords import types_of
@@ -314,7 +315,7 @@ def check_parameters_of(offered: OfferedTools) -> None:
         if not function.parameters:
             continue
         try:
-            check_schema(function.parameters, f"{path}.parameters")
+            check_schema(function.parameters, f"{path}.parameters", caller().id)
         except BadRequestError as error:
             if function.strict or offered.choice == "required":
                 raise
