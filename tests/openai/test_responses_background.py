@@ -170,7 +170,7 @@ async def test_cancelling(here: Gateway, either: Gateway, engine: Engine) -> Non
 async def test_one_that_is_cancelled_puts_nothing_into_its_conversation(
     here: Gateway, there: Gateway, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "_FLUSH_S", 1e9)  # it ends before it is seen that somebody has cancelled it
+    monkeypatch.setattr(background, "_FLUSH_S", 1e9)  # it ends before the cancel is seen
     name = (await here.client.post("/v1/conversations", json={})).json()["id"]
     response_id = await begun(here, conversation=name)
     await polled(there, response_id, "in_progress")
