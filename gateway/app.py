@@ -33,6 +33,7 @@ from gateway.api.anthropic.models import anthropic_models_router
 from gateway.api.openai.chat.routes import chat_router
 from gateway.api.openai.completions.routes import completions_router
 from gateway.api.openai.conversations.routes import conversations_router
+from gateway.api.openai.embeddings.routes import embeddings_router
 from gateway.api.openai.errors import (
     EXPOSED_HEADERS,
     HANDLED,
@@ -294,6 +295,7 @@ def _add_routes(
         *conversations_router(state).routes,
         *messages_router(registry, settings.timeouts, metrics).routes,
         *tokens_router(registry, metrics).routes,
+        *embeddings_router(registry, metrics).routes,
         *anthropic_models_router(registry).routes,
         *models_router(registry).routes,
         *operations(show_reasons=show_reasons, shown=settings.server.metrics_shown).routes,

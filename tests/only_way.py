@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gateway.generation import Engine
+from gateway.generation import TokenGenerator
 from gateway.generation.health import EngineHealth
-from gateway.generation.route import EngineLookup, Route, SingleRoute
+from gateway.generation.route import EngineLookup, Route, SingleRoute, generator_of
 
 
-def only_way(engine: Engine, progress: EngineHealth) -> EngineLookup:
+def only_way(engine: TokenGenerator, progress: EngineHealth) -> EngineLookup:
     """Make the way to the one engine that there is, which is asked as it is."""
 
     async def find() -> Route:
         return SingleRoute(engine, progress)
 
-    return EngineLookup(find, lambda route: route.engine)
+    return EngineLookup(find, generator_of)

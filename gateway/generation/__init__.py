@@ -15,7 +15,7 @@ from gateway.generation.engine import (
     Estimate,
     PromptTooLongError,
     StreamForm,
-    Task,
+    TokenGenerator,
     context_exceeded,
     too_many_tokens,
 )
@@ -43,7 +43,7 @@ __all__ = [
     "SequenceAssembler",
     "StopMatcher",
     "StreamForm",
-    "Task",
+    "TokenGenerator",
     "TokenLogprob",
     "Usage",
     "context_exceeded",

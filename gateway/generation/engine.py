@@ -1,4 +1,4 @@
-"""The Engine protocol: all that serving knows of the generators of tokens."""
+"""The Engine protocol: all that serving knows of what computes for a model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from gateway.generation.request import GenerationRequest
 from gateway.generation.tokenizing import TokenizedSentences
-from gateway.settings import EngineForm
+from gateway.settings import EngineForm, Task
 from gateway.text.guides.guide import GuideBackend
 
 EngineFinish = Literal["stop", "length", "cut", "untold"]
@@ -17,9 +17,6 @@ EngineFinish = Literal["stop", "length", "cut", "untold"]
 ``cut`` one that may be another, so that it tells no number of tokens; ``untold`` is said of an engine that may have
 such a limit, and says nothing."""
 
-
-Task = Literal["generate"]
-"""What a model does with a request; each endpoint that asks an engine serves one task."""
 
 StreamForm = Literal["pieces", "whole", "damaged", "rejected"]
 """Forms in which an engine's answer can be streamed: exactly as it grows; as one piece at its end; with characters or
@@ -127,6 +124,7 @@ class EngineFeatures:
         whole: whether an answer that is not streamed comes in one response, at its end.
         estimates: what of an answer may be inexact here, and is said to be so in the answer.
         task: what it does with a request.
+        most_items: inputs of one request to an encoder at most.
         losses: one sentence each on what is lost of an answer here, and one on the change that cures it, empty where
             none does; in the log, in ``/v1/models/{id}`` and in ``gateway check``.
     """
@@ -155,6 +153,7 @@ class EngineFeatures:
     whole: bool = False
     estimates: frozenset[Estimate] = frozenset()
     task: Task = "generate"
+    most_items: int = 1
     losses: Mapping[str, str] = field(default_factory=dict)
 
     def one_response(self, *, stream: bool) -> bool:
@@ -163,12 +162,16 @@ class EngineFeatures:
 
 
 class Engine(Protocol):
-    """A generator of token sequences."""
+    """What computes for a served model: a ``TokenGenerator``, or what serves another task."""
 
     @property
     def features(self) -> EngineFeatures:
         """Facts that were discovered of this engine."""
         ...
+
+
+class TokenGenerator(Engine, Protocol):
+    """A generator of token sequences."""
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence, chunk by chunk; the last chunk has ``final`` set.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
-from gateway.generation.engine import Engine, EngineError
+from gateway.generation.engine import Engine, EngineError, TokenGenerator
 from gateway.generation.health import EngineCondition, EngineHealth
 
 
@@ -92,6 +92,11 @@ class Route(Protocol):
         ...
 
 
+def generator_of(route: Route) -> TokenGenerator:
+    """The engine of a route to a model whose task is to generate."""
+    return cast("TokenGenerator", route.engine)
+
+
 class AdmittedGeneration(Protocol):
     """A generation whose turn has come.
 
@@ -119,7 +124,7 @@ class EngineLookup(NamedTuple):
     """
 
     find: Callable[[], Awaitable[Route]]
-    fit: Callable[[Route], Engine] | None = None
+    fit: Callable[[Route], TokenGenerator] | None = None
     enter: Callable[[], Awaitable[AdmittedGeneration]] | None = None
 
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.generation import Task
 from gateway.generation.ids import new_id
 from gateway.http.routing import BEGUN, HEADERS, client_path, headers_of
+from gateway.settings import Task
 from gateway.telemetry.logs import log_facts, work_for
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import RequestTrace, Telemetry, tracing

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import AsyncGenerator, Iterator
 from typing import Protocol
 
-from gateway.generation.engine import Engine, EngineChunk, EngineFeatures, ForcedChunk
+from gateway.generation.engine import EngineChunk, EngineFeatures, ForcedChunk, TokenGenerator
 from gateway.generation.relay.interface import Began, Take, can_relay
 from gateway.generation.request import GenerationRequest
 from gateway.text.guides.guide import Guide
@@ -55,7 +55,7 @@ class BudgetedEngine:
         thinker: has read each chunk before it asks for the next.
     """
 
-    def __init__(self, engine: Engine, budget: ReasoningBudget, thinker: ReasoningReader) -> None:
+    def __init__(self, engine: TokenGenerator, budget: ReasoningBudget, thinker: ReasoningReader) -> None:
         self._engine, self._budget, self._thinker = engine, budget, thinker
         self._thought = 0  # tokens of reasoning so far
         self._generated: list[int] = []  # by the request that runs
@@ -68,7 +68,7 @@ class BudgetedEngine:
         return self._engine.features
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``gateway.generation.engine.Engine``."""
+        """Generate one sequence; see ``gateway.generation.engine.TokenGenerator``."""
         return self.generate_relayed(request, None, None)
 
     async def generate_relayed(

@@ -19,7 +19,7 @@ from gateway.generation import (
 )
 from gateway.generation.relay.interface import Forward
 from gateway.generation.relay.token_relay import TokenRelay
-from gateway.generation.route import AdmittedGeneration, EngineLookup, Route
+from gateway.generation.route import AdmittedGeneration, EngineLookup, Route, generator_of
 from gateway.serving.deadlines import Deadlines, DeadlineTimer, Waiter
 from gateway.telemetry.metrics import ModelMetrics
 from gateway.telemetry.traces import EngineCall, current_trace
@@ -403,7 +403,7 @@ class Generation:
             self._stop_reading()
 
     def _chunks(self, route: Route) -> AsyncGenerator[EngineChunk, None]:
-        engine = route.engine if self._lookup.fit is None else self._lookup.fit(route)
+        engine = generator_of(route) if self._lookup.fit is None else self._lookup.fit(route)
         request = self.request if self._call is None else self._call.carried(self.request)
         relayed = getattr(engine, "generate_relayed", None)  # as ``can_relay`` asks
         if relayed is None:

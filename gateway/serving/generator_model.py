@@ -1,14 +1,12 @@
-"""A served model: its engine, its tokenizer and templates, and the way from a prompt to running generations."""
+"""A served model that generates: its tokenizer and templates, and the way from a prompt to running generations."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import functools
 import logging
 import threading
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -18,36 +16,34 @@ import anyio.to_thread
 
 from gateway.generation import (
     Capability,
-    Engine,
     EngineError,
     EngineFeatures,
     ErrorKind,
     SamplingParams,
     SequenceAssembler,
-    Task,
+    TokenGenerator,
 )
-from gateway.generation.health import EngineHealth
-from gateway.generation.route import AdmittedGeneration, EngineLookup, Route, RoutingHints
+from gateway.generation.route import AdmittedGeneration, EngineLookup, Route, RoutingHints, generator_of
 from gateway.http.access.caller import caller
 from gateway.http.access.permit import bounded, permit
 from gateway.serving import prompts
-from gateway.serving.admission.admission import Admission, GenerationDemand
+from gateway.serving.admission.admission import GenerationDemand
 from gateway.serving.admission.shares import SharedLines
 from gateway.serving.answer_reader import AnswerReader, PreparedTurn, prepare
 from gateway.serving.backend import Backend
 from gateway.serving.budgeted_engine import BudgetedEngine, ReasoningBudget
-from gateway.serving.capabilities import capabilities, queues, text_losses
+from gateway.serving.capabilities import capabilities, text_losses
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.engine_requests import engine_requests, predictions_work, tokenize_prediction
 from gateway.serving.generation import Generation
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.serving.lora_engine import LoraEngine, LoraState
 from gateway.serving.prompts import PromptSource, Truncation, spoken
+from gateway.serving.served_model import EngineLimit, ServedModel, unknown_limit
 from gateway.serving.tokenizer_match import OVERRIDE, tokenizer_mismatch
 from gateway.settings import ConfigError, ModelSettings, TimeoutSettings
 from gateway.settings.model_settings import AdapterSettings, SamplingDefaults
-from gateway.telemetry.metrics import Metrics, ModelMetrics, ModelSnapshot
-from gateway.telemetry.slim_page import ModelQueue
+from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import RequestTrace, current_trace
 from gateway.text.families import ToolPlan
 from gateway.text.families.family_choice import FamilyChoice
@@ -57,28 +53,13 @@ from gateway.text.tokens.token_cache import TokenCache
 
 _log = logging.getLogger(__name__)
 Built = TypeVar("Built")
-EngineLimit = Callable[[Sequence[str], str], int | None]
-"""Returns how many requests an engine, by its name in Triton, runs at a time on some endpoints; None: unknown."""
 
 
-def unknown_limit(endpoints: Sequence[str], model: str) -> int | None:
-    """Know of no limit."""
-    del endpoints, model
-    return None
-
-
-class ServedModel:
-    """One model as clients know it.
+class GeneratorModel(ServedModel):
+    """A served model that generates text.
 
     Attributes:
-        settings: its settings.
-        name: the id that clients send.
         reasons: whether its answers may begin with reasoning, as far as its family is known.
-        queues: whether requests may have to wait for their turn.
-        backend: its supervised engine.
-        created: Unix time at which this gateway began to serve it.
-        metrics: its counters.
-        admission: lets its generations run, or wait for their turn.
         token_cache: of prompts, to be set before it starts; None: nothing is stored.
     """
 
@@ -97,51 +78,26 @@ class ServedModel:
         """Prepare a model; ``start`` loads it.
 
         Args:
-            settings: of the model.
-            backend: what keeps its engine reachable; not started.
-            key: where the model stands in the settings, for messages.
-            timeouts: deadlines of its generations.
-            metrics: the application's metrics.
+            settings: as of ``ServedModel``, and so are those that are not named here.
+            backend: as of ``ServedModel``.
+            key: as of ``ServedModel``.
+            timeouts: as of ``ServedModel``.
+            metrics: as of ``ServedModel``.
             relay: whether tokens of plain streams skip the layers (``gateway.generation.relay``).
-            shares: what all worker processes know of callers; None: this process is alone.
-            engine_limit: tells how many requests engines run at a time.
+            shares: as of ``ServedModel``.
+            engine_limit: as of ``ServedModel``.
         """
+        super().__init__(
+            settings, backend, key=key, timeouts=timeouts, metrics=metrics, shares=shares, engine_limit=engine_limit
+        )
         self.token_cache: TokenCache | None = None
-        self._limit_of_engines = engine_limit
-        self.settings = settings
-        self.name = settings.name
-        self.queues = queues(settings)
-        self.backend = backend
-        self.created = int(time.time())
-        self.metrics = metrics.for_model(settings.name)
-        told = self._engine_limit if settings.triton.metrics_url is not None else None
-        self.admission = Admission(settings.name, settings.admission, shares or SharedLines(), told)
-        rejected = self.metrics.rejected
-        self.admission.rejected = lambda reason: rejected[reason].inc()
-        self._key = key
-        self._timeouts = timeouts
         self._relay = relay
         self._deadlines = Deadlines(timeouts.first_token_s, timeouts.total_s, timeouts.between_tokens_s)
         self._deadlines_of: Mapping[bool, Deadlines] = {}  # whether it is streamed -> of an answer, once discovered
         self._parts: ModelParts | None = None
         self.reasons = False
-        self._features: EngineFeatures | None = None
-        self._capabilities: Mapping[str, Capability] = {}
-        self._losses: Mapping[str, str] = {}
-        self._problem: ConfigError | None = None
         self._adapters: dict[str, LoraState] = {}  # by the endpoint that holds it
-        self._discovered_once = asyncio.Event()
         self._running: set[Generation] = set()
-
-    @property
-    def features(self) -> EngineFeatures | None:
-        """Features as last discovered, also while the engine is unreachable; None before the first discovery."""
-        return self._features
-
-    @property
-    def task(self) -> Task | None:
-        """What it does with a request; None before the first discovery."""
-        return self._features.task if self._features else None
 
     @property
     def max_seq_len(self) -> int | None:
@@ -163,24 +119,18 @@ class ServedModel:
         """Whether its chat template shows at least a message of a user; None before it is known."""
         return self._parts.template(tools=False).fault is None if self._parts else None
 
-    @property
-    def capabilities(self) -> Mapping[str, Capability]:
-        """How each request parameter is served, as of the last discovery; empty before the first."""
-        return self._capabilities
-
-    @property
-    def losses(self) -> Mapping[str, str]:
-        """What is lost of its answers as of the last discovery; see ``EngineFeatures.losses``."""
-        return self._losses
-
     def known_capabilities(self) -> Mapping[str, Capability]:
         """How each request parameter is served now.
 
         Raises:
             EngineError: as the backend's ``engine`` while it is unreachable, and nothing is known.
         """
-        _ = self.backend.features, self._parts or self.parts
+        self.check_ready()
         return self._capabilities
+
+    def check_ready(self) -> None:
+        """Check that its engine is there and its tokenizer is loaded; see ``ServedModel``."""
+        _ = self.backend.features, self._parts or self.parts
 
     @property
     def parts(self) -> ModelParts:
@@ -206,56 +156,12 @@ class ServedModel:
             return defaults
         return SamplingDefaults.model_validate(defaults.model_dump() | {"max_tokens": most})
 
-    def refusal(self) -> str | None:
-        """Return the message for clients while requests cannot be served, without addresses; None when they can be."""
-        try:
-            self.known_capabilities()
-        except EngineError as error:
-            return error.message
-        return None
-
-    def unready(self) -> str | None:
-        """Why requests cannot be served now, in one sentence for operators; None when they can."""
-        condition = self.backend.condition
-        return None if condition.ready else condition.reason
-
-    def now(self) -> ModelSnapshot:
-        """Its endpoints and its queue at this moment."""
-        totals = self.admission.totals()
-        return ModelSnapshot(self.backend.endpoints, totals.running, totals.waiting, totals.limit, self.task)
-
-    def queue(self) -> ModelQueue:
-        """Its queue at this moment."""
-        return ModelQueue(*self.admission.queue(), adapter=self.settings.lora is not None)
-
-    async def start(self) -> None:
-        """Load what the settings give, begin to supervise the engine, and take the rest from it if it is there.
-
-        Raises:
-            ConfigError: when the settings are wrong, or a running Triton does not say what they leave out.
-        """
-        self._loop = asyncio.get_running_loop()
-        self.backend.on_discovered = self._discovered
-        self.backend.watch(functools.partial(_watch, self.metrics))
-        if not needs_discovery(self.settings):
-            self._parts = await anyio.to_thread.run_sync(load_parts, self.settings, None, self._key)
-            self.reasons = self._parts.family.reasons
-        await self.backend.start()
+    async def _load(self) -> bool:
         if needs_discovery(self.settings):
-            # Not wait_for: before Python 3.12 it swallows a cancellation that comes together with the event.
-            waiting = asyncio.create_task(self._discovered_once.wait())
-            try:
-                await asyncio.wait((waiting,), timeout=self._timeouts.discovery_s)
-            finally:
-                waiting.cancel()
-            if self._problem is not None:
-                raise self._problem
-
-    async def close(self) -> None:
-        """End the supervision of its engine, and let go of what refers back to this model."""
-        self.admission.close()
-        await self.backend.close()
-        self.backend.on_discovered = None
+            return False
+        self._parts = await anyio.to_thread.run_sync(load_parts, self.settings, None, self._key)
+        self.reasons = self._parts.family.reasons
+        return True
 
     def recall(self, salt: str | None = None) -> CacheScope | None:
         """Return what is known of the caller's prompts; None where nothing is stored.
@@ -377,7 +283,11 @@ class ServedModel:
             predicted=predicted,
         )  # fmt: skip
         granted = permit()
-        spending = None if granted is None else await granted.reserve(requests, asked=asked)
+        spending = (
+            None
+            if granted is None
+            else await granted.reserve(len(prompt.ids), [each.max_tokens for each in requests], asked=asked)
+        )
         find = functools.partial(self.backend.find, RoutingHints(prompt.ids, affinity))
         fitted = self.settings.lora is not None or budget is not None
         generations = []
@@ -405,14 +315,6 @@ class ServedModel:
             generations.append(generation)
         return generations
 
-    def _engine_limit(self) -> int | None:
-        """How many generations the engines run at a time, as their metrics tell."""
-        triton = self.settings.triton
-        if self._features is None:
-            return None
-        endpoints = [each.address for each in self.backend.endpoints if each.condition.ready]
-        return self._limit_of_engines(endpoints or [triton.url or ""], self._features.model)
-
     async def _predicted(self, params: SamplingParams, parts: ModelParts) -> tuple[int, ...]:
         """The token ids of a prediction; of a long one off the event loop, and in its turn."""
         tokenize = functools.partial(tokenize_prediction, params, parts)
@@ -420,7 +322,7 @@ class ServedModel:
         return tokenize() if work is None else await work.run(tokenize, self._deadlines.first_token_s)
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> TokenGenerator:
         """What may generate now, with the model's adapter where it has one; of several engines any.
 
         Raises:
@@ -428,19 +330,19 @@ class ServedModel:
         """
         return self._adapted(self.backend.route(RoutingHints()))
 
-    def _adapted(self, route: Route) -> Engine:
+    def _adapted(self, route: Route) -> TokenGenerator:
         """A route's engine with the model's adapter, which each engine loads by itself."""
         adapter = (self._parts or self.parts).lora
         if adapter is None:
-            return route.engine
+            return generator_of(route)
         state = self._adapters.get(route.address)
         if state is None or state.adapter is not adapter:
             state = self._adapters[route.address] = LoraState(adapter, self.name)
-        return LoraEngine(route.engine, state)
+        return LoraEngine(generator_of(route), state)
 
-    def _fit_engine(self, budget: ReasoningBudget | None, reader: AnswerReader | None, route: Route) -> Engine:
+    def _fit_engine(self, budget: ReasoningBudget | None, reader: AnswerReader | None, route: Route) -> TokenGenerator:
         """The engine for one answer, whose reasoning may have a budget."""
-        engine = route.engine if (self._parts or self.parts).lora is None else self._adapted(route)
+        engine = self._adapted(route)
         return engine if budget is None or reader is None else BudgetedEngine(engine, budget, reader)
 
     def abort(self, error: EngineError) -> None:
@@ -448,33 +350,22 @@ class ServedModel:
         for generation in list(self._running):
             generation.abort(error)
 
-    def _discovered(self, features: EngineFeatures) -> None:
-        """Fit the model to an engine that is about to serve; called in any thread, because it may read files."""
-        try:
-            self._fit(features)
-        finally:
-            self._loop.call_soon_threadsafe(self._discovered_once.set)
-
-    def _fit(self, features: EngineFeatures) -> None:
-        try:
-            self._parts = load_parts(self.settings, features, self._key, self._parts)
-            self.reasons = self._parts.family.reasons
-        except ConfigError as error:
-            self._problem = error
-            raise ValueError(str(error)) from None
+    def _check_engine(self, features: EngineFeatures) -> None:
+        self._parts = load_parts(self.settings, features, self._key, self._parts)
+        self.reasons = self._parts.family.reasons
         unserved = _unserved(self.settings, features, self._key) or self._mismatch(features, self._parts)
         if unserved is not None:
-            self._problem = ConfigError(unserved)
-            raise ValueError(unserved)
-        self._problem = None
-        self._features = features
+            raise ConfigError(unserved)
+
+    def _adopt(self, features: EngineFeatures) -> None:
+        parts = self.parts
         whole = dataclasses.replace(self._deadlines, first_token_s=self._timeouts.total_s)
         self._deadlines_of = {
             stream: whole if features.one_response(stream=stream) else self._deadlines for stream in (False, True)
         }
-        self._capabilities = capabilities(features, self._parts, self.settings)
-        self._losses = {**features.losses, **text_losses(self._parts, features)}
-        self._tell(features, self._parts)
+        self._capabilities = capabilities(features, parts, self.settings)
+        self._losses = {**features.losses, **text_losses(parts, features)}
+        self._tell(features, parts)
 
     def _mismatch(self, features: EngineFeatures, parts: ModelParts) -> str | None:
         """Why its tokenizer cannot be the engine's, unless the settings say that it is."""
@@ -520,10 +411,6 @@ class ServedModel:
                    "tokenizer": str(parts.tokenizer_source),
                    "family": parts.family.name, "family_reason": parts.choice.reason},
         )  # fmt: skip
-
-
-def _watch(metrics: ModelMetrics, health: EngineHealth) -> None:
-    health.responses = metrics.inter_token.count
 
 
 async def _queue(trace: RequestTrace, enter: Callable[[], Awaitable[AdmittedGeneration]]) -> AdmittedGeneration:

@@ -11,11 +11,11 @@ from gateway.generation.engine import (
     AdapterNotHeldError,
     AdapterRejectedError,
     DescribingEngine,
-    Engine,
     EngineChunk,
     EngineError,
     EngineFeatures,
     ErrorKind,
+    TokenGenerator,
 )
 from gateway.generation.relay.interface import Began, Take, can_relay
 from gateway.generation.request import GenerationRequest, LoraAdapter
@@ -46,7 +46,7 @@ class LoraEngine:
         state: of the adapter.
     """
 
-    def __init__(self, engine: Engine, state: LoraState) -> None:
+    def __init__(self, engine: TokenGenerator, state: LoraState) -> None:
         self._engine, self._state = engine, state
 
     @property
@@ -59,7 +59,7 @@ class LoraEngine:
         return self._engine.describe(self._with(request)) if isinstance(self._engine, DescribingEngine) else []
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``gateway.generation.engine.Engine``.
+        """Generate one sequence; see ``gateway.generation.engine.TokenGenerator``.
 
         A request that finds the adapter gone is sent once more with the weights; its client notices nothing.
 

@@ -16,6 +16,8 @@ from gateway.generation.health import EngineCondition
 from gateway.serving.adapter_files import ADAPTER_FILES
 from gateway.serving.admission.shares import SharedLines
 from gateway.serving.backend import BackendFactory
+from gateway.serving.encoder_model import EncoderModel
+from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.mirror.copies import RequestCopies
 from gateway.serving.served_model import EngineLimit, ServedModel, unknown_limit
 from gateway.settings import ModelSettings, Settings
@@ -213,10 +215,21 @@ class Registry:
         await asyncio.gather(*(model.close() for model in (*self, *retired)))
 
     def _make(self, model: ModelSettings, index: int) -> ServedModel:
-        made = ServedModel(
+        backend, key = self._backend_factory(model), f"models[{index}]"
+        if model.task != "generate":
+            return EncoderModel(
+                model,
+                backend,
+                key=key,
+                timeouts=self._timeouts,
+                metrics=self._metrics,
+                shares=self._shares,
+                engine_limit=self._engine_limit,
+            )
+        made = GeneratorModel(
             model,
-            self._backend_factory(model),
-            key=f"models[{index}]",
+            backend,
+            key=key,
             timeouts=self._timeouts,
             metrics=self._metrics,
             relay=self._relay,

@@ -21,6 +21,7 @@ from gateway.settings.model_settings import (
     ModelSettings,
     PolicySettings,
     SamplingDefaults,
+    Task,
     TextStreaming,
     TritonSettings,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "SettingsProblem",
     "SettingsSource",
     "StateSettings",
+    "Task",
     "TelemetrySettings",
     "TextStreaming",
     "TimeoutSettings",

@@ -10,15 +10,18 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from gateway.settings.encoder_settings import EncoderSettings
 from gateway.settings.section import Seconds, Section, split_commas
 from gateway.settings.tls_settings import Metadata, TritonTlsSettings
 
 Policy = Literal["strict", "warn", "ignore"]
 TextStreaming = Literal["reject", "whole", "lossy"]
-EngineForm = Literal["tokens", "ensemble", "llmapi", "vllm", "text"]
+EngineForm = Literal["tokens", "ensemble", "llmapi", "vllm", "text", "encoder"]
 """Forms in which requests reach an engine: token ids, text through an ensemble or BLS model, text to the LLM API,
-text to the vLLM backend, text to any other model that takes it."""
+text to the vLLM backend, text to any other model that generates, what an encoder takes."""
 EnginePath = Literal["auto", EngineForm]
+Task = Literal["generate", "embed", "rerank", "classify"]
+"""What a model does with a request; each endpoint that asks an engine serves one task, or several."""
 
 MOST_DRAFT_TOKENS = 256
 """Tokens that a draft model may guess at a time: more are rarely right, and the answer waits for them."""
@@ -294,6 +297,8 @@ class ModelSettings(Section):
         name: the id that clients send as ``model`` and that responses contain.
         aliases: further ids of the model for clients.
         triton: the Triton model behind it.
+        task: what the model does: ``generate`` text, ``embed`` texts, ``rerank`` documents for a query, or ``classify``
+            texts.
         path: ``tokens`` speaks token ids with the engine step, ``ensemble`` text with the ensemble or a BLS model,
             ``llmapi`` text with the stock model of the LLM API, ``vllm`` text with a model of Triton's vLLM backend,
             ``text`` text with any other model that reads and returns text, ``auto`` decides.
@@ -331,6 +336,7 @@ class ModelSettings(Section):
         prompt_tables: .npy files with the embeddings of virtual tokens [tokens, hidden], relative to the settings file,
             by the name that requests send as ``prompt_table``.
         speculative: speculative decoding, if the engine supports it.
+        encoder: properties of a model whose ``task`` is not ``generate``.
         admission: limits of running and waiting generations.
         mirror: a second model that gets copies of its requests; None: no mirror.
         policies: treatment of parameters without effect.
@@ -340,6 +346,7 @@ class ModelSettings(Section):
     name: str = Field(min_length=1, max_length=256)
     aliases: tuple[str, ...] = ()
     triton: TritonSettings
+    task: Task = "generate"
     path: EnginePath = "auto"
     engine_version: str | None = Field(default=None, pattern=r"^\d{1,4}(\.\d{1,4}){1,3}$")
     llmapi: LlmApiSettings = LlmApiSettings()
@@ -365,6 +372,7 @@ class ModelSettings(Section):
     lora: AdapterSettings | None = None
     prompt_tables: dict[str, Path] = Field(default_factory=dict)
     speculative: DraftSettings = DraftSettings()
+    encoder: EncoderSettings = EncoderSettings()
     admission: AdmissionSettings = AdmissionSettings()
     mirror: MirrorSettings | None = None
     policies: PolicySettings = PolicySettings()

@@ -17,9 +17,10 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from gateway.generation.engine import ErrorKind, Task
+from gateway.generation.engine import ErrorKind
 from gateway.generation.health import STATES, EngineCondition
 from gateway.generation.route import EndpointStatus
+from gateway.settings import Task
 from gateway.telemetry.label_names import LabelNames
 from gateway.telemetry.memory import MemoryReading, MemoryState
 

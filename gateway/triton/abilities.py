@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from gateway.settings import ModelSettings, TextStreaming
+from gateway.settings import ModelSettings, Task, TextStreaming
+from gateway.settings.encoder_settings import EncoderSettings
 from gateway.text.guides.guide import GuideBackend
 from gateway.triton import hints
 from gateway.triton.guides import declared_guide_backend, declared_guide_types
@@ -32,6 +33,8 @@ class EngineOptions:
         version: numbers of TensorRT-LLM's version; None where not stated.
         llmapi_text: the text of a response in a stream of the LLM API's model; ``auto`` goes by its inputs.
         text_streaming: what becomes of streams of models that answer with the text of each response by itself.
+        task: what the model does.
+        encoder: what a model of another task than to generate does not tell by itself.
     """
 
     vocab_size: int | None = None
@@ -42,6 +45,8 @@ class EngineOptions:
     version: tuple[int, ...] | None = None
     llmapi_text: Literal["auto", "cumulative", "delta"] = "auto"
     text_streaming: TextStreaming = "reject"
+    task: Task = "generate"
+    encoder: EncoderSettings = field(default_factory=EncoderSettings)
 
 
 NO_OPTIONS = EngineOptions()
@@ -207,4 +212,6 @@ def engine_options(settings: ModelSettings) -> EngineOptions:
         version=tuple(map(int, settings.engine_version.split("."))) if settings.engine_version else None,
         llmapi_text=settings.llmapi.text,
         text_streaming=settings.text_streaming,
+        task=settings.task,
+        encoder=settings.encoder,
     )

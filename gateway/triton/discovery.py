@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import DescribingEngine, Engine, EngineError, EngineFeatures
+from gateway.generation.engine import DescribingEngine, Engine, EngineError, EngineFeatures, ErrorKind
 from gateway.settings import EnginePath
 from gateway.triton.abilities import NO_OPTIONS, EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.dialects.dialect import Dialect
 from gateway.triton.dialects.registry import check
-from gateway.triton.engine_probe import ask, probe, probe_request
+from gateway.triton.engine_probe import probe_request
 from gateway.triton.engine_watch import Probe
 from gateway.triton.missing_models import reject_missing
 from gateway.triton.model_view import ModelView
@@ -51,21 +52,21 @@ async def discover(
         EngineError: Triton did not answer, or a model is not loaded.
     """
     models = await read_models(client, model)
-    own = check(models, path)
+    own = check(models, path, options.task)
     models = replace(models, tokenized=await tokenize_there(connection, models.preprocessing))
     dialect, reason = own.choose(models, path)
     probed = replace(connection, timeout=PROBE_TIMEOUT_S)
     doubtful = False
     if _is_probed(dialect, own, path):
-        failure = await probe(dialect.make(probed, models, "probe"))
-        if failure is not None:
+        failure = await dialect.ask(dialect.make(probed, models, "probe"))
+        if failure is not None and failure.kind is not ErrorKind.QUEUE_FULL:
             dialect, reason, doubtful = own, _unanswered(models, failure), True
     asked = dialect.make(probed, models, "probe", options)
     models = await dialect.learn(asked, lambda found: dialect.make(probed, found, "probe", options), models)
 
     async def again(timeout: float) -> EngineError | None:
         probed.timeout = timeout
-        return await ask(asked)
+        return await dialect.ask(asked)
 
     return Discovery(dialect.make(connection, models, reason, options), models.names, again, doubtful)
 
@@ -76,7 +77,7 @@ def describe(models: Models, path: EnginePath, options: EngineOptions = NO_OPTIO
     Raises:
         DiscoveryError: it cannot be served like this.
     """
-    own = check(models, path)
+    own = check(models, path, options.task)
     dialect, reason = own.choose(models, path)
     models = dialect.assume(models)
     connection = Connection(_Nowhere())
@@ -85,18 +86,19 @@ def describe(models: Models, path: EnginePath, options: EngineOptions = NO_OPTIO
         try:
             engine.describe(probe_request())
         except EngineError as error:  # it lacks what the probe is made of
-            engine = own.make(connection, models, _unanswered(models, error.message.rstrip(".")), options)
-    return engine.features
+            engine = own.make(connection, models, _unanswered(models, error), options)
+    features: EngineFeatures = engine.features
+    return features
 
 
-def _is_probed(dialect: Dialect, own: Dialect, path: EnginePath) -> bool:
+def _is_probed(dialect: Dialect[Any], own: Dialect[Any], path: EnginePath) -> bool:
     """Whether the engine step must answer a token before it is called past its ensemble."""
     return path == "auto" and dialect is not own
 
 
-def _unanswered(models: Models, failure: str) -> str:
+def _unanswered(models: Models, failure: EngineError) -> str:
     step = models.engine.name if models.engine else ""
-    return f"the engine step {step!r} of the ensemble failed a one-token probe ({failure})"
+    return f"the engine step {step!r} of the ensemble failed a one-token probe ({failure.message.rstrip('.')})"
 
 
 class _Nowhere:

@@ -6,7 +6,7 @@ import contextlib
 import uuid
 from typing import Any
 
-from gateway.generation.engine import Engine, EngineError, ErrorKind
+from gateway.generation.engine import EngineError, ErrorKind, TokenGenerator
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import SamplingParams
 from gateway.text.guides.guide import Guide
@@ -18,20 +18,7 @@ REJECTIONS = (ErrorKind.INVALID_REQUEST, ErrorKind.INTERNAL)
 """Kinds of errors by which an engine rejects what it does not take; any other says nothing of that."""
 
 
-async def probe(engine: Engine) -> str | None:
-    """Generate one token.
-
-    Returns:
-        None when the engine answered, a full queue included; else what went wrong, in a few words.
-
-    Raises:
-        EngineError: Triton is not available, which says nothing of the engine.
-    """
-    error = await ask(engine)
-    return None if error is None or error.kind is ErrorKind.QUEUE_FULL else error.message.rstrip(".")
-
-
-async def has_guided_decoder(engine: Engine) -> bool:
+async def has_guided_decoder(engine: TokenGenerator) -> bool:
     """Generate one token by a guide: a configuration names guides that the engine was not set up for at times.
 
     Returns:
@@ -44,7 +31,7 @@ async def has_guided_decoder(engine: Engine) -> bool:
     return error is None or error.message != NO_GUIDED_DECODING
 
 
-async def takes_drafts(engine: Engine, *, model: bool) -> bool:
+async def takes_drafts(engine: TokenGenerator, *, model: bool) -> bool:
     """Find out whether an engine takes drafts, by generating two tokens with a draft of one.
 
     An engine does not always take the drafts that its model declares.
@@ -73,7 +60,7 @@ def probe_request(guide: Guide | None = None, *, temperature: float = 0.0, **mor
     )
 
 
-async def ask(engine: Engine, guide: Guide | None = None, **more: Any) -> EngineError | None:
+async def ask(engine: TokenGenerator, guide: Guide | None = None, **more: Any) -> EngineError | None:
     """Send such a request and return the failure.
 
     Raises:

@@ -39,6 +39,8 @@ class ModelView:
         backend: the backend's name, empty for an ensemble.
         datatypes: types of declared inputs by name, as the wire calls them (``BYTES``, not ``STRING``).
         answered: those of declared outputs.
+        dims: dimensions of declared inputs and outputs by name, without that of the batch.
+        batch_size: most requests of one batch (``max_batch_size``); 0: the model has no batch dimension.
         single: names of inputs that are vectors, and of outputs, that may hold just one element.
     """
 
@@ -54,6 +56,8 @@ class ModelView:
     datatypes: Mapping[str, str] = field(default_factory=dict)
     answered: Mapping[str, str] = field(default_factory=dict)
     single: frozenset[str] = frozenset()
+    dims: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    batch_size: int = 0
 
     @staticmethod
     def of(config: model_config_pb2.ModelConfig) -> ModelView:
@@ -73,6 +77,8 @@ class ModelView:
             backend=config.backend,
             datatypes={tensor.name: _wire_type(tensor.data_type) for tensor in config.input if tensor.data_type},
             answered={tensor.name: _wire_type(tensor.data_type) for tensor in config.output if tensor.data_type},
+            dims={tensor.name: tuple(tensor.dims) for tensor in (*config.input, *config.output)},
+            batch_size=config.max_batch_size,
             single=frozenset(
                 tensor.name
                 for tensors in (config.input, config.output)

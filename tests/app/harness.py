@@ -15,7 +15,7 @@ import uvicorn
 from gateway.app import create_app, unread_answer
 from gateway.generation import EngineChunk, EngineFeatures, GenerationRequest
 from gateway.http.http_protocol import http_protocol
-from gateway.serving.served_model import ServedModel
+from gateway.serving.generator_model import GeneratorModel
 from tests.app.documented import DocumentedClient
 from tests.app.scripted import MODEL, TOKENS, ByteIds, Script, ScriptedBackend, ScriptedEngine, Step, settings_for
 
@@ -36,7 +36,7 @@ class Gateway:
     client: DocumentedClient
     engine: ScriptedEngine
     backend: ScriptedBackend
-    model: ServedModel
+    model: GeneratorModel
 
     async def chat(self, **body: Any) -> httpx.Response:
         return await self.client.post("/v1/chat/completions", json={"model": MODEL, "messages": USER, **body})

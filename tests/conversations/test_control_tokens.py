@@ -32,7 +32,7 @@ _PARTS_OF_CONTROL_TOKENS = re.compile(r"[<>|\uff5c]|\[(?=/?[A-Z]|$)|(?<=[A-Z])\]
 
 
 def tokenizer_of(source: str) -> Tokenizer:
-    backend = tokenizers.Tokenizer.from_str(byte_level()._backend.to_str())
+    backend = tokenizers.Tokenizer.from_str(byte_level().backend.to_str())
     looks = {text.replace("{}", ":opensource") for text in _LOOKS.findall(source)}
     backend.add_special_tokens([AddedToken(text, normalized=False) for text in sorted({*looks, *_COMMON})])
     return Tokenizer(backend, FolderMetadata(special_tokens={"bos_token": "<s>", "eos_token": "</s>"}))
@@ -228,7 +228,7 @@ def test_a_template_tells_of_control_tokens_in_their_own_words() -> None:
 
 @pytest.mark.parametrize("text", ["\uff1cs\uff1e", "<\uff5cs", "<S>", "\u0338 hi \uff1cs\uff1e"])
 def test_text_that_is_normalized_into_a_control_token_stays_text(text: str) -> None:
-    backend = tokenizers.Tokenizer.from_str(byte_level()._backend.to_str())
+    backend = tokenizers.Tokenizer.from_str(byte_level().backend.to_str())
     backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     backend.add_special_tokens([AddedToken("<s>", normalized=True), AddedToken("<|s", normalized=True)])
     tokenizer = Tokenizer(backend, FolderMetadata())

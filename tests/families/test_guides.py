@@ -66,7 +66,7 @@ ANSWER = Guide(
 def decoder() -> GuidedDecoder:
     tokenizer = byte_level()
     ends = [tokenizer.token_id("<|im_end|>")]
-    return GuidedDecoder(tokenizer._backend.to_str(), 600, [end for end in ends if end is not None])
+    return GuidedDecoder(tokenizer.backend.to_str(), 600, [end for end in ends if end is not None])
 
 
 def matcher(guide: Guide) -> Matcher:

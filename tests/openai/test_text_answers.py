@@ -163,7 +163,7 @@ async def test_a_response_that_is_the_whole_answer_has_the_time_of_an_answer(
 
 async def test_ids_that_the_engine_would_read_otherwise_are_refused(tmp_path: Path) -> None:
     """After BOS this tokenizer takes "hello" without the space that it puts before the same text alone."""
-    backend = sentence_piece("mistral")._backend
+    backend = sentence_piece("mistral").backend
     backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     config = {"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": True, "chat_template": "x"}
     own = write_folder(tmp_path, sentence_piece("mistral"), tokenizer_config=config)
@@ -193,7 +193,7 @@ async def test_ids_that_the_engine_would_read_otherwise_are_refused(tmp_path: Pa
 @pytest.mark.parametrize("style", ["llama2", "mistral", "metaspace", "gemma"])
 async def test_ids_of_tokenize_are_a_prompt(tmp_path: Path, style: str, frames: bool) -> None:
     """Tokenizers that put a space before a text do not put it there again behind BOS."""
-    backend = sentence_piece(style)._backend
+    backend = sentence_piece(style).backend
     backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     config = {"bos_token": "<s>", "eos_token": "</s>", "chat_template": "x"}
     own = write_folder(tmp_path, sentence_piece(style), tokenizer_config=config)
@@ -210,7 +210,7 @@ async def test_ids_of_tokenize_are_a_prompt(tmp_path: Path, style: str, frames: 
 
 
 async def test_bos_can_be_left_out_where_no_server_adds_it(tmp_path: Path) -> None:
-    backend = sentence_piece("mistral")._backend
+    backend = sentence_piece("mistral").backend
     backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     config = {"bos_token": "<s>", "eos_token": "</s>", "chat_template": "x"}
     own = write_folder(tmp_path, sentence_piece("mistral"), tokenizer_config=config)

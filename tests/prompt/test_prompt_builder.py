@@ -124,7 +124,7 @@ def test_a_text_that_holds_every_noncharacter_is_escaped_too() -> None:
 
 
 def test_overlapping_and_one_character_control_tokens_are_escaped() -> None:
-    backend = tokenizers.Tokenizer.from_str(byte_level()._backend.to_str())
+    backend = tokenizers.Tokenizer.from_str(byte_level().backend.to_str())
     backend.add_special_tokens([ONE_CHARACTER, "<a>", "a>b"])
     tokenizer = Tokenizer(backend, FolderMetadata())
     template = ChatTemplate(ONE_CHARACTER + "{% for m in messages %}{{ m.content }}<a>{% endfor %}", tokenizer)

@@ -43,7 +43,7 @@ EXPRESSIONS = (
 @pytest.fixture(scope="module")
 def theirs() -> transformers.PreTrainedTokenizerFast:
     tokenizer = byte_level()
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer._backend, **tokenizer.special_tokens)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend, **tokenizer.special_tokens)
 
 
 def as_transformers_leaves(message: Mapping[str, Any]) -> dict[str, Any]:

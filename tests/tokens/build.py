@@ -120,7 +120,7 @@ def all_exact() -> list[Tokenizer]:
 def write_folder(folder: Path, tokenizer: Tokenizer, **files: Any) -> Path:
     """Save a tokenizer as a folder; each keyword is a JSON file's name without its ending, and its content."""
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer._backend.save(str(folder / "tokenizer.json"))
+    tokenizer.backend.save(str(folder / "tokenizer.json"))
     for name, content in files.items():
         (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     return folder

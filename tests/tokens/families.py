@@ -179,7 +179,7 @@ def gemma() -> Tokenizer:
 
 def _followed_by_window(source: Tokenizer, *steps: Any, end: str) -> Tokenizer:
     """A tokenizer with a decoder that does the same in steps that are not recognised."""
-    backend = tokenizers.Tokenizer.from_str(source._backend.to_str())
+    backend = tokenizers.Tokenizer.from_str(source.backend.to_str())
     backend.decoder = decoders.Sequence(list(steps))
     return _wrapped(backend, end)
 

@@ -83,7 +83,7 @@ def test_a_text_has_the_same_ids_by_parts(kind: str) -> None:
     @given(st.data())
     @QUICK
     def holds(data: st.DataObject) -> None:
-        check(tokenizer._backend, data)
+        check(tokenizer.backend, data)
 
     holds()
 
@@ -96,7 +96,7 @@ def test_many_texts_have_the_same_ids_by_parts(kind: str) -> None:
     @given(st.data())
     @LONG
     def holds(data: st.DataObject) -> None:
-        check(tokenizer._backend, data)
+        check(tokenizer.backend, data)
 
     holds()
 
@@ -110,7 +110,7 @@ def test_a_converted_vocabulary_has_the_same_ids_by_parts(tmp_path: Path, make: 
     @given(st.data())
     @QUICK
     def holds(data: st.DataObject) -> None:
-        check(tokenizer._backend, data)
+        check(tokenizer.backend, data)
 
     holds()
 
@@ -155,7 +155,7 @@ def added_tokens(draw: st.DrawFn) -> list[AddedToken]:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["qwen", "mistral_v1", "mistral_v3", "gemma", "word_pieces", "unigram", "word_level"])
 def test_any_added_tokens_leave_the_ids_as_they_are_or_are_refused(kind: str) -> None:
-    source = KINDS[kind]()._backend.to_str()
+    source = KINDS[kind]().backend.to_str()
 
     @given(st.data())
     @settings(FIXED, max_examples=300)
@@ -179,7 +179,7 @@ def test_any_added_tokens_leave_the_ids_as_they_are_or_are_refused(kind: str) ->
      AddedToken("end", single_word=True, normalized=False)],
 )  # fmt: skip
 def test_tokens_that_take_spaces_or_need_a_words_edge(token: AddedToken) -> None:
-    backend = tokenizers.Tokenizer.from_str(qwen()._backend.to_str())
+    backend = tokenizers.Tokenizer.from_str(qwen().backend.to_str())
     backend.add_tokens([token])
     assert obstacle(backend) is None
     segments = SegmentTokenizer(backend, least=0)
@@ -189,16 +189,16 @@ def test_tokens_that_take_spaces_or_need_a_words_edge(token: AddedToken) -> None
 
 def test_a_tokenizer_without_tokens_to_cut_at_says_so() -> None:
     assert "no added tokens" in str(word_piece().obstacle)
-    backend = tokenizers.Tokenizer.from_str(qwen()._backend.to_str())
+    backend = tokenizers.Tokenizer.from_str(qwen().backend.to_str())
     backend.model.dropout = 0.5
     assert "dropout" in str(obstacle(backend))
-    backend = tokenizers.Tokenizer.from_str(qwen()._backend.to_str())
+    backend = tokenizers.Tokenizer.from_str(qwen().backend.to_str())
     backend.add_tokens([AddedToken("\n\n", normalized=False), AddedToken("<end>", rstrip=True, normalized=False)])
     assert "spaces" in str(obstacle(backend))
 
 
 def test_a_tokenizer_on_which_the_library_panics_fails_by_a_sentence() -> None:
-    backend = tokenizers.Tokenizer.from_str(word_level()._backend.to_str())
+    backend = tokenizers.Tokenizer.from_str(word_level().backend.to_str())
     backend.add_tokens([AddedToken(" ", normalized=True)])  # nothing is left of it, which is found within characters
     tokenizer = Tokenizer(backend, FolderMetadata())
     assert tokenizer.obstacle == "its tokenizer fails on some texts"
@@ -209,7 +209,7 @@ def test_a_tokenizer_on_which_the_library_panics_fails_by_a_sentence() -> None:
 
 @pytest.mark.parametrize(("size", "known"), [(20, False), (252, True), (500, True), (5_000, True)])
 def test_what_requests_begin_with_is_known_of_the_next_one(size: int, *, known: bool) -> None:
-    segments = SegmentTokenizer(word_level()._backend)
+    segments = SegmentTokenizer(word_level().backend)
     cache = TokenCache(2**20)
     found = []
     for said in ("hello", "world"):

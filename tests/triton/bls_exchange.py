@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from scripted_triton import ScriptedTriton, inputs_of, play, stock_config, stock_configs
 
-from gateway.generation.engine import Engine, EngineChunk
+from gateway.generation.engine import EngineChunk, TokenGenerator
 from gateway.generation.request import GenerationRequest
 from gateway.triton import EngineOptions, discovery
 from gateway.triton.connection import Connection
@@ -46,11 +46,11 @@ def upstream_configs(**parameters: str) -> dict[str, Any]:
 
 async def find(
     server: ScriptedTriton, channel: Any, model: str, path: Any = "auto", options: EngineOptions | None = None
-) -> Engine:
+) -> TokenGenerator:
     connection = Connection(GrpcioTransport(channel))
     found = await discovery.discover(TritonClient(channel), connection, model, path, options or EngineOptions())
     await connection.background.drain(5)
-    return found.engine
+    return cast("TokenGenerator", found.engine)
 
 
 async def exchange(
@@ -59,7 +59,7 @@ async def exchange(
     *answer: Any,
     model: str = BLS,
     options: EngineOptions | None = None,
-) -> tuple[dict[str, Any], list[EngineChunk], Engine]:
+) -> tuple[dict[str, Any], list[EngineChunk], TokenGenerator]:
     """Ask once; returns the tensors that were sent, the chunks that came, and the engine."""
     script = (lambda *_: play(*answer)) if answer else None
     async with ScriptedTriton(script, configs) as server, open_channel(server.url) as channel:

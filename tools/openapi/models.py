@@ -6,9 +6,9 @@ from typing import Literal
 
 from typing_extensions import NotRequired, TypedDict
 
-from gateway.generation import Estimate, StreamForm, Task
+from gateway.generation import Estimate, StreamForm
 from gateway.generation.health import HealthState
-from gateway.settings import EngineForm
+from gateway.settings import EngineForm, Task
 
 
 class ModelEndpoint(TypedDict):

@@ -37,7 +37,7 @@ def anthropic_models_router(registry: Registry) -> APIRouter:
     @router.get("/v1/models")
     async def list_anthropic_models() -> JSONResponse:
         """List all served models by all their names, ready or not: all on one page."""
-        data = [_model(model, name) for name, model in models_of_caller(registry)]
+        data = [_model(model, name) for name, model in models_of_caller(registry) if model.task == "generate"]
         first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
         return JSONResponse({"data": data, "has_more": False, "first_id": first, "last_id": last})
 

@@ -20,7 +20,7 @@ from gateway.api.openai.errors import CLIENT_GONE, Names, OpenAIError, from_engi
 from gateway.api.openai.parameters.check import IgnoredParameters
 from gateway.api.openai.request_body import read_request
 from gateway.api.openai.request_json import RequestBody
-from gateway.generation import EngineError, Piece, PromptTokenLogprob, Task, Usage
+from gateway.generation import EngineError, Piece, PromptTokenLogprob, Usage
 from gateway.generation.relay.interface import Forward, StreamOutput, Write, copied
 from gateway.generation.relay.text_events import one_line
 from gateway.http.access.caller import caller
@@ -29,10 +29,11 @@ from gateway.http.client_connection import ClientDisconnectedError, while_connec
 from gateway.http.sse import COMMENT, EventStream
 from gateway.serving.generation import Generation, Ready
 from gateway.serving.generation_group import Generations, together
+from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.mirror.copies import RequestCopies, RequestCopy
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
-from gateway.settings import TimeoutSettings
+from gateway.settings import Task, TimeoutSettings
 from gateway.telemetry.metrics import Metrics
 from gateway.text.bad_request import BadRequestError, first_of
 
@@ -315,15 +316,13 @@ class Endpoint(Generic[Fields, Planned, Answered]):
         plan: decides how the answer is made; raises ``BadRequestError``.
         prepare: builds the prompt and prepares the generations.
         events: writes the answer as a stream.
-        task: that a model needs to be asked here.
     """
 
     parse: Callable[[dict[str, Any]], Fields]
-    check: Callable[[Fields, ServedModel], tuple[Fields, IgnoredParameters]]
-    plan: Callable[[Fields, ServedModel], Planned]
-    prepare: Callable[[Fields, Planned, ServedModel, RequestRecord], Coroutine[Any, Any, Answered]]
+    check: Callable[[Fields, GeneratorModel], tuple[Fields, IgnoredParameters]]
+    plan: Callable[[Fields, GeneratorModel], Planned]
+    prepare: Callable[[Fields, Planned, GeneratorModel, RequestRecord], Coroutine[Any, Any, Answered]]
     events: Callable[[Answered], AnswerEvents]
-    task: Task = "generate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +340,7 @@ class CheckedRequest(Generic[Fields, Planned]):
     """
 
     request: Fields
-    model: ServedModel
+    model: GeneratorModel
     plan: Planned
     headers: dict[str, str]
     record: RequestRecord
@@ -399,7 +398,7 @@ def check_request(
     """
     record.annotations = asked.annotations()
     conversation = record.session or record.annotations.get("prompt_cache_key")
-    model = find_model(registry, asked.model, conversation, endpoint.task)
+    model = find_for_task(registry, asked.model, GeneratorModel, ("generate",), conversation)
     note_model(record, model)
     asked, ignored = endpoint.check(asked, model)
     if asked.model != model.name:
@@ -489,29 +488,50 @@ def note_model(record: RequestRecord, model: ServedModel) -> None:
     record.model, record.task = model.name, model.task
 
 
-def find_model(registry: Registry, name: str, conversation: str | None = None, task: Task | None = None) -> ServedModel:
+def find_model(registry: Registry, name: str, conversation: str | None = None) -> ServedModel:
     """The served model with this id, where the caller may use it.
 
     Args:
         registry: of served models.
         name: an id, an alias or a split.
         conversation: as of ``Registry.get``.
-        task: that the model must have, once its engine was found; None: any.
 
     Raises:
         OpenAIError: 404 ``model_not_found``.
-        BadRequestError: ``unsupported_task``.
     """
     model = registry.get(name, conversation)
     if model is None or (caller().models is not None and not _may_use(registry, name, model)):
         what = f"The model {name[:256]!r} does not exist. GET /v1/models lists the available models."
         raise OpenAIError(404, what, param="model", code="model_not_found")
-    if task is not None and model.task not in (None, task):
-        able = ", ".join(repr(other) for other, each in models_of_caller(registry) if each.task == task)
-        what = f"The task of the model {name!r} is {model.task}, but this endpoint needs a model for {task}."
-        what += f" Models for {task}: {able}." if able else ""
-        raise BadRequestError(what, param="model", code="unsupported_task")
     return model
+
+
+Kind = TypeVar("Kind", bound=ServedModel)
+
+
+def find_for_task(
+    registry: Registry, name: str, kind: type[Kind], tasks: Sequence[Task], conversation: str | None = None
+) -> Kind:
+    """The served model with this id, where it has a task that an endpoint serves.
+
+    Args:
+        registry: as of ``find_model``.
+        name: as of ``find_model``.
+        kind: the class of models with these tasks.
+        tasks: one of which the model must have.
+        conversation: as of ``find_model``.
+
+    Raises:
+        OpenAIError: as ``find_model``.
+        BadRequestError: ``unsupported_task``.
+    """
+    model = find_model(registry, name, conversation)
+    if isinstance(model, kind) and model.task in tasks:
+        return model
+    able = ", ".join(repr(other) for other, each in models_of_caller(registry) if each.task in tasks)
+    what = f"The task of the model {name!r} is {model.task}, but this endpoint needs a model for {' or '.join(tasks)}."
+    what += f" Models for it: {able}." if able else " No such model is served."
+    raise BadRequestError(what, param="model", code="unsupported_task")
 
 
 def models_of_caller(registry: Registry) -> list[tuple[str, ServedModel]]:

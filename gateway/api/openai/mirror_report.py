@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import orjson
@@ -16,9 +16,9 @@ from gateway.api.openai.tokens.answer import tokenize
 from gateway.api.openai.tokens.protocol import parse_tokenize_request
 from gateway.generation import EngineError
 from gateway.serving.comparison.facts import PROBE, TURNS, TargetFacts, compare_facts, facts_of, warnings_of
+from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.mirror.link import MirrorLink
 from gateway.serving.registry import Registry
-from gateway.serving.served_model import ServedModel
 from gateway.text.bad_request import BadRequestError
 
 PATH: Final = "/mirror"
@@ -38,19 +38,20 @@ def mirror_router(registry: Registry, link: MirrorLink) -> APIRouter:
     async def report(request: Request) -> JSONResponse:
         """Report on the mirror of the model that the query names, or of the only one that has one."""
         a = _mirrored(registry, request.query_params.get("model"))
-        assert a.settings.mirror is not None  # noqa: S101 - as it was looked for
+        mirror = a.settings.mirror
+        assert mirror is not None  # noqa: S101 - as it was looked for
         found = await link.ask({"report": a.name})
         if not found:
             message = "The process for mirrored requests does not respond; it is restarted when it ends."
             raise OpenAIError(503, message, type=SERVER, code="service_unavailable")
-        b = registry.get(a.settings.mirror.to)
+        b = next((model for model in _generators(registry) if model is registry.get(mirror.to)), None)
         return JSONResponse({"version": _VERSION, **_introduced(a, b, found), **found})
 
     return router
 
 
-def _mirrored(registry: Registry, name: str | None) -> ServedModel:
-    mirrored = {model.name: model for model in registry if model.settings.mirror is not None}
+def _mirrored(registry: Registry, name: str | None) -> GeneratorModel:
+    mirrored = {model.name: model for model in _generators(registry) if model.settings.mirror is not None}
     if name is None and len(mirrored) == 1:
         return next(iter(mirrored.values()))
     if name not in mirrored:
@@ -60,7 +61,11 @@ def _mirrored(registry: Registry, name: str | None) -> ServedModel:
     return mirrored[name]
 
 
-def _introduced(a: ServedModel, b: ServedModel | None, found: Mapping[str, Any]) -> dict[str, Any]:
+def _generators(registry: Registry) -> Iterator[GeneratorModel]:
+    return (model for model in registry if isinstance(model, GeneratorModel))
+
+
+def _introduced(a: GeneratorModel, b: GeneratorModel | None, found: Mapping[str, Any]) -> dict[str, Any]:
     """What a comparison says first: who is compared, what is known of both, and what to beware of."""
     facts = [] if b is None else compare_facts(_facts(a), _facts(b))
     warnings = list(warnings_of(facts))
@@ -72,12 +77,12 @@ def _introduced(a: ServedModel, b: ServedModel | None, found: Mapping[str, Any])
     return {**names, "facts": [fact.as_json() for fact in facts], "warnings": warnings}
 
 
-def _facts(model: ServedModel) -> TargetFacts:
+def _facts(model: GeneratorModel) -> TargetFacts:
     entry: dict[str, Any] = {**model_object(model, model.name), "capabilities": capability_map(model)}
     return facts_of(entry, _ids(model, {"prompt": PROBE}), _ids(model, {"messages": TURNS}))
 
 
-def _ids(model: ServedModel, what: Mapping[str, Any]) -> Any:
+def _ids(model: GeneratorModel, what: Mapping[str, Any]) -> Any:
     try:
         asked = parse_tokenize_request({"model": model.name, **what})
         return orjson.loads(tokenize(asked, asked.source(), model))["tokens"]

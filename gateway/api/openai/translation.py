@@ -13,7 +13,7 @@ from typing import Any
 from gateway.api.openai.chat.protocol import ChatCompletionRequest
 from gateway.api.openai.chat.serving import ChatPlan, chat_plan
 from gateway.api.openai.parameters.check import IgnoredParameters
-from gateway.serving.served_model import ServedModel
+from gateway.serving.generator_model import GeneratorModel
 from gateway.text.bad_request import BadRequestError, printable
 
 _INDEXED = re.compile(r"(messages|tools)\[(\d+)\]")
@@ -178,7 +178,7 @@ class TranslatedRequest:
         )
 
 
-def translated_plan(request: TranslatedRequest, model: ServedModel) -> ChatPlan:
+def translated_plan(request: TranslatedRequest, model: GeneratorModel) -> ChatPlan:
     """Decide how the answer is made and checked, in the client's own names; see ``chat_plan``."""
     translation = request.translation
     with translation.renaming():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Final, Protocol
 
-from gateway.generation import GenerationRequest, SamplingParams, Usage
+from gateway.generation import SamplingParams, Usage
 from gateway.generation.ids import new_id
 from gateway.http.access.caller import Caller, caller
 from gateway.http.access.limits import LimitedError, RemainingLimits
@@ -73,11 +73,12 @@ class Permit:
             self._counters.limited(self._who, error.limit)
             raise
 
-    async def reserve(self, requests: Sequence[GenerationRequest], *, asked: bool) -> UsageTally:
-        """Take the tokens that generations of one prompt may use.
+    async def reserve(self, prompt: int, answers: Sequence[int] = (), *, asked: bool = True) -> UsageTally:
+        """Take the tokens that a prompt and its answers may use.
 
         Args:
-            requests: of the generations, at least one.
+            prompt: its tokens.
+            answers: tokens of each of its answers at most.
             asked: whether the client has said how many tokens its answer may have.
 
         Returns:
@@ -88,10 +89,8 @@ class Permit:
         """
         limit = self._who.limits.tokens_per_minute
         if limit is not None:
-            prompt = len(requests[0].prompt.ids)
-            answers = [each.max_tokens for each in requests]
             if not asked:
-                room = max(1, (limit - prompt) // len(requests))
+                room = max(1, (limit - prompt) // len(answers))
                 answers = [min(each, self._assumed, room) for each in answers]
             try:
                 level, taken = await self._limiter.reserve(self._who, self._lease, prompt + sum(answers))

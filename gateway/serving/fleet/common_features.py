@@ -67,6 +67,7 @@ def _both(one: EngineFeatures, other: EngineFeatures) -> EngineFeatures:
         streams=max(one.streams, other.streams, key=_STREAMS.index),
         whole=one.whole or other.whole,
         estimates=one.estimates | other.estimates,
+        most_items=min(one.most_items, other.most_items),
         losses={**one.losses, **other.losses},
     )
 

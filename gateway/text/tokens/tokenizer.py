@@ -38,6 +38,7 @@ class Tokenizer:
     No method adds special tokens by itself: a prompt has the BOS that its template writes, and no other.
 
     Attributes:
+        backend: the tokenizer of the library.
         decoder: the kind of decoder, None for one that is followed as a black box.
         control_tokens: texts of the added tokens marked special.
         vocab_size: one more than the largest id, added tokens included.
@@ -71,7 +72,7 @@ class Tokenizer:
         """
         backend.no_truncation()
         backend.no_padding()
-        self._backend = backend
+        self.backend = backend
         self._literal: dict[bool, tokenizers.Tokenizer] = {}
         self._literal_lock = threading.Lock()
         self._source = source
@@ -133,7 +134,7 @@ class Tokenizer:
         Raises:
             TokenizerError: when the text holds a lone surrogate, which no UTF-8 text can.
         """
-        return self._encode(self._backend, text)
+        return self._encode(self.backend, text)
 
     def encode_framed(self, text: str) -> list[int]:
         """Ids of ``text`` with the special tokens that the tokenizer puts around a text, such as BOS.
@@ -141,23 +142,23 @@ class Tokenizer:
         Raises:
             TokenizerError: as ``encode``.
         """
-        return self._encode(self._backend, text, framed=True)
+        return self._encode(self.backend, text, framed=True)
 
     @cached_property
     def obstacle(self) -> str | None:
         """Why a text is tokenized whole at each time, as the end of a sentence; None where known parts are not."""
         try:
             with _failures_of_the_library:
-                return obstacle(self._backend)
+                return obstacle(self.backend)
         except TokenizerError:
             return "its tokenizer fails on some texts"
 
     @cached_property
     def normalizes_control_tokens(self) -> bool:
         """Whether text beside or other than a control token's own decides that it is one."""
-        special = [token for token in self._backend.get_added_tokens_decoder().values() if token.special]
-        normalized = any(token.normalized for token in special) or isinstance(self._backend.model, models.Unigram)
-        return any(token.single_word for token in special) or (self._backend.normalizer is not None and normalized)
+        special = [token for token in self.backend.get_added_tokens_decoder().values() if token.special]
+        normalized = any(token.normalized for token in special) or isinstance(self.backend.model, models.Unigram)
+        return any(token.single_word for token in special) or (self.backend.normalizer is not None and normalized)
 
     def control_spans(self, text: str) -> list[tuple[int, int]]:
         """Where control tokens are in a text, in characters, those for unknown text left out.
@@ -165,16 +166,16 @@ class Tokenizer:
         Raises:
             TokenizerError: as ``encode``.
         """
-        unknown = getattr(self._backend.model, "unk_token", None)
-        counted = self._special_ids - {self._backend.token_to_id(unknown) if unknown else None}
+        unknown = getattr(self.backend.model, "unk_token", None)
+        counted = self._special_ids - {self.backend.token_to_id(unknown) if unknown else None}
         with _failures_of_the_library:
-            found = self._backend.encode(text, add_special_tokens=False)
+            found = self.backend.encode(text, add_special_tokens=False)
         return [span for index, span in zip(found.ids, found.offsets, strict=True) if index in counted]
 
     @cached_property
     def fingerprint(self) -> bytes:
         """What tells this tokenizer from others."""
-        return hashlib.sha256(self._backend.to_str().encode()).digest()
+        return hashlib.sha256(self.backend.to_str().encode()).digest()
 
     def encode_known(self, text: str, how: TokenizingContext | None = None, count: int = 0) -> TokenIds:
         """Return ids as ``encode`` does, in steps.
@@ -194,7 +195,7 @@ class Tokenizer:
             with _failures_of_the_library:
                 return TokenIds(self._segments.encode(text, how, count))
         self._check_size(text, how, count)
-        ids = self._encode(self._backend, text)
+        ids = self._encode(self.backend, text)
         how.check(count + len(ids))
         return TokenIds.of(ids)
 
@@ -219,7 +220,7 @@ class Tokenizer:
 
     @cached_property
     def _segments(self) -> SegmentTokenizer | None:
-        return SegmentTokenizer(self._backend) if self.obstacle is None else None
+        return SegmentTokenizer(self.backend) if self.obstacle is None else None
 
     def literal_known(
         self, text: str, how: TokenizingContext | None = None, count: int = 0, *, at_start: bool = False
@@ -259,7 +260,7 @@ class Tokenizer:
             TokenizerError: as ``encode``.
         """
         with _failures_of_the_library:
-            return count_beyond(self._backend, text, most, stopped)
+            return count_beyond(self.backend, text, most, stopped)
 
     def encode_literal(self, text: str, *, at_start: bool = False) -> list[int]:
         """Ids of ``text`` where the text of a special token is ordinary text: no control token comes out.
@@ -281,14 +282,14 @@ class Tokenizer:
         """
         with self._literal_lock:
             if not self._literal:
-                self._literal = literal_copies(self._backend)
+                self._literal = literal_copies(self.backend)
 
     # Ids to text
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Text of ``ids`` as one whole; ids outside the vocabulary are ignored, invalid UTF-8 becomes U+FFFD."""
         # A batch of one, as in ``_encode``.
-        text: str = self._backend.decode_batch([list(ids)], skip_special_tokens=skip_special_tokens)[0]
+        text: str = self.backend.decode_batch([list(ids)], skip_special_tokens=skip_special_tokens)[0]
         return text
 
     def token_bytes(self, index: int) -> bytes:
@@ -305,16 +306,16 @@ class Tokenizer:
     def token_text(self, index: int) -> str:
         """The token's readable text: an added token's own, else its bytes as UTF-8, with U+FFFD where they are not."""
         if index in self._added_ids:
-            return self._backend.id_to_token(index) or ""
+            return self.backend.id_to_token(index) or ""
         return self.token_bytes(index).decode("utf-8", "replace")
 
     def raw_token(self, index: int) -> str | None:
         """The vocabulary's own spelling of a token, as decoders see it; None for an id outside the vocabulary."""
-        return self._backend.id_to_token(index) if index >= 0 else None
+        return self.backend.id_to_token(index) if index >= 0 else None
 
     def token_id(self, text: str) -> int | None:
         """The id of a token by the vocabulary's own spelling; None when there is none."""
-        return self._backend.token_to_id(text)
+        return self.backend.token_to_id(text)
 
     def is_special(self, index: int) -> bool:
         """Whether the id is an added token marked special, which ``decode`` skips by default."""
@@ -337,7 +338,7 @@ class Tokenizer:
         if self.decoder is None:
             if index in self._added_ids:
                 return token.encode()
-            text: str = self._backend.decode([index], skip_special_tokens=False)
+            text: str = self.backend.decode([index], skip_special_tokens=False)
             spelled = spelled_bytes(token)  # tells the bytes behind a replacement character
             return spelled if "\ufffd" in text and spelled.decode("utf-8", "replace") == text else text.encode()
         byte = byte_token(token) if self.decoder.byte_fallback else None

@@ -5,19 +5,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import Engine, EngineFeatures
+from gateway.generation.engine import Engine, EngineError, EngineFeatures, TokenGenerator
 from gateway.generation.request import GenerationRequest
 from gateway.settings import EngineForm, EnginePath
 from gateway.text.contract import ModelSpec
 from gateway.triton.abilities import NO_OPTIONS, EngineOptions
 from gateway.triton.connection import Connection
+from gateway.triton.engine_probe import ask
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models
 from gateway.triton.tensors.request_encoder import RequestEncoder, describe_tensors
+
+Made = TypeVar("Made", bound=Engine)
 
 
 class DiscoveryError(ValueError):
@@ -32,7 +35,7 @@ def decoupled(model: ModelView) -> ModelView:
     return replace(model, decoupled=True)
 
 
-class Dialect(ABC):
+class Dialect(ABC, Generic[Made]):
     """The way to call one kind of Triton model: the gateway and ``gateway check`` ask it.
 
     Attributes:
@@ -77,7 +80,7 @@ class Dialect(ABC):
             DiscoveryError: with the reason.
         """
 
-    def choose(self, models: Models, path: EnginePath) -> tuple[Dialect, str]:
+    def choose(self, models: Models, path: EnginePath) -> tuple[Dialect[Made], str]:
         """Choose the dialect that requests are sent in, if the engine answers, with the reason."""
         del path
         return self, f"{models.entry.name!r} is {self.name}"
@@ -86,7 +89,7 @@ class Dialect(ABC):
         """Fill in the likeliest result of ``learn``."""
         return models
 
-    async def learn(self, asked: Engine, make: Callable[[Models], Engine], models: Models) -> Models:
+    async def learn(self, asked: Made, make: Callable[[Models], Made], models: Models) -> Models:
         """Ask an engine for what configurations do not tell.
 
         Args:
@@ -102,11 +105,19 @@ class Dialect(ABC):
         return models
 
     @abstractmethod
-    def make(self, connection: Connection, models: Models, reason: str, options: EngineOptions = NO_OPTIONS) -> Engine:
+    def make(self, connection: Connection, models: Models, reason: str, options: EngineOptions = NO_OPTIONS) -> Made:
         """Make the engine.
 
         Raises:
             DiscoveryError: the called model requires what is not sent.
+        """
+
+    @abstractmethod
+    async def ask(self, engine: Made) -> EngineError | None:
+        """Send the smallest request that makes the engine work, and return its failure.
+
+        Raises:
+            EngineError: Triton is not available.
         """
 
     @abstractmethod
@@ -133,6 +144,14 @@ class Dialect(ABC):
         """What cures a loss that none of ``cures`` does."""
         del models
         return ""
+
+
+class GeneratorDialect(Dialect[TokenGenerator]):
+    """The way to call a model that generates text."""
+
+    async def ask(self, engine: TokenGenerator) -> EngineError | None:
+        """Generate one token; see ``Dialect``."""
+        return await ask(engine)
 
 
 class TritonEngine(ABC):

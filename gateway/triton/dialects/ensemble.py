@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind
+from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, ErrorKind, TokenGenerator
 from gateway.generation.request import GenerationRequest
 from gateway.settings import EnginePath
 from gateway.text.contract import BLS, TENSORRT_LLM
@@ -87,7 +87,7 @@ class EnsembleDialect(TensorRtLlmDialect):
                 f"path: tokens is configured, but exactly one step of {models.entry.name!r} must take token ids"
             )
 
-    def choose(self, models: Models, path: EnginePath) -> tuple[Dialect, str]:
+    def choose(self, models: Models, path: EnginePath) -> tuple[Dialect[TokenGenerator], str]:
         """Choose the engine step of an ensemble that has the stock steps; see ``Dialect``."""
         if models.pipeline is None:
             drafting = f" with the draft model {models.draft.name!r}" if models.draft else ""
@@ -370,7 +370,7 @@ class EnsembleEngine(TritonEngine):
         self._stopper = StopSender(connection, engine) if engine is not None else None
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``gateway.generation.engine.Engine``.
+        """Generate one sequence; see ``gateway.generation.engine.TokenGenerator``.
 
         When it is left early, the request is stopped in the background.
         """

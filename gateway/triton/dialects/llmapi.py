@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import Capability, Engine, EngineChunk, EngineFeatures, MalformedOutputError
+from gateway.generation.engine import Capability, EngineChunk, EngineFeatures, MalformedOutputError, TokenGenerator
 from gateway.generation.request import GenerationRequest
 from gateway.text.contract import LLMAPI
 from gateway.triton.abilities import NO_OPTIONS, EngineOptions
@@ -180,7 +180,7 @@ class LlmApiDialect(TextDialect):
                 "set it to 0"
             )
 
-    async def learn(self, asked: Engine, make: Callable[[Models], Engine], models: Models) -> Models:
+    async def learn(self, asked: TokenGenerator, make: Callable[[Models], TokenGenerator], models: Models) -> Models:
         """Reject a model whose settings make every request fail, as it says itself; see ``Dialect``."""
         del make
         error = await ask(asked)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import Capability, EngineChunk, EngineFeatures, MalformedOutputError
+from gateway.generation.engine import Capability, EngineChunk, EngineFeatures, MalformedOutputError, TokenGenerator
 from gateway.generation.request import GenerationRequest
 from gateway.settings import EnginePath
 from gateway.text.contract import PLAIN_TEXT
@@ -56,7 +56,7 @@ class PlainTextDialect(TextDialect):
         is_text = model.datatypes.get("text_input") == model.answered.get("text_output") == "BYTES"
         return is_text and {"text_input", "text_output"} <= model.single
 
-    def choose(self, models: Models, path: EnginePath) -> tuple[Dialect, str]:
+    def choose(self, models: Models, path: EnginePath) -> tuple[Dialect[TokenGenerator], str]:
         """Choose this dialect; see ``Dialect``."""
         del path
         return self, f"{models.entry.name!r} reads and returns text"

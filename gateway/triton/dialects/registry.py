@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from gateway.settings import EnginePath
+from gateway.settings import EnginePath, Task
 from gateway.text.bad_request import first_of
 from gateway.triton.dialects.dialect import Dialect, DiscoveryError
+from gateway.triton.dialects.encoder import EncoderDialect
 from gateway.triton.dialects.ensemble import EnsembleDialect
 from gateway.triton.dialects.llmapi import LlmApiDialect
 from gateway.triton.dialects.plain_text import PlainTextDialect
@@ -15,21 +16,24 @@ from gateway.triton.dialects.vllm import VllmDialect
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models
 
-DIALECTS: Final[tuple[Dialect, ...]] = (
+DIALECTS: Final[tuple[Dialect[Any], ...]] = (
     EnsembleDialect(),
     TokensDialect(),
     LlmApiDialect(),
     VllmDialect(),
     PlainTextDialect(),
 )
-"""The first that recognizes a model serves it."""
+"""The first that recognizes a model that generates serves it."""
+
+ENCODERS: Final = EncoderDialect()
+"""Serves every model whose task is another one."""
 
 SERVED_KINDS = ", ".join(each.served for each in DIALECTS[:-1]) + f", or {DIALECTS[-1].served}"
 """Kinds of models that a gateway can be pointed at, for sentences on what was expected."""
 _MOST_TENSORS = 6
 
 
-def find_dialect(model: ModelView) -> Dialect | None:
+def find_dialect(model: ModelView) -> Dialect[Any] | None:
     """The dialect of a configured model; None for one of no kind that is served."""
     return next((each for each in DIALECTS if each.recognizes(model)), None)
 
@@ -40,12 +44,20 @@ def kind_of(model: ModelView) -> str | None:
     return None if found is None else found.kind_of(model)
 
 
-def check(models: Models, path: EnginePath) -> Dialect:
+def check(models: Models, path: EnginePath, task: Task = "generate") -> Dialect[Any]:
     """Return the dialect of the configured model, once its rules are known to hold.
+
+    Args:
+        models: that are configured.
+        path: as of the settings.
+        task: as of the settings.
 
     Raises:
         DiscoveryError: with the reason why the models cannot be served.
     """
+    if task != "generate":
+        ENCODERS.check(models, path)
+        return ENCODERS
     found = find_dialect(models.entry)
     asked = next((each for each in DIALECTS if each.path == path), None)
     if asked is not None and asked.lacking and (found is None or not found.lacking):
@@ -66,6 +78,11 @@ def _of_no_kind(model: ModelView) -> str:
         return (
             f"model {model.name!r} has the inputs of TensorRT-LLM's BLS model without its parameter accumulate_tokens; "
             "set it in its config.pbtxt"
+        )
+    if ENCODERS.recognizes(model):
+        return (
+            f"model {model.name!r} returns numbers, no text: set its task to embed, rerank or classify, for example "
+            "task: embed"
         )
     return (
         f"model {model.name!r} is of an unsupported kind: its inputs are {_some(model.inputs)} and its outputs "

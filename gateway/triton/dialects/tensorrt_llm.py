@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 
-from gateway.generation.engine import Capability, Engine, EngineFeatures, StreamForm
+from gateway.generation.engine import Capability, EngineFeatures, StreamForm, TokenGenerator
 from gateway.text.contract import BLS, TENSORRT_LLM
 from gateway.triton import hints
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, Abilities, EngineOptions, read_abilities
-from gateway.triton.dialects.dialect import Dialect, decoupled
+from gateway.triton.dialects.dialect import GeneratorDialect, decoupled
 from gateway.triton.engine_probe import has_guided_decoder, takes_drafts
 from gateway.triton.model_view import ModelView
 from gateway.triton.parameters import CUT_AFTER_STOP, FILLS_NO_GAP, GROUPS, GUIDED, INPUTS
@@ -41,7 +41,7 @@ ALWAYS = frozenset({"end_id", "pad_id", "exclude_input_in_output", "seed"})
 """Tensors that every request holds."""
 
 
-class TensorRtLlmDialect(Dialect):
+class TensorRtLlmDialect(GeneratorDialect):
     """A dialect of TensorRT-LLM's backend."""
 
     cures: ClassVar = {
@@ -52,7 +52,7 @@ class TensorRtLlmDialect(Dialect):
         ),
     }
 
-    async def learn(self, asked: Engine, make: Callable[[Models], Engine], models: Models) -> Models:
+    async def learn(self, asked: TokenGenerator, make: Callable[[Models], TokenGenerator], models: Models) -> Models:
         """Find out whether the engine has the guides and takes the drafts that it declares; see ``Dialect``."""
         del make
         if asked.features.guide_types and not await has_guided_decoder(asked):

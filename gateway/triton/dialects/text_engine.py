@@ -17,7 +17,7 @@ from gateway.text.contract import ModelSpec
 from gateway.triton import hints
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.connection import Connection
-from gateway.triton.dialects.dialect import Dialect, DiscoveryError, TritonEngine, check_required
+from gateway.triton.dialects.dialect import DiscoveryError, GeneratorDialect, TritonEngine, check_required
 from gateway.triton.error_mapping import unsupported
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models
@@ -38,7 +38,7 @@ class ResponseReader(Protocol):
         ...
 
 
-class TextDialect(Dialect):
+class TextDialect(GeneratorDialect):
     """A dialect of one model that takes and answers text."""
 
     def check(self, models: Models, path: EnginePath) -> None:
@@ -99,7 +99,7 @@ class TextEngine(TritonEngine):
         self._rejected = [name for name, each in capabilities if each.how == "impossible" and hasattr(_DEFAULTS, name)]
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``gateway.generation.engine.Engine``."""
+        """Generate one sequence; see ``gateway.generation.engine.TokenGenerator``."""
         return self.generate_relayed(request, None, None)
 
     async def generate_relayed(

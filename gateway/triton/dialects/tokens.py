@@ -158,7 +158,7 @@ class TokensEngine(TritonEngine):
         self._known = KnownResponses()
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``gateway.generation.engine.Engine``."""
+        """Generate one sequence; see ``gateway.generation.engine.TokenGenerator``."""
         return self.generate_relayed(request, None, None)
 
     async def generate_relayed(

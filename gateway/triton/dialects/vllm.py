@@ -15,12 +15,12 @@ from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import (
     Capability,
-    Engine,
     EngineChunk,
     EngineError,
     EngineFeatures,
     ErrorKind,
     MalformedOutputError,
+    TokenGenerator,
 )
 from gateway.generation.request import GenerationRequest
 from gateway.text.contract import VLLM
@@ -192,7 +192,7 @@ class VllmDialect(TextDialect):
         """Take the likelier parameter for guides; see ``Dialect``."""
         return replace(models, guide_field=next(iter(_guide_fields(models.entry)), None))
 
-    async def learn(self, asked: Engine, make: Callable[[Models], Engine], models: Models) -> Models:
+    async def learn(self, asked: TokenGenerator, make: Callable[[Models], TokenGenerator], models: Models) -> Models:
         """Find the sampling parameter for guides, by a token by a guide of each form: it goes by the version.
 
         A failure that says nothing of it leaves it at the likeliest. See ``Dialect``.

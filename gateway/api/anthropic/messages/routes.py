@@ -22,8 +22,8 @@ from gateway.api.openai.translation import translated_plan
 from gateway.http.client_connection import while_connected
 from gateway.http.routing import DirectRoute
 from gateway.serving import prompts
+from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.registry import Registry
-from gateway.serving.served_model import ServedModel
 from gateway.settings import TimeoutSettings
 from gateway.telemetry.metrics import Metrics
 
@@ -64,7 +64,7 @@ def _of(
     return Endpoint(lambda fields: parse(fields, betas), check_turn, translated_plan, prepare, MessagesEvents)
 
 
-def _count(turn: MessagesTurn, plan: ChatPlan, model: ServedModel, left: threading.Event | None) -> int:
+def _count(turn: MessagesTurn, plan: ChatPlan, model: GeneratorModel, left: threading.Event | None) -> int:
     """The tokens of the prompt, which may be too long for an answer."""
     parts = model.parts
     most = prompts.most_tokens(parts)

@@ -16,14 +16,14 @@ from gateway.api.openai.parameters.check import IgnoredParameters
 from gateway.api.openai.translation import Translation
 from gateway.generation import PromptTooLongError, too_many_tokens
 from gateway.http.access_log import RequestRecord
-from gateway.serving.served_model import ServedModel
+from gateway.serving.generator_model import GeneratorModel
 from gateway.text.bad_request import BadRequestError
 
 _SWITCHES = ("enable_thinking", "thinking")  # names by which chat templates ask whether the model shall reason
 _MESSAGE = re.compile(r"messages\[(\d+)\]")
 
 
-def check_turn(turn: MessagesTurn, model: ServedModel) -> tuple[MessagesTurn, IgnoredParameters]:
+def check_turn(turn: MessagesTurn, model: GeneratorModel) -> tuple[MessagesTurn, IgnoredParameters]:
     """The request without what the policies let pass unserved, and what it is served without.
 
     Raises:
@@ -41,7 +41,7 @@ def check_turn(turn: MessagesTurn, model: ServedModel) -> tuple[MessagesTurn, Ig
     return turn, turn.ignored(ignored, unread)
 
 
-def _reasoning(turn: MessagesTurn, model: ServedModel) -> tuple[ChatCompletionRequest, list[str]]:
+def _reasoning(turn: MessagesTurn, model: GeneratorModel) -> tuple[ChatCompletionRequest, list[str]]:
     """Return the chat request with the template's switch for reasoning, and the names of what is left out.
 
     Agents send an effort and a way to think to any model: what the model cannot take or follow is left out.
@@ -73,12 +73,12 @@ def _reasoning(turn: MessagesTurn, model: ServedModel) -> tuple[ChatCompletionRe
     return chat, left_out
 
 
-def _unserved(name: str, model: ServedModel) -> bool:
+def _unserved(name: str, model: GeneratorModel) -> bool:
     return model.known_capabilities()[name].how == "impossible"
 
 
 def _systems_placed(
-    chat: ChatCompletionRequest, translation: Translation, model: ServedModel
+    chat: ChatCompletionRequest, translation: Translation, model: GeneratorModel
 ) -> tuple[ChatCompletionRequest, Translation]:
     """The chat request with system turns where the template shows them."""
     if chat.chat_template is not None or not any(isinstance(each, SystemMessage) for each in chat.messages[1:]):
@@ -147,7 +147,7 @@ def _texts(message: Message) -> list[TextPart]:
     return [part for part in parts if isinstance(part, TextPart)]
 
 
-async def prepare(turn: MessagesTurn, plan: ChatPlan, model: ServedModel, record: RequestRecord) -> MessagesAnswer:
+async def prepare(turn: MessagesTurn, plan: ChatPlan, model: GeneratorModel, record: RequestRecord) -> MessagesAnswer:
     """Prepare the answer to a Messages request; see ``prepare_generations``."""
     with turn.translation.renaming(), too_long():
         prepared = await prepare_generations(turn.chat, plan, model, record, clamp=True)

@@ -28,8 +28,8 @@ from gateway.generation import Capability, EngineFeatures, SamplingParams
 from gateway.http.access_log import RequestRecord
 from gateway.serving.budgeted_engine import ReasoningBudget
 from gateway.serving.generation import Generation
+from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.prompts import ChatPrompt
-from gateway.serving.served_model import ServedModel
 from gateway.telemetry.logs import cause
 from gateway.text.bad_request import BadRequestError
 from gateway.text.families import Preparation, Tool, ToolPlan
@@ -90,7 +90,7 @@ class ChatPlan:
         return AnswerExpectations(self.structure, arguments, demanded)
 
 
-def chat_plan(request: ChatCompletionRequest, model: ServedModel) -> ChatPlan:
+def chat_plan(request: ChatCompletionRequest, model: GeneratorModel) -> ChatPlan:
     """Decide how the answer to a request is made and checked.
 
     Raises:
@@ -178,7 +178,9 @@ _BY_TEMPLATE = Capability("emulated", "shown by the request's own template.")
 _NO_BEAMS = Capability("impossible", "this model's engine has no input for it.")
 
 
-def check_chat(request: ChatCompletionRequest, model: ServedModel) -> tuple[ChatCompletionRequest, IgnoredParameters]:
+def check_chat(
+    request: ChatCompletionRequest, model: GeneratorModel
+) -> tuple[ChatCompletionRequest, IgnoredParameters]:
     """The request without what the policies let pass unserved, and what that is.
 
     Raises:
@@ -209,7 +211,7 @@ def check_chat(request: ChatCompletionRequest, model: ServedModel) -> tuple[Chat
 
 
 def _consider_tools(
-    request: ChatCompletionRequest, model: ServedModel, fields: dict[str, Any], capabilities: dict[str, Capability]
+    request: ChatCompletionRequest, model: GeneratorModel, fields: dict[str, Any], capabilities: dict[str, Capability]
 ) -> None:
     """Let the choice among the tools decide: to demand a call takes guidance, to leave it open takes a template."""
     offers = request.offered
@@ -224,7 +226,9 @@ def _consider_tools(
         capabilities |= dict.fromkeys(("tools", "functions"), _BY_TEMPLATE)
 
 
-def _with_formats(request: ChatCompletionRequest, ignored: IgnoredParameters, model: ServedModel) -> IgnoredParameters:
+def _with_formats(
+    request: ChatCompletionRequest, ignored: IgnoredParameters, model: GeneratorModel
+) -> IgnoredParameters:
     """Hold custom tools to their regular expressions where the engine can; name the formats that are only shown."""
     offers = request.offered
     if not offers.custom:
@@ -240,7 +244,7 @@ def _with_formats(request: ChatCompletionRequest, ignored: IgnoredParameters, mo
     return IgnoredParameters((*ignored.named, *shown), (*ignored.counted, *shown), ignored.dropped)
 
 
-def _guided(request: ChatCompletionRequest, model: ServedModel) -> bool:
+def _guided(request: ChatCompletionRequest, model: GeneratorModel) -> bool:
     """Whether the engine is held to each call that the model may make."""
     try:
         plan = chat_plan(request, model)
@@ -274,7 +278,7 @@ class PreparedChat:
 
 
 async def prepare(
-    request: ChatCompletionRequest, plan: ChatPlan, model: ServedModel, record: RequestRecord
+    request: ChatCompletionRequest, plan: ChatPlan, model: GeneratorModel, record: RequestRecord
 ) -> ChatAnswer:
     """Prepare the answer to a chat request; see ``prepare_generations``."""
     prepared = await prepare_generations(request, plan, model, record)
@@ -290,7 +294,7 @@ async def prepare(
 
 
 async def prepare_generations(
-    request: ChatCompletionRequest, plan: ChatPlan, model: ServedModel, record: RequestRecord, *, clamp: bool = False
+    request: ChatCompletionRequest, plan: ChatPlan, model: GeneratorModel, record: RequestRecord, *, clamp: bool = False
 ) -> PreparedChat:
     """Build the prompt and prepare the generations, without sending anything yet.
 
@@ -325,7 +329,7 @@ async def prepare_generations(
 
 
 def _prepare(
-    request: ChatCompletionRequest, plan: ChatPlan, model: ServedModel, params: SamplingParams, prompt: Prompt
+    request: ChatCompletionRequest, plan: ChatPlan, model: GeneratorModel, params: SamplingParams, prompt: Prompt
 ) -> tuple[Prompt, SamplingParams, AnswerExpectations | None, Sequence[ParsedChoice], ReasoningBudget | None]:
     """All that takes the longer the more tools there are, where the prompt is built."""
     if plan.turn is None:
@@ -342,7 +346,7 @@ def _prepare(
     return prompt, params, expectations, parsed, prepared.thought_budget(params, model.parts.tokenizer)
 
 
-def _style(plan: ChatPlan, model: ServedModel) -> AnswerStyle:
+def _style(plan: ChatPlan, model: GeneratorModel) -> AnswerStyle:
     parts = model.parts
     shown = bool(plan.shown)
     return AnswerStyle(
@@ -354,7 +358,7 @@ def _style(plan: ChatPlan, model: ServedModel) -> AnswerStyle:
     )
 
 
-def _check_readable(preparation: Preparation, model: ServedModel, features: EngineFeatures) -> None:
+def _check_readable(preparation: Preparation, model: GeneratorModel, features: EngineFeatures) -> None:
     """Reject calls that the model marks by special tokens, where the engine returns text only."""
     tokenizer = model.parts.tokenizer
     ids = (tokenizer.token_id(text) for text in preparation.special)

@@ -24,7 +24,7 @@ from gateway.api.openai.parameters.check import (
 from gateway.api.openai.parameters.table import find, served
 from gateway.generation import Capability
 from gateway.http.access_log import RequestRecord
-from gateway.serving.served_model import ServedModel
+from gateway.serving.generator_model import GeneratorModel
 from gateway.text.bad_request import BadRequestError
 
 
@@ -43,7 +43,7 @@ class CompletionPlan:
     warnings: Sequence[str] = ()
 
 
-def completion_plan(request: CompletionRequest, model: ServedModel) -> CompletionPlan:
+def completion_plan(request: CompletionRequest, model: GeneratorModel) -> CompletionPlan:
     """Decide how the answer to a request is made.
 
     Raises:
@@ -56,7 +56,7 @@ def completion_plan(request: CompletionRequest, model: ServedModel) -> Completio
     return CompletionPlan(names, form, wanted.deviations() if wanted else ())
 
 
-def check_completion(request: CompletionRequest, model: ServedModel) -> tuple[CompletionRequest, IgnoredParameters]:
+def check_completion(request: CompletionRequest, model: GeneratorModel) -> tuple[CompletionRequest, IgnoredParameters]:
     """The request without what the policies let pass unserved, and what that is.
 
     Raises:
@@ -99,7 +99,7 @@ _MOST_TOKENS = 2**20  # of all prompts of a request; each takes some tens of byt
 
 
 async def prepare(
-    request: CompletionRequest, plan: CompletionPlan, model: ServedModel, record: RequestRecord
+    request: CompletionRequest, plan: CompletionPlan, model: GeneratorModel, record: RequestRecord
 ) -> CompletionAnswer:
     """Build every prompt and prepare its generations; nothing is sent yet.
 
@@ -117,7 +117,7 @@ async def prepare(
 
 
 async def _choices(
-    request: CompletionRequest, plan: CompletionPlan, model: ServedModel, record: RequestRecord
+    request: CompletionRequest, plan: CompletionPlan, model: GeneratorModel, record: RequestRecord
 ) -> list[ChoiceReader]:
     parts = model.parts
     params = request.sampling_params(model.defaults)

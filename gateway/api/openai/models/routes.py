@@ -27,7 +27,8 @@ def capability_map(model: ServedModel) -> dict[str, dict[str, Any]] | None:
         return None
     known = model.capabilities
     found: dict[str, dict[str, Any]] = {}
-    for row in sorted(PARAMETERS, key=lambda row: "chat" not in row.endpoints):
+    rows = PARAMETERS if model.task == "generate" else ()
+    for row in sorted(rows, key=lambda row: "chat" not in row.endpoints):
         how = served(row, known)
         name = row.name if row.name not in found else f"{row.endpoints[0]}.{row.name}"
         found[name] = {"class": _class(row, how), "how": how.how, "note": how.note}

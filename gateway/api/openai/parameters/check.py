@@ -68,7 +68,7 @@ def check_parameters(
     Args:
         endpoint: where the request came in.
         fields: the fields as given; ``stream_options`` and ``nvext`` are looked into.
-        capabilities: how the model serves each parameter, as of ``ServedModel.capabilities``; what it does not name
+        capabilities: how the model serves each parameter, as of ``GeneratorModel.capabilities``; what it does not name
             is served as the table says.
         policies: of the model.
 

@@ -38,8 +38,8 @@ from gateway.http.client_connection import while_connected
 from gateway.http.routing import DirectRoute
 from gateway.http.sse import EventStream
 from gateway.serving import prompts
+from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.registry import Registry
-from gateway.serving.served_model import ServedModel
 from gateway.settings import TimeoutSettings
 from gateway.telemetry.metrics import Metrics
 from gateway.text.bad_request import BadRequestError, printable
@@ -115,7 +115,7 @@ async def _background(
     return EventStream(events, begun.headers, output)
 
 
-def _count(turn: ResponsesTurn, plan: ChatPlan, model: ServedModel, left: threading.Event | None) -> int:
+def _count(turn: ResponsesTurn, plan: ChatPlan, model: GeneratorModel, left: threading.Event | None) -> int:
     """The tokens of the prompt, which may be too long for an answer."""
     parts = model.parts
     most = prompts.most_tokens(parts)

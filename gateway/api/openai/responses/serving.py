@@ -21,14 +21,14 @@ from gateway.api.openai.responses.translate import ResponsesTurn, parse_turn, tr
 from gateway.api.openai.state import ApplicationState
 from gateway.api.openai.translation import translated_plan
 from gateway.http.access_log import RequestRecord, record_of
+from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.registry import Registry
-from gateway.serving.served_model import ServedModel
 from gateway.settings.model_settings import SamplingDefaults
 from gateway.telemetry.metrics import Metrics
 from gateway.text.bad_request import BadRequestError
 
 
-def check_turn(turn: ResponsesTurn, model: ServedModel) -> tuple[ResponsesTurn, IgnoredParameters]:
+def check_turn(turn: ResponsesTurn, model: GeneratorModel) -> tuple[ResponsesTurn, IgnoredParameters]:
     """The request without what the policies let pass unserved, and what it is served without.
 
     Raises:
@@ -41,7 +41,7 @@ def check_turn(turn: ResponsesTurn, model: ServedModel) -> tuple[ResponsesTurn, 
     return turn, turn.ignored(ignored)
 
 
-async def prepare(turn: ResponsesTurn, plan: ChatPlan, model: ServedModel, record: RequestRecord) -> ResponsesAnswer:
+async def prepare(turn: ResponsesTurn, plan: ChatPlan, model: GeneratorModel, record: RequestRecord) -> ResponsesAnswer:
     """Prepare the answer to a Responses request; see ``prepare_generations``."""
     with turn.translation.renaming():
         prepared = await prepare_generations(turn.chat, plan, model, record, clamp=True)

@@ -10,30 +10,31 @@ from typing import Any
 import orjson
 
 from gateway.api.openai.chat.answer import ChatAnswer
-from gateway.api.openai.endpoint import find_model, models_of_caller
+from gateway.api.openai.endpoint import find_for_task, models_of_caller
 from gateway.api.openai.errors import from_engine
 from gateway.api.openai.tokens.protocol import DetokenizeRequest, TokenizeRequest
 from gateway.generation import DescribingEngine, EngineError, EngineFeatures, ErrorKind, GenerationRequest
 from gateway.serving import prompts
+from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.prompts import ChatPrompt, TextPrompt
 from gateway.serving.registry import Registry
-from gateway.serving.served_model import ServedModel
 from gateway.text.bad_request import BadRequestError
 
 _DEFAULT_CLASS = "PreTrainedTokenizerFast"  # transformers' class for a tokenizer.json that names none
 
 
-def model_or_only(registry: Registry, name: str | None) -> ServedModel:
+def model_or_only(registry: Registry, name: str | None) -> GeneratorModel:
     """Return the served model with this id; without an id the only one there is.
 
     Raises:
         OpenAIError: 404 for an unknown id, 400 when several are served and none is named.
     """
     if name is not None:
-        return find_model(registry, name)
-    models = list({model.name: model for _, model in models_of_caller(registry)}.values())
+        return find_for_task(registry, name, GeneratorModel, ("generate",))
+    every = {model.name: model for _, model in models_of_caller(registry)}
+    models = [model for model in every.values() if isinstance(model, GeneratorModel)]
     if not models:
-        return find_model(registry, "")
+        return find_for_task(registry, "", GeneratorModel, ("generate",))
     if len(models) > 1:
         message = "Several models are served; set 'model' to one of them."
         raise BadRequestError(message, param="model", code="missing_required_parameter")
@@ -43,7 +44,7 @@ def model_or_only(registry: Registry, name: str | None) -> ServedModel:
 def tokenize(
     request: TokenizeRequest,
     source: ChatPrompt | TextPrompt,
-    model: ServedModel,
+    model: GeneratorModel,
     left: threading.Event | None = None,
 ) -> bytes:
     """Write the token ids of a text or a conversation as a JSON object, without the engine.
@@ -74,7 +75,7 @@ def tokenize(
 
 
 def _ids(
-    request: TokenizeRequest, source: ChatPrompt | TextPrompt, model: ServedModel, left: threading.Event | None
+    request: TokenizeRequest, source: ChatPrompt | TextPrompt, model: GeneratorModel, left: threading.Event | None
 ) -> list[int]:
     parts = model.parts
     most = prompts.most_tokens(parts)
@@ -92,7 +93,7 @@ def _ids(
     return ids
 
 
-def detokenize(request: DetokenizeRequest, model: ServedModel) -> bytes:
+def detokenize(request: DetokenizeRequest, model: GeneratorModel) -> bytes:
     """Write the text of token ids as a JSON object, special tokens shown.
 
     Raises:
@@ -108,7 +109,7 @@ def detokenize(request: DetokenizeRequest, model: ServedModel) -> bytes:
     return orjson.dumps({"prompt": parts.tokenizer.decode(request.tokens, skip_special_tokens=False)})
 
 
-def tokenizer_info(model: ServedModel) -> dict[str, Any]:
+def tokenizer_info(model: GeneratorModel) -> dict[str, Any]:
     """Describe the tokenizer: the keys of tokenizer_config.json, and the gateway's own.
 
     Raises:
@@ -134,7 +135,7 @@ def tokenizer_info(model: ServedModel) -> dict[str, Any]:
     }
 
 
-async def render(answer: ChatAnswer, model: ServedModel) -> bytes:
+async def render(answer: ChatAnswer, model: GeneratorModel) -> bytes:
     """Write the prompt, its token ids and the tensors of a chat request as a JSON object.
 
     Args:
@@ -161,7 +162,7 @@ def _rendered(
     requests: Sequence[GenerationRequest],
     tensors: Callable[[GenerationRequest], list[dict[str, Any]]],
     features: EngineFeatures,
-    model: ServedModel,
+    model: GeneratorModel,
     left: threading.Event | None = None,
 ) -> bytes:
     del left

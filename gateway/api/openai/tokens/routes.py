@@ -25,10 +25,10 @@ from gateway.api.openai.tokens.protocol import (
 from gateway.http.access_log import record_of
 from gateway.http.client_connection import while_connected
 from gateway.serving import prompts
+from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.long_work import LongWork
 from gateway.serving.prompts import ChatPrompt, IdsPrompt, TextPrompt
 from gateway.serving.registry import Registry
-from gateway.serving.served_model import ServedModel
 from gateway.telemetry.metrics import Metrics
 
 
@@ -43,7 +43,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
 
     def parse_and_check(
         request: Request, asked: TokenizeRequest | DetokenizeRequest, body: RequestBody
-    ) -> tuple[ServedModel, dict[str, str]]:
+    ) -> tuple[GeneratorModel, dict[str, str]]:
         model = model_or_only(registry, asked.model)
         note_model(record_of(request.scope), model)
         metrics.count_ignored(model.name, asked.ignored())
@@ -53,7 +53,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     async def create_tokens(request: Request) -> Response:
         """Turn text or a conversation into token ids."""
 
-        def take(body: RequestBody) -> tuple[TokenizeRequest, ChatPrompt | TextPrompt, ServedModel, dict[str, str]]:
+        def take(body: RequestBody) -> tuple[TokenizeRequest, ChatPrompt | TextPrompt, GeneratorModel, dict[str, str]]:
             asked = parse_tokenize_request(body.fields)
             return (asked, asked.source(), *parse_and_check(request, asked, body))
 
@@ -65,7 +65,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     async def create_text(request: Request) -> Response:
         """Turn token ids into text."""
 
-        def take(body: RequestBody) -> tuple[DetokenizeRequest, ServedModel, dict[str, str]]:
+        def take(body: RequestBody) -> tuple[DetokenizeRequest, GeneratorModel, dict[str, str]]:
             asked = parse_detokenize_request(body.fields)
             return (asked, *parse_and_check(request, asked, body))
 

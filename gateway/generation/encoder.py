@@ -1,0 +1,70 @@
+"""Encoders: engines that turn texts into vectors or scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.generation.engine import Engine
+from gateway.text.tokens.encoder_tokenizer import EncoderInput, Truncation
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderParams:
+    """What a request asks of all its inputs.
+
+    Attributes:
+        input_type: the use of the texts, such as ``query``; None: the default.
+        truncate: as of ``Truncation``.
+        dimensions: length of the vectors; None: the model's.
+    """
+
+    input_type: str | None = None
+    truncate: Truncation = "none"
+    dimensions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderRequest:
+    """One request to an encoder.
+
+    Attributes:
+        id: unique among requests in flight; Triton's request id.
+        items: from 1 to ``EngineFeatures.most_items``.
+        params: of all items.
+        traceparent: as of ``GenerationRequest``.
+    """
+
+    id: str
+    items: Sequence[EncoderInput]
+    params: EncoderParams
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedItems:
+    """The response to one request.
+
+    Attributes:
+        values: float32 [items, width]: vectors, or scores by class.
+        token_counts: tokens of each item as the model counted them; None where it does not.
+    """
+
+    values: NDArray[np.float32]
+    token_counts: Sequence[int] | None = None
+
+
+class Encoder(Engine, Protocol):
+    """An engine that gives one vector, or the scores of one input, for each input."""
+
+    async def encode(self, request: EncoderRequest) -> EncodedItems:
+        """Encode inputs; cancelling the task cancels the request in the engine.
+
+        Raises:
+            EngineError: the request failed.
+        """
+        ...

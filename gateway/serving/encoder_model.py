@@ -1,0 +1,249 @@
+"""A served model that turns texts into vectors or scores: its inputs, their tokens, and the requests that they make."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio.to_thread
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.generation import EngineError, EngineFeatures, ErrorKind
+from gateway.generation.encoder import EncodedItems, EncoderParams, EncoderRequest
+from gateway.generation.engine import MalformedOutputError
+from gateway.generation.route import RoutingHints
+from gateway.generation.token_counts import Usage
+from gateway.http.access.caller import caller
+from gateway.http.access.permit import permit
+from gateway.serving.admission.admission import GenerationDemand
+from gateway.serving.deadlines import Deadlines
+from gateway.serving.encoding import Encoding
+from gateway.serving.served_model import ServedModel
+from gateway.settings import ConfigError
+from gateway.text.bad_request import first_of
+from gateway.text.tokens import TokenizerError
+from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
+
+_log = logging.getLogger(__name__)
+_OF_INPUTS = (ErrorKind.CONTEXT_LENGTH, ErrorKind.INVALID_REQUEST, ErrorKind.INTERNAL)
+_MOST_NAMED = 8  # inputs in a message
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The response to all inputs of one request of a client.
+
+    Attributes:
+        values: float32 [inputs, width]: vectors, or scores by class.
+        tokens: of all inputs.
+    """
+
+    values: NDArray[np.float32]
+    tokens: int
+
+
+class EncoderModel(ServedModel):
+    """A served model that embeds, reranks or classifies.
+
+    Attributes:
+        labels: names of its classes, in order; empty where it has none.
+    """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        """Prepare a model; see ``ServedModel``."""
+        super().__init__(*given, **named)
+        self.labels: Sequence[str] = ()
+        self._tokenizer: EncoderTokenizer | None = None
+        self._folder: Path | None = None
+        self._running: set[Encoding] = set()
+        self._deadlines = Deadlines(self._timeouts.first_token_s, self._timeouts.total_s)
+
+    @property
+    def max_seq_len(self) -> int | None:
+        """Tokens of one input at most; None where nothing says it."""
+        own, found = self.settings.max_seq_len, self._features.max_seq_len if self._features else None
+        return min([each for each in (own, found) if each is not None], default=None)
+
+    @property
+    def tokenizer_folder(self) -> Path | None:
+        """Folder that the tokenizer came from; None where it has none."""
+        return self._folder
+
+    @property
+    def vocab_size(self) -> int | None:
+        """One more than the largest token id; None where it has no tokenizer."""
+        return self._tokenizer.vocab_size if self._tokenizer else None
+
+    def check_ready(self) -> None:
+        """Check that its encoder is there; see ``ServedModel``."""
+        _ = self.backend.features
+
+    async def encode(
+        self, inputs: Sequence[EncoderInput], params: EncoderParams, request_id: str, arrived: float
+    ) -> Encoded:
+        """Encode the inputs of one request of a client, in as many requests to the engine as they need.
+
+        Args:
+            inputs: at least one.
+            params: of all of them.
+            request_id: prefix of the engine's request ids.
+            arrived: ``time.perf_counter()`` at the arrival of the request.
+
+        Raises:
+            EngineError: as the backend's ``engine`` when the model is not ready, or of the first input that failed.
+            InputTooLongError: an input is too long.
+            LimitedError: the caller has not so many tokens left.
+        """
+        self.check_ready()
+        prepared = [self._prefixed(each, params.input_type) for each in inputs]
+        if self._tokenizer is not None:
+            work = functools.partial(self._tokenizer.tokenize, prepared, self.max_seq_len, params.truncate)
+            prepared = await anyio.to_thread.run_sync(work)
+        granted, known = permit(), sum(len(each.ids) for each in prepared)
+        tally = None if granted is None else await granted.reserve(known)
+        encoded = await self._encode_all(prepared, params, request_id, arrived)
+        self.metrics.prompt_tokens.inc(encoded.tokens)
+        if tally is not None:
+            tally.ended(Usage(encoded.tokens, 0))
+        return encoded
+
+    def abort(self, error: EngineError) -> None:
+        """End all its running requests with an error."""
+        for encoding in list(self._running):
+            encoding.abort(error)
+
+    def _prefixed(self, given: EncoderInput, input_type: str | None) -> EncoderInput:
+        """An input as the model wants texts of its type; ids stay as they are."""
+        encoder = self.settings.encoder
+        own = encoder.input_types.get(input_type or encoder.default_input_type or "")
+        if own is None or not own.prefix or given.ids:
+            return given
+        return EncoderInput(own.prefix + given.text, given.pair)
+
+    async def _encode_all(
+        self, inputs: Sequence[EncoderInput], params: EncoderParams, request_id: str, arrived: float
+    ) -> Encoded:
+        """Encode inputs in batches of about the same length, several at a time; results are in the inputs' order."""
+        order = list(range(len(inputs)))
+        if inputs[0].pair is None:  # documents of one query stay together
+            order.sort(key=lambda index: len(inputs[index].ids) or len(inputs[index].text))
+        most = self._most_items
+        batches = [order[start : start + most] for start in range(0, len(order), most)]
+        slots = asyncio.Semaphore(self.settings.max_parallel_generations)
+
+        async def encode(number: int, batch: Sequence[int]) -> EncodedItems:
+            request = EncoderRequest(f"{request_id}-{number}", [inputs[index] for index in batch], params)
+            async with slots:
+                return await self._encode(request, batch, arrived)
+
+        results = await all_or_none(encode(number, batch) for number, batch in enumerate(batches))
+        values = np.empty((len(inputs), results[0].values.shape[1]), np.float32)
+        tokens = 0
+        for batch, result in zip(batches, results, strict=True):
+            if result.values.shape[1] != values.shape[1]:
+                raise MalformedOutputError(f"vectors of {values.shape[1]} and of {result.values.shape[1]} numbers")
+            values[batch] = result.values
+            counted = result.token_counts
+            tokens += sum(counted) if counted is not None else sum(len(inputs[index].ids) for index in batch)
+        return Encoded(values, tokens)
+
+    async def _encode(self, request: EncoderRequest, batch: Sequence[int], arrived: float) -> EncodedItems:
+        who = caller()
+        demand = GenerationDemand(who.id, who.weight, sum(len(item.ids) for item in request.items))
+        encoding = Encoding(
+            request,
+            enter=functools.partial(self.admission.enter, demand),
+            find=functools.partial(self.backend.find, RoutingHints()),
+            deadlines=self._deadlines,
+            metrics=self.metrics,
+            arrived=arrived,
+        )
+        self._running.add(encoding)
+        try:
+            encoded = await encoding.run()
+            _check_values(encoded.values, zeros=self.task != "embed")
+        except EngineError as error:
+            if error.kind in _OF_INPUTS:
+                first, more = first_of([f"{index}" for index in sorted(batch)], _MOST_NAMED)
+                error.message = f"{error.message.rstrip('.')} (input {', '.join(first)}{more})."
+            raise
+        finally:
+            self._running.discard(encoding)
+        return encoded
+
+    async def _load(self) -> bool:
+        if self.settings.tokenizer is None:
+            return False
+        await anyio.to_thread.run_sync(self._load_tokenizer, self.settings.tokenizer)
+        return True
+
+    def _load_tokenizer(self, folder: Path) -> None:
+        try:
+            self._tokenizer = EncoderTokenizer.from_folder(folder)
+        except TokenizerError as error:
+            raise ConfigError(f"{self._key}.tokenizer (GATEWAY_TOKENIZER): {error}") from None
+        self._folder = folder
+        self.labels = self.settings.encoder.labels or labels_of(folder)
+
+    def _check_engine(self, features: EngineFeatures) -> None:
+        folder = self.settings.tokenizer or (Path(features.tokenizer_dir) if features.tokenizer_dir else None)
+        readable = folder is not None and (folder == self.settings.tokenizer or folder.is_dir())
+        if folder is not None and readable and folder != self._folder:
+            self._load_tokenizer(folder)
+        self.labels = self.labels or self.settings.encoder.labels
+        if self._tokenizer is None and (features.prompt_ids or "prompt_tokens" in features.estimates):
+            why = "takes token ids" if features.prompt_ids else "does not count tokens, which usage needs"
+            raise ConfigError(
+                f"{self._key}.tokenizer (GATEWAY_TOKENIZER): the Triton model {features.model!r} {why}; set the folder "
+                "of its tokenizer.json."
+            )
+
+    def _adopt(self, features: EngineFeatures) -> None:
+        self._capabilities = features.capabilities
+        self._most_items = features.most_items
+        _log.info(
+            "model %s is served on the %s path: %s", self.name, features.path, features.reason,
+            extra={"event": "model_served", "max_seq_len": self.max_seq_len, "tokenizer": str(self._folder)},
+        )  # fmt: skip
+
+
+Result = TypeVar("Result")
+
+
+async def all_or_none(works: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """Await all together; when one fails, or this is cancelled, the others are cancelled."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+def _check_values(values: NDArray[np.float32], *, zeros: bool) -> None:
+    """Reject numbers that no input can have.
+
+    Raises:
+        MalformedOutputError: one is not finite, or a row is all zeros where ``zeros`` are wrong.
+    """
+    if not np.isfinite(values).all():
+        raise MalformedOutputError("not finite", "The model returned numbers that are not finite.")
+    if not zeros and not values.any(axis=1).all():
+        raise MalformedOutputError("zeros", "The model returned a vector of zeros.")
+
+
+def labels_of(folder: Path) -> Sequence[str]:
+    """Names of classes in order, by ``id2label`` of ``config.json``; empty where there are none."""
+    try:
+        named = json.loads((folder / "config.json").read_bytes())["id2label"]
+        return [str(named[str(index)]) for index in range(len(named))]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()

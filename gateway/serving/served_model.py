@@ -1,0 +1,232 @@
+"""A served model: its supervised engine, its metrics, and the queue of what waits for the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from gateway.generation import Capability, EngineError, EngineFeatures
+from gateway.generation.health import EngineHealth
+from gateway.serving.admission.admission import Admission
+from gateway.serving.admission.shares import SharedLines
+from gateway.serving.backend import Backend
+from gateway.serving.capabilities import queues
+from gateway.settings import ConfigError, ModelSettings, Task, TimeoutSettings
+from gateway.telemetry.metrics import Metrics, ModelMetrics, ModelSnapshot
+from gateway.telemetry.slim_page import ModelQueue
+from gateway.text.families.family_choice import FamilyChoice
+
+EngineLimit = Callable[[Sequence[str], str], int | None]
+"""Returns how many requests an engine, by its name in Triton, runs at a time on some endpoints; None: unknown."""
+
+
+def unknown_limit(endpoints: Sequence[str], model: str) -> int | None:
+    """Know of no limit."""
+    del endpoints, model
+    return None
+
+
+class ServedModel(ABC):
+    """One model as clients know it, whatever its task.
+
+    Attributes:
+        settings: its settings.
+        name: the id that clients send.
+        task: what it does with a request.
+        queues: whether requests may have to wait for their turn.
+        backend: its supervised engine.
+        created: Unix time at which this gateway began to serve it.
+        metrics: its counters.
+        admission: lets its requests to engines run, or wait for their turn.
+    """
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        backend: Backend,
+        *,
+        key: str,
+        timeouts: TimeoutSettings,
+        metrics: Metrics,
+        shares: SharedLines | None = None,
+        engine_limit: EngineLimit = unknown_limit,
+    ) -> None:
+        """Prepare a model; ``start`` loads it.
+
+        Args:
+            settings: of the model.
+            backend: what keeps its engine reachable; not started.
+            key: where the model stands in the settings, for messages.
+            timeouts: deadlines of its requests.
+            metrics: the application's metrics.
+            shares: what all worker processes know of callers; None: this process is alone.
+            engine_limit: tells how many requests engines run at a time.
+        """
+        self._limit_of_engines = engine_limit
+        self.settings = settings
+        self.name = settings.name
+        self.task: Task = settings.task
+        self.queues = queues(settings)
+        self.backend = backend
+        self.created = int(time.time())
+        self.metrics = metrics.for_model(settings.name)
+        told = self._engine_limit if settings.triton.metrics_url is not None else None
+        self.admission = Admission(settings.name, settings.admission, shares or SharedLines(), told)
+        rejected = self.metrics.rejected
+        self.admission.rejected = lambda reason: rejected[reason].inc()
+        self._key = key
+        self._timeouts = timeouts
+        self._features: EngineFeatures | None = None
+        self._capabilities: Mapping[str, Capability] = {}
+        self._losses: Mapping[str, str] = {}
+        self._problem: ConfigError | None = None
+        self._discovered_once = asyncio.Event()
+
+    @property
+    def features(self) -> EngineFeatures | None:
+        """Features as last discovered, also while the engine is unreachable; None before the first discovery."""
+        return self._features
+
+    @property
+    def max_seq_len(self) -> int | None:
+        """Tokens of a request at most, prompt and answer together; None before it is known."""
+        return None
+
+    @property
+    def tokenizer_folder(self) -> Path | None:
+        """Folder that the tokenizer came from; None before it is known, and where there is none."""
+        return None
+
+    @property
+    def family_choice(self) -> FamilyChoice | None:
+        """The family that it writes calls and reasoning as, and how sure that is; None before it is known."""
+        return None
+
+    @property
+    def template_renders(self) -> bool | None:
+        """Whether its chat template shows at least a message of a user; None before it is known."""
+        return None
+
+    @property
+    def capabilities(self) -> Mapping[str, Capability]:
+        """How each request parameter is served, as of the last discovery; empty before the first."""
+        return self._capabilities
+
+    @property
+    def losses(self) -> Mapping[str, str]:
+        """What is lost of its answers as of the last discovery; see ``EngineFeatures.losses``."""
+        return self._losses
+
+    @abstractmethod
+    def check_ready(self) -> None:
+        """Check that requests can be prepared.
+
+        Raises:
+            EngineError: as the backend's ``engine`` while it is unreachable or loading.
+        """
+
+    def refusal(self) -> str | None:
+        """Return the message for clients while requests cannot be served, without addresses; None when they can be."""
+        try:
+            self.check_ready()
+        except EngineError as error:
+            return error.message
+        return None
+
+    def unready(self) -> str | None:
+        """Why requests cannot be served now, in one sentence for operators; None when they can."""
+        condition = self.backend.condition
+        return None if condition.ready else condition.reason
+
+    def now(self) -> ModelSnapshot:
+        """Its endpoints and its queue at this moment."""
+        totals = self.admission.totals()
+        return ModelSnapshot(self.backend.endpoints, totals.running, totals.waiting, totals.limit, self.task)
+
+    def queue(self) -> ModelQueue:
+        """Its queue at this moment."""
+        return ModelQueue(*self.admission.queue(), adapter=self.settings.lora is not None)
+
+    async def start(self) -> None:
+        """Load what the settings give, begin to supervise the engine, and take the rest from it if it is there.
+
+        Raises:
+            ConfigError: when the settings are wrong, or a running Triton does not say what they leave out.
+        """
+        self._loop = asyncio.get_running_loop()
+        self.backend.on_discovered = self._discovered
+        self.backend.watch(functools.partial(_watch, self.metrics))
+        complete = await self._load()
+        await self.backend.start()
+        if not complete:
+            # Not wait_for: before Python 3.12 it swallows a cancellation that comes together with the event.
+            waiting = asyncio.create_task(self._discovered_once.wait())
+            try:
+                await asyncio.wait((waiting,), timeout=self._timeouts.discovery_s)
+            finally:
+                waiting.cancel()
+            if self._problem is not None:
+                raise self._problem
+
+    @abstractmethod
+    async def _load(self) -> bool:
+        """Load what the settings give; returns whether nothing is left to Triton's own configuration.
+
+        Raises:
+            ConfigError: when the settings are wrong.
+        """
+
+    async def close(self) -> None:
+        """End the supervision of its engine, and let go of what refers back to this model."""
+        self.admission.close()
+        await self.backend.close()
+        self.backend.on_discovered = None
+
+    @abstractmethod
+    def abort(self, error: EngineError) -> None:
+        """End all that runs for its clients with an error."""
+
+    def _engine_limit(self) -> int | None:
+        """How many generations the engines run at a time, as their metrics tell."""
+        triton = self.settings.triton
+        if self._features is None:
+            return None
+        endpoints = [each.address for each in self.backend.endpoints if each.condition.ready]
+        return self._limit_of_engines(endpoints or [triton.url or ""], self._features.model)
+
+    def _discovered(self, features: EngineFeatures) -> None:
+        """Fit the model to an engine that is about to serve; called in any thread, because it may read files."""
+        try:
+            self._fit(features)
+        finally:
+            self._loop.call_soon_threadsafe(self._discovered_once.set)
+
+    def _fit(self, features: EngineFeatures) -> None:
+        try:
+            self._check_engine(features)
+        except ConfigError as error:
+            self._problem = error
+            raise ValueError(str(error)) from None
+        self._problem = None
+        self._features = features
+        self._adopt(features)
+
+    @abstractmethod
+    def _check_engine(self, features: EngineFeatures) -> None:
+        """Load what depends on an engine.
+
+        Raises:
+            ConfigError: when it cannot be served as configured.
+        """
+
+    @abstractmethod
+    def _adopt(self, features: EngineFeatures) -> None:
+        """Serve with an engine that was found to fit."""
+
+
+def _watch(metrics: ModelMetrics, health: EngineHealth) -> None:
+    health.responses = metrics.inter_token.count

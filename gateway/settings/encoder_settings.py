@@ -1,0 +1,73 @@
+"""Settings of a served model that turns texts into vectors or scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from gateway.settings.section import Section, split_commas
+
+EncoderTensor = Literal[
+    "text", "pair", "query", "document", "input_ids", "attention_mask", "token_type_ids", "embedding_request"
+]
+"""What an input tensor of an encoder holds."""
+
+Constant = bool | int | float | str
+RequestField = Literal["input_type", "truncate", "dimensions"]
+
+
+class InputTypeSettings(Section):
+    """What an ``input_type`` of requests changes.
+
+    Attributes:
+        prefix: text before each input.
+        inputs: values of further input tensors, by name.
+        parameters: request parameters for Triton, by name.
+    """
+
+    prefix: str = ""
+    inputs: Mapping[str, Constant] = Field(default_factory=dict)
+    parameters: Mapping[str, Constant] = Field(default_factory=dict)
+
+
+class EncoderSettings(Section):
+    """Properties of an encoder that its configuration in Triton does not tell.
+
+    Attributes:
+        tensors: names of its input tensors, by what they hold; what is not named is found by name and type.
+        inputs: values of further input tensors, the same for every request, by name.
+        parameters: request parameters for Triton, the same for every request, by name.
+        request_fields: fields of requests that the model takes as request parameters of the same name.
+        output: name of the tensor with the vectors or scores.
+        count: name of the tensor with the tokens of each input.
+        input_types: what each ``input_type`` changes, by its name, such as ``query`` and ``passage``.
+        default_input_type: the ``input_type`` of requests without one.
+        pooling: makes one vector of the vectors of all tokens, if the model returns those.
+        normalize: whether vectors are scaled to length 1; None: if the gateway pools them.
+        dimensions: whether a request may ask for shorter vectors, which the gateway cuts and scales to length 1.
+        activation: turns scores into probabilities; ``auto``: ``sigmoid`` for one score that the model calls logit,
+            ``softmax`` for classes.
+        labels: names of the classes, in order; empty: those of the tokenizer folder's ``config.json``, or ``LABEL_0``.
+        batch: most inputs of one request to Triton; None: the model's ``max_batch_size``, or 1 if that is 0.
+        max_items: most inputs of a request of a client.
+        token_ids: whether requests may have token ids, of the model's own tokenizer (``own``), in place of texts.
+    """
+
+    tensors: Mapping[EncoderTensor, str] = Field(default_factory=dict)
+    inputs: Mapping[str, Constant] = Field(default_factory=dict)
+    parameters: Mapping[str, Constant] = Field(default_factory=dict)
+    request_fields: Annotated[tuple[RequestField, ...], BeforeValidator(split_commas)] = ()
+    output: str | None = Field(default=None, min_length=1)
+    count: str | None = Field(default=None, min_length=1)
+    input_types: Mapping[str, InputTypeSettings] = Field(default_factory=dict)
+    default_input_type: str | None = None
+    pooling: Literal["mean", "cls", "last"] = "mean"
+    normalize: bool | None = None
+    dimensions: bool = False
+    activation: Literal["auto", "sigmoid", "softmax", "none"] = "auto"
+    labels: Annotated[tuple[str, ...], BeforeValidator(split_commas)] = ()
+    batch: int | None = Field(default=None, ge=1, le=4096)
+    max_items: int = Field(default=2048, ge=1, le=65536)
+    token_ids: Literal["reject", "own"] = "reject"  # noqa: S105 - no password

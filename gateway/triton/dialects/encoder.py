@@ -1,0 +1,518 @@
+"""The dialect of encoders: texts, pairs or token ids to a model, and vectors or scores back (wire contract 12)."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from tritonclient.grpc import service_pb2
+
+from gateway.generation.encoder import EncodedItems, Encoder, EncoderParams, EncoderRequest
+from gateway.generation.engine import Capability, EngineError, EngineFeatures, ErrorKind, MalformedOutputError
+from gateway.settings import EnginePath
+from gateway.settings.encoder_settings import EncoderSettings, EncoderTensor
+from gateway.text.contract import ModelSpec
+from gateway.text.tokens.encoder_tokenizer import EncoderInput
+from gateway.triton import hints
+from gateway.triton.abilities import NO_OPTIONS, EngineOptions
+from gateway.triton.connection import Connection
+from gateway.triton.dialects.dialect import Dialect, DiscoveryError
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import Models
+from gateway.triton.response_stream import ResponseStream
+
+_INTEGERS: Final = {"INT64": "<i8", "INT32": "<i4"}
+_FLOATS: Final = {"FP32": "<f4", "FP16": "<f2", "FP64": "<f8"}
+_COUNTS: Final = ("token_count", "token_counts", "num_input_tokens", "prompt_tokens")
+_DOCUMENTS: Final = ("passage", "passages", "document", "documents")
+_NAMES: Final[Mapping[str, EncoderTensor]] = {
+    "input_ids": "input_ids",
+    "attention_mask": "attention_mask",
+    "token_type_ids": "token_type_ids",
+    "embedding_request": "embedding_request",
+    "query": "query",
+    **dict.fromkeys(_DOCUMENTS, "document"),
+}
+_PROBE = EncoderInput(text="a", pair="a", ids=(0,), type_ids=(0,))
+
+Takes = Literal["text", "pair", "query", "ids", "json"]
+"""Forms of a request: a text or a pair of texts for each item; one query and its documents; token ids; vLLM's JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderForm:
+    """How an encoder is called.
+
+    Attributes:
+        takes: the form of a request.
+        tensors: names of its inputs, by what they hold.
+        output: name of the output with vectors, scores or, of vLLM, JSON.
+        order: name of the output with the places of the scores of documents that come sorted; None: they come in order.
+        count: name of the output with the tokens of each item; None where the model does not count.
+        most_items: of one request.
+    """
+
+    takes: Takes
+    tensors: Mapping[EncoderTensor, str]
+    output: str
+    order: str | None
+    count: str | None
+    most_items: int
+
+
+def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
+    """Find out how an encoder is called, by its configuration and what the settings add.
+
+    Raises:
+        DiscoveryError: it cannot be told, with the setting that tells it.
+    """
+    tensors = _tensors(model, settings)
+    takes = _takes(model, tensors)
+    unfilled = sorted(model.required - set(tensors.values()) - _constants(settings))
+    if unfilled:
+        raise DiscoveryError(
+            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unfilled)}; give their "
+            "values in encoder.inputs"
+        )
+    count = settings.count or next((name for name in _COUNTS if model.answered.get(name) in _INTEGERS), None)
+    order = "index" if takes == "query" and "index" in model.outputs else None
+    one_by_one = takes == "json" or not model.batched
+    most = 1 if one_by_one else model.batch_size
+    if takes == "query":  # as many documents of one query as there is room for
+        most = settings.batch or max(most, 1)
+    return EncoderForm(takes, tensors, _output(model, settings, takes), order, count, min(settings.batch or most, 4096))
+
+
+def _constants(settings: EncoderSettings) -> set[str]:
+    return {*settings.inputs, *(name for each in settings.input_types.values() for name in each.inputs)}
+
+
+def _tensors(model: ModelView, settings: EncoderSettings) -> dict[EncoderTensor, str]:
+    """The inputs of a model by what they hold."""
+    unknown = sorted({*settings.tensors.values(), *_constants(settings)} - model.inputs)
+    if unknown:
+        raise DiscoveryError(
+            f"encoder: model {model.name!r} has no input {', '.join(unknown)}; its inputs are "
+            f"{', '.join(sorted(model.inputs))}"
+        )
+    found: dict[EncoderTensor, str] = dict(settings.tensors)
+    free = model.inputs - set(found.values()) - _constants(settings)
+    for name, holds in _NAMES.items():
+        if name in free and holds not in found:
+            found[holds] = name
+    if not found.keys() & {"input_ids", "embedding_request", "text", "pair"} and not found.keys() >= {
+        "query",
+        "document",
+    }:
+        texts = [name for name in sorted(free) if model.datatypes.get(name) == "BYTES"]
+        texts = [name for name in texts if name in model.required] or texts
+        if len(texts) == 1:
+            found["pair" if model.dims.get(texts[0], ())[-1:] == (2,) else "text"] = texts[0]
+    return found
+
+
+def _takes(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> Takes:
+    if "embedding_request" in tensors:
+        return "json"
+    if "input_ids" in tensors:
+        return "ids"
+    if {"query", "document"} <= tensors.keys():
+        return "query"
+    if "pair" in tensors:
+        return "pair"
+    if "text" in tensors:
+        return "text"
+    raise DiscoveryError(
+        f"it is unknown which input of model {model.name!r} takes the texts, of {', '.join(sorted(model.inputs))}; "
+        "name it in encoder.tensors"
+    )
+
+
+def _output(model: ModelView, settings: EncoderSettings, takes: Takes) -> str:
+    """The output with the vectors or scores: pooled before unpooled ones."""
+    if settings.output is not None:
+        if settings.output not in model.outputs:
+            raise DiscoveryError(
+                f"encoder.output: model {model.name!r} has no output {settings.output!r}; its outputs are "
+                f"{', '.join(sorted(model.outputs))}"
+            )
+        return settings.output
+    if takes == "json":
+        return "text_output"
+    floats = [name for name in model.outputs if model.answered.get(name) in _FLOATS]
+    least = min((len(model.dims[name]) for name in floats), default=0)
+    pooled = [name for name in floats if len(model.dims[name]) == least]
+    if len(pooled) == 1:
+        return pooled[0]
+    raise DiscoveryError(
+        f"it is unknown which output of model {model.name!r} has the vectors or scores, of "
+        f"{', '.join(sorted(model.outputs))}; name it in encoder.output"
+    )
+
+
+class EncoderDialect(Dialect[Encoder]):
+    """The dialect of a model whose task is another one than to generate."""
+
+    path = "encoder"
+    kind = "encoder"
+    name = "an encoder"
+    served = "an encoder of texts"
+    spec = ModelSpec("encoder", (), ())
+    always: ClassVar[frozenset[str]] = frozenset()
+
+    def recognizes(self, model: ModelView) -> bool:
+        """Whether texts or token ids go in and numbers come out; see ``Dialect``."""
+        takes = "input_ids" in model.inputs or "BYTES" in model.datatypes.values()
+        return takes and any(datatype in _FLOATS for datatype in model.answered.values())
+
+    def check(self, models: Models, path: EnginePath) -> None:
+        """Reject a path that only generating models have; see ``Dialect``."""
+        del models
+        if path not in ("auto", self.path):
+            raise DiscoveryError(f"path: {path} is configured, but only models whose task is to generate have it")
+
+    def make(
+        self, connection: Connection, models: Models, reason: str, options: EngineOptions = NO_OPTIONS
+    ) -> TritonEncoder:
+        """Make the engine; see ``Dialect``."""
+        model, settings = models.entry, options.encoder
+        form = read_form(model, settings)
+        features = EngineFeatures(
+            path=self.path,
+            reason=reason,
+            model=model.name,
+            token_ids=False,
+            prompt_ids=form.takes == "ids",
+            logprobs=False,
+            max_seq_len=hints.number(model, "max_seq_len"),
+            tokenizer_dir=hints.parameter(model, "tokenizer_dir"),
+            capabilities=_capabilities(form, settings),
+            streams="whole",
+            whole=True,
+            estimates=frozenset() if form.count else frozenset({"prompt_tokens"}),
+            task=options.task,
+            most_items=form.most_items,
+        )
+        return TritonEncoder(connection, model, form, settings, features)
+
+    async def ask(self, engine: Encoder) -> EngineError | None:
+        """Encode one short text; see ``Dialect``."""
+        try:
+            await engine.encode(EncoderRequest("probe", [_PROBE], EncoderParams()))
+        except EngineError as error:
+            if error.kind is ErrorKind.UNAVAILABLE:
+                raise
+            return error
+        return None
+
+    def lost(self, models: Models, options: EngineOptions) -> tuple[str, ...]:
+        """Nothing: vectors and scores come whole."""
+        del models, options
+        return ()
+
+
+def _capabilities(form: EncoderForm, settings: EncoderSettings) -> dict[str, Capability]:
+    native = Capability("native", "By a request parameter of the Triton model.")
+    missing = "set encoder.{} in the model's settings if it has one."
+    found = {
+        "input_type": Capability("impossible", "This model knows no input types; " + missing.format("input_types")),
+        "dimensions": Capability("impossible", "This model's vectors have one length; " + missing.format("dimensions")),
+        "truncate": Capability("emulated", "The gateway cuts texts that are too long, by its tokenizer."),
+    }
+    if settings.input_types:
+        names = ", ".join(sorted(settings.input_types))
+        found["input_type"] = Capability("emulated", f"The gateway changes each input by its settings for {names}.")
+    if settings.dimensions:
+        found["dimensions"] = Capability("emulated", "The gateway cuts vectors and scales them to length 1.")
+    if form.takes == "json":
+        found["dimensions"] = Capability("native", "By pooling_params.")
+    return found | dict.fromkeys(settings.request_fields, native)
+
+
+class TritonEncoder:
+    """An Encoder that calls a Triton model.
+
+    Args:
+        connection: the way to Triton.
+        model: that is called.
+        form: how.
+        settings: what is added to each request.
+        features: what was discovered of it.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        model: ModelView,
+        form: EncoderForm,
+        settings: EncoderSettings,
+        features: EngineFeatures,
+    ) -> None:
+        self._connection = connection
+        self._model = model
+        self._form = form
+        self._settings = settings
+        self._features = features
+
+    @property
+    def features(self) -> EngineFeatures:
+        """What this encoder can do."""
+        return self._features
+
+    async def encode(self, request: EncoderRequest) -> EncodedItems:
+        """Encode inputs; see ``gateway.generation.encoder.Encoder``."""
+        call = self._connection.transport.infer(
+            self._request(request), timeout=self._connection.timeout, traceparent=request.traceparent
+        )
+        stream = ResponseStream(call)
+        answered: service_pb2.ModelInferResponse | None = None
+        try:
+            while not stream.final:
+                response = await stream.read()
+                if response.raw_output_contents:
+                    answered = response
+        except EngineError as error:
+            self._connection.report(error)
+            raise
+        finally:
+            stream.close()
+        if answered is None:
+            raise MalformedOutputError("no outputs")
+        return self._read(answered, request)
+
+    def _request(self, request: EncoderRequest) -> service_pb2.ModelInferRequest:
+        form, model, params = self._form, self._model, request.params
+        wire = service_pb2.ModelInferRequest(model_name=model.name, id=request.id)
+        wire.parameters["triton_enable_empty_final_response"].bool_param = True
+        for name in filter(None, (form.output, form.order, form.count)):
+            wire.outputs.add(name=name)
+        _FILL[form.takes](wire, model, form, request)
+        used = params.input_type or self._settings.default_input_type
+        own = self._settings.input_types.get(used or "")
+        rows = len(request.items)
+        for name, value in {**self._settings.inputs, **(own.inputs if own else {})}.items():
+            _put_constant(wire, model, name, value, rows)
+        for name, value in {**self._settings.parameters, **(own.parameters if own else {})}.items():
+            _set_parameter(wire, name, value)
+        fields = {"input_type": used, "truncate": params.truncate.upper(), "dimensions": params.dimensions}
+        for name in self._settings.request_fields:
+            if fields[name] is not None:
+                _set_parameter(wire, name, fields[name])
+        return wire
+
+    def _read(self, response: service_pb2.ModelInferResponse, request: EncoderRequest) -> EncodedItems:
+        outputs = dict(_outputs(response))
+        rows = len(request.items)
+        raw = outputs.get(self._form.output)
+        if raw is None:
+            raise MalformedOutputError(f"the output {self._form.output} is missing")
+        values = _vectors_of_json(raw) if self._form.takes == "json" else raw
+        if not isinstance(values, np.ndarray) or values.size % rows or not values.size:
+            raise MalformedOutputError(f"{self._form.output} is not {rows} rows of numbers")
+        pooled = values.ndim > 2
+        values = _rows(values, rows, request.items, self._settings)
+        if pooled if self._settings.normalize is None else self._settings.normalize:
+            values = scaled(values)
+        values = self._activated(values)
+        counts = outputs.get(self._form.count or "")
+        token_counts = _counts(counts, rows) if isinstance(counts, np.ndarray) else None
+        if self._form.order is not None:
+            values = _unsorted(values, outputs.get(self._form.order))
+        return EncodedItems(values.astype(np.float32, copy=False), token_counts)
+
+    def _activated(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Scores as probabilities, where the model gives logits."""
+        how, task = self._settings.activation, self._features.task
+        if how == "auto":
+            logits = task == "classify" or (task == "rerank" and "logit" in self._form.output.lower())
+            how = "none" if not logits else "sigmoid" if values.shape[1] == 1 else "softmax"
+        wide: NDArray[np.float64] = values.astype(np.float64)
+        if how == "sigmoid":
+            values = 1 / (1 + np.exp(-wide))
+        elif how == "softmax":
+            powers = np.exp(wide - wide.max(axis=1, keepdims=True))
+            values = powers / powers.sum(axis=1, keepdims=True)
+        return values
+
+
+def _put(wire: service_pb2.ModelInferRequest, name: str, datatype: str, shape: Sequence[int], raw: bytes) -> None:
+    wire.inputs.add(name=name, datatype=datatype, shape=shape)
+    wire.raw_input_contents.append(raw)
+
+
+def _packed(texts: Sequence[str]) -> bytes:
+    encoded = [text.encode() for text in texts]
+    return b"".join(struct.pack("<I", len(text)) + text for text in encoded)
+
+
+def _put_texts(
+    wire: service_pb2.ModelInferRequest, model: ModelView, name: str, texts: Sequence[str], per_item: int = 1
+) -> None:
+    """Add texts, ``per_item`` of them for each item; with a batch dimension, or as a vector."""
+    rows = len(texts) // per_item
+    shape = [rows, per_item] if model.batched or len(model.dims.get(name, ())) > 1 else [len(texts)]
+    _put(wire, name, "BYTES", shape, _packed(texts))
+
+
+def _fill_texts(
+    wire: service_pb2.ModelInferRequest, model: ModelView, form: EncoderForm, request: EncoderRequest
+) -> None:
+    _put_texts(wire, model, form.tensors["text"], [item.text for item in request.items])
+
+
+def _fill_pairs(
+    wire: service_pb2.ModelInferRequest, model: ModelView, form: EncoderForm, request: EncoderRequest
+) -> None:
+    texts = [text for item in request.items for text in (item.text, item.pair or "")]
+    _put_texts(wire, model, form.tensors["pair"], texts, 2)
+
+
+def _fill_query(
+    wire: service_pb2.ModelInferRequest, model: ModelView, form: EncoderForm, request: EncoderRequest
+) -> None:
+    queries = [item.text for item in request.items]
+    _put_texts(wire, model, form.tensors["query"], queries if model.batched else queries[:1])
+    _put_texts(wire, model, form.tensors["document"], [item.pair or "" for item in request.items])
+
+
+def _fill_ids(
+    wire: service_pb2.ModelInferRequest, model: ModelView, form: EncoderForm, request: EncoderRequest
+) -> None:
+    """Add token ids, padded at the end by 0, which the attention mask hides."""
+    rows, width = len(request.items), max(len(item.ids) for item in request.items)
+    columns: dict[EncoderTensor, Callable[[EncoderInput], Sequence[int]]] = {
+        "input_ids": lambda item: item.ids,
+        "attention_mask": lambda item: [1] * len(item.ids),
+        "token_type_ids": lambda item: item.type_ids,
+    }
+    for holds, of in columns.items():
+        name = form.tensors.get(holds)
+        if name is None:
+            continue
+        datatype = model.datatypes.get(name, "INT64")
+        matrix = np.zeros((rows, width), _INTEGERS.get(datatype, "<i8"))
+        for row, item in zip(matrix, request.items, strict=True):
+            row[: len(item.ids)] = of(item)
+        shape = [rows, width] if model.batched or len(model.dims.get(name, ())) > 1 else [width]
+        _put(wire, name, datatype, shape, matrix.tobytes())
+
+
+def _fill_json(
+    wire: service_pb2.ModelInferRequest, model: ModelView, form: EncoderForm, request: EncoderRequest
+) -> None:
+    params = {"dimensions": [request.params.dimensions]} if request.params.dimensions is not None else {}
+    asked = {"input": request.items[0].text, "pooling_params": params}
+    _put_texts(wire, model, form.tensors["embedding_request"], [json.dumps(asked)])
+
+
+_FILL: Final[Mapping[Takes, Callable[..., None]]] = {
+    "text": _fill_texts,
+    "pair": _fill_pairs,
+    "query": _fill_query,
+    "ids": _fill_ids,
+    "json": _fill_json,
+}
+
+
+def _put_constant(wire: service_pb2.ModelInferRequest, model: ModelView, name: str, value: object, rows: int) -> None:
+    datatype = model.datatypes.get(name, "BYTES")
+    shape = [rows, 1] if model.batched else [1]
+    if datatype == "BYTES":
+        raw = _packed([str(value)] * math.prod(shape))
+    else:
+        kind = "?" if datatype == "BOOL" else _INTEGERS.get(datatype) or _FLOATS.get(datatype, "<i8")
+        raw = np.full(shape, value, kind).tobytes()
+    _put(wire, name, datatype, shape, raw)
+
+
+def _set_parameter(wire: service_pb2.ModelInferRequest, name: str, value: object) -> None:
+    parameter = wire.parameters[name]
+    if isinstance(value, bool):
+        parameter.bool_param = value
+    elif isinstance(value, int):
+        parameter.int64_param = value
+    elif isinstance(value, float):
+        parameter.double_param = value
+    else:
+        parameter.string_param = str(value)
+
+
+def _outputs(response: service_pb2.ModelInferResponse) -> Iterator[tuple[str, NDArray[Any] | bytes]]:
+    """The outputs by name: numbers as arrays of their shape, strings as they came."""
+    if len(response.outputs) != len(response.raw_output_contents):
+        raise MalformedOutputError(f"{len(response.raw_output_contents)} contents of {len(response.outputs)} outputs")
+    for output, raw in zip(response.outputs, response.raw_output_contents, strict=True):
+        kind = _FLOATS.get(output.datatype) or _INTEGERS.get(output.datatype)
+        if kind is None:
+            yield output.name, raw
+            continue
+        shape = tuple(output.shape)
+        if min(shape, default=0) < 0 or math.prod(shape) * np.dtype(kind).itemsize != len(raw):
+            raise MalformedOutputError(f"{output.name} has {len(raw)} bytes and the shape {list(shape)}")
+        yield output.name, np.frombuffer(raw, kind).reshape(shape)
+
+
+def _vectors_of_json(raw: NDArray[Any] | bytes) -> NDArray[np.float32]:
+    """Read the vector that vLLM returns as a list in a string."""
+    try:
+        if isinstance(raw, bytes):
+            return np.array(json.loads(raw[4:]), np.float32)
+    except (ValueError, TypeError):
+        pass
+    raise MalformedOutputError("the output is not a list of numbers")
+
+
+def _rows(values: NDArray[Any], rows: int, items: Sequence[EncoderInput], settings: EncoderSettings) -> NDArray[Any]:
+    """One row for each item; the vectors of all tokens become one."""
+    if values.ndim and values.shape[0] == rows:
+        inner = values
+    elif rows == 1:
+        inner = values[None]
+    else:  # flat
+        inner = values.reshape(rows, -1)
+    if inner.ndim <= 2:
+        return inner.reshape(rows, -1)
+    if inner.ndim != 3:
+        raise MalformedOutputError(f"the output has the shape {list(values.shape)} of {rows} inputs")
+    lengths = np.array([len(item.ids) or (inner.shape[1] if rows == 1 else 0) for item in items])
+    if lengths.min() < 1 or lengths.max() > inner.shape[1]:
+        raise MalformedOutputError(f"{inner.shape[1]} vectors of texts with {lengths.tolist()[:8]} tokens")
+    pooled: NDArray[Any]
+    if settings.pooling == "cls":
+        pooled = inner[:, 0]
+    elif settings.pooling == "last":
+        pooled = inner[np.arange(rows), lengths - 1]
+    else:
+        mask = (np.arange(inner.shape[1]) < lengths[:, None])[..., None]
+        pooled = (inner * mask).sum(axis=1, dtype=np.float32) / lengths[:, None]
+    return pooled
+
+
+def scaled(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Rows scaled to length 1; a row of zeros stays as it is."""
+    rows: NDArray[np.float32] = values.astype(np.float32, copy=False)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.divide(rows, np.where(lengths > 0, lengths, 1), dtype=np.float32)
+
+
+def _counts(values: NDArray[Any], rows: int) -> list[int] | None:
+    counts = [int(value) for value in values.reshape(-1)]
+    if len(counts) != rows or min(counts) < 0:
+        raise MalformedOutputError(f"{len(counts)} counts of {rows} inputs")
+    return counts
+
+
+def _unsorted(values: NDArray[Any], places: NDArray[Any] | bytes | None) -> NDArray[Any]:
+    """Scores in the order of the documents, which come with their places."""
+    order = places.reshape(-1) if isinstance(places, np.ndarray) else np.empty(0)
+    if sorted(order.tolist()) != list(range(len(values))):
+        raise MalformedOutputError("the places of the scores are not those of the documents")
+    found = np.empty_like(values)
+    found[order] = values
+    return found
