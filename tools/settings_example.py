@@ -97,6 +97,17 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "models[].prompt_tables": "{pirate: tables/pirate.npy}",
     "models[].speculative.num_draft_tokens": "5",
     "models[].speculative.max_draft_tokens": "8",
+    "models[].encoder.tensors": "{text: INPUT_TEXT}",
+    "models[].encoder.inputs": "{task_id: 0}",
+    "models[].encoder.parameters": "{embed_model: bge}",
+    "models[].encoder.request_fields": "[input_type, truncate]",
+    "models[].encoder.output": "sentence_embedding",
+    "models[].encoder.count": "token_count",
+    "models[].encoder.input_types": '{query: {prefix: "query: "}}',
+    "models[].encoder.default_input_type": "query",
+    "models[].encoder.normalize": "true",
+    "models[].encoder.labels": "[negative, positive]",
+    "models[].encoder.batch": "32",
     "models[].admission.max_running": "64",
     "models[].admission.max_waiting_tokens": "1000000",
     "models[].mirror.to": "qwen",
@@ -144,7 +155,7 @@ def _lines(path: str, field: FieldInfo, mark: str, remarks: Mapping[str, str]) -
         mark: ``# `` where a section above is commented out already, else empty.
         remarks: comments by key.
     """
-    section = section_of(field.annotation)
+    section = None if get_origin(field.annotation) is Mapping else section_of(field.annotation)
     is_list = section is not None and get_origin(field.annotation) is tuple
     path += "[]" if is_list else ""
     own = "" if mark or _is_shown(path, field) else "# "

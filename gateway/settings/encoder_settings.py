@@ -52,6 +52,7 @@ class EncoderSettings(Section):
         labels: names of the classes, in order; empty: those of the tokenizer folder's ``config.json``, or ``LABEL_0``.
         batch: most inputs of one request to Triton; None: the model's ``max_batch_size``, or 1 if that is 0.
         max_items: most inputs of a request of a client.
+        max_tokens: most tokens of all inputs of such a request, where the gateway has the tokenizer.
         token_ids: whether requests may have token ids, of the model's own tokenizer (``own``), in place of texts.
     """
 
@@ -70,4 +71,5 @@ class EncoderSettings(Section):
     labels: Annotated[tuple[str, ...], BeforeValidator(split_commas)] = ()
     batch: int | None = Field(default=None, ge=1, le=4096)
     max_items: int = Field(default=2048, ge=1, le=65536)
+    max_tokens: int = Field(default=300_000, ge=1)
     token_ids: Literal["reject", "own"] = "reject"  # noqa: S105 - no password

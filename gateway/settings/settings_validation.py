@@ -274,7 +274,7 @@ def _suggestion(keys: Keys, root: type[BaseModel]) -> str:
 
 def _known_keys(section: type[BaseModel], keys: Keys) -> list[str]:
     for key in keys:
-        if isinstance(key, str):
+        if isinstance(key, str) and key in section.model_fields:  # not a name in a mapping of sections
             section = _section_of(section, key) or section
     return list(section.model_fields)
 
@@ -293,7 +293,7 @@ def all_keys(section: type[BaseModel], prefix: str = "") -> list[str]:
     paths = []
     for key, field in section.model_fields.items():
         inner = _section_of(section, key)
-        is_list = inner is not None and get_origin(field.annotation) is tuple
-        path = f"{prefix}{key}{'[]' if is_list else ''}"
-        paths += all_keys(inner, f"{path}.") if inner else [path]
+        origin = get_origin(field.annotation)
+        path = f"{prefix}{key}{'[]' if inner is not None and origin is tuple else ''}"
+        paths += all_keys(inner, f"{path}.") if inner and origin is not Mapping else [path]
     return paths

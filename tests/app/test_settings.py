@@ -139,7 +139,7 @@ def test_the_example_as_a_whole_is_valid(tmp_path: Path) -> None:
     assert first.defaults.temperature == 0.6
     assert second.triton.model == "qwen_ensemble"
     own = {"vocab_size", "tokens_per_block", "template", "family", "lora", "prompt_tables", "speculative"}
-    own |= {"engine_version", "mirror", "admission"}
+    own |= {"engine_version", "mirror", "admission", "encoder"}
     assert first.mirror is not None
     assert first.mirror.to == second.name
     for key in first.model_fields_set - own - {"name", "triton", "tokenizer", "max_seq_len", "defaults"}:
@@ -231,6 +231,10 @@ GOOD = "models: [{name: m, triton: {url: 'x:1'}}]\n"
         ("a: [", "not valid YAML"),
         (GOOD + "sever: {}", "sever: unknown key."),
         (GOOD + "server: {prot: 1}", "server.prot: unknown key."),
+        (
+            GOOD.replace("}]", ", encoder: {input_types: {query: {prefx: q}}}}]"),
+            "models[0].encoder.input_types.query.prefx: unknown key.",
+        ),
         (GOOD + "server: {port: 70000}", "server.port: "),
         (GOOD + "server: {port: 1, port: 2}", "gateway.yaml:2: server.port: duplicate key"),
         (GOOD + "timeouts: {total_s: 0}", "timeouts.total_s: "),
