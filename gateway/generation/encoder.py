@@ -21,11 +21,15 @@ class EncoderParams:
         input_type: the use of the texts, such as ``query``; None: the default.
         truncate: as of ``Truncation``.
         dimensions: length of the vectors; None: the model's.
+        most_tokens: of one input, longer ones are cut; None: as many as the model takes.
+        document_tokens: of the second text of a pair, before the pair is cut; None: any number.
     """
 
     input_type: str | None = None
     truncate: Truncation = "none"
     dimensions: int | None = None
+    most_tokens: int | None = None
+    document_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,9 +104,15 @@ class EncoderModel(ServedModel):
         self.check_ready()
         prepared = [self._prefixed(each, params.input_type) for each in inputs]
         if self._tokenizer is not None:
-            work = functools.partial(self._tokenizer.tokenize, prepared, self.max_seq_len, params.truncate)
+            bounds = [each for each in (self.max_seq_len, params.most_tokens) if each is not None]
+            work = functools.partial(
+                self._tokenizer.tokenize, prepared, min(bounds, default=None), params.truncate, params.document_tokens
+            )
             prepared = await anyio.to_thread.run_sync(work)
         granted, known = permit(), sum(len(each.ids) for each in prepared)
+        if known > (most := self.settings.encoder.max_tokens):
+            what = f"Requested {known} tokens, max {most} tokens per request."
+            raise EngineError(ErrorKind.INVALID_REQUEST, what, param="input", code="max_tokens_per_request")
         tally = None if granted is None else await granted.reserve(known)
         encoded = await self._encode_all(prepared, params, request_id, arrived)
         self.metrics.prompt_tokens.inc(encoded.tokens)

@@ -58,5 +58,7 @@ async def test_a_deployment_may_have_a_slash_and_an_unknown_one_is_named(folder:
         assert (await client.chat.completions.create(model="org/name", messages=USER)).model
         with pytest.raises(openai.NotFoundError, match="The model 'gpt-4' does not exist"):
             await client.chat.completions.create(model="gpt-4", messages=USER)
-        with pytest.raises(openai.NotFoundError, match=f"POST /openai/deployments/{MODEL}/embeddings"):
+        with pytest.raises(openai.BadRequestError, match=f"The task of the model '{MODEL}' is generate"):
             await client.embeddings.create(model=MODEL, input="Hi")
+        with pytest.raises(openai.NotFoundError, match=f"POST /openai/deployments/{MODEL}/images"):
+            await client.images.generate(model=MODEL, prompt="Hi")

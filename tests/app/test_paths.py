@@ -104,27 +104,24 @@ async def test_what_nobody_could_mean_has_no_hint(folder: Path, path: str) -> No
 
 
 STORED = " This gateway does not store chat completions: "
-OPENAI, ANTHROPIC, VLLM, OLLAMA = (
-    f" This endpoint of {name}'s API is not supported by this gateway. "
-    for name in ("OpenAI", "Anthropic", "vLLM", "Ollama")
+OPENAI, ANTHROPIC, OLLAMA = (
+    f" This endpoint of {name}'s API is not supported by this gateway. " for name in ("OpenAI", "Anthropic", "Ollama")
 )
 
 
 UNSERVED = [
-    ("/v1/embeddings", OPENAI, "accept and return text"),
     ("/v1/batches", OPENAI, "Send single requests"),
     ("/v1/decisions", OPENAI, "'response_format'"),
     ("/v1/skills/skill_1/content", OPENAI, "system message"),
     ("/v1/agents", OPENAI, "/v1/responses."),
     ("/v1/live/sessions", OPENAI, "'stream' of /v1/responses"),
     ("/v1/threads/thread_1/messages", OPENAI, "/v1/conversations"),
-    ("/openai/deployments/m/embeddings", OPENAI, "accept and return text"),
+    ("/openai/deployments/m/images", OPENAI, "accept and return text"),
     ("/v1/chat/completions/chatcmpl-1", STORED, "/v1/responses"),
     ("/v1/chat/completions/chatcmpl-1/messages", STORED, "/v1/responses"),
-    ("/v1/rerank", VLLM, "another server"),
-    ("/score", VLLM, "'structured_outputs'"),
     ("/api/chat", OLLAMA, "Use /v1/chat/completions."),
     ("/api/generate", OLLAMA, "Use /v1/completions."),
+    ("/api/embed", OLLAMA, "Use /v1/embeddings."),
     ("/api/tags", OLLAMA, "Use GET /v1/models."),
 ]
 

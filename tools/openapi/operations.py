@@ -8,16 +8,29 @@ from typing import Any, Final
 
 from gateway.api.anthropic.messages.protocol import CountTokensRequest, MessagesRequest
 from gateway.api.openai.chat.protocol import ChatCompletionRequest
+from gateway.api.openai.classify.protocol import ClassifyRequest
 from gateway.api.openai.completions.protocol import CompletionRequest
 from gateway.api.openai.conversations.protocol import ConversationRequest, ConversationUpdate, ItemsRequest
+from gateway.api.openai.embeddings.protocol import EmbeddingsRequest
+from gateway.api.openai.pool.protocol import PoolingRequest
+from gateway.api.openai.rerank.protocol import RerankRequest
 from gateway.api.openai.responses.compact import CompactRequest
 from gateway.api.openai.responses.protocol import ResponsesRequest
+from gateway.api.openai.score.protocol import ScoreRequest
 from gateway.api.openai.stored_items import ENCRYPTED, LOGPROBS
 from gateway.api.openai.tokens.protocol import DetokenizeRequest, TokenizeRequest
 from tools.openapi import messages, responses
 from tools.openapi.chat import CITY, EXAMPLES, ChatCompletion, ChatCompletionChunk
 from tools.openapi.completions import Completion, CompletionChunk
 from tools.openapi.conversations import Conversation, ConversationDeleted, ItemPage
+from tools.openapi.encoders import (
+    ClassificationList,
+    CohereRanking,
+    EmbeddingList,
+    PooledList,
+    Ranking,
+    ScoreList,
+)
 from tools.openapi.health import Liveness, Readiness, Version
 from tools.openapi.models import ModelDescription, ModelList
 from tools.openapi.parts import DEVIATIONS, GENERATING, IGNORED, answer_of, answers, body_of, parameter
@@ -196,6 +209,28 @@ _TOKENS: Final = {
     ),
 }
 
+_INPUTS_TO_ENCODE: Final = {"model": "MODEL", "input": ["A text", "Another text"]}
+_TO_RERANK: Final = {"model": "MODEL", "query": "What is the capital of France?", "documents": ["Paris", "Rome"]}
+_TO_SCORE: Final = {"model": "MODEL", "queries": "What is the capital of France?", "documents": ["Paris", "Rome"]}
+
+
+def _encoding(request: type[Any], answer: Any, example: Mapping[str, Any]) -> Operation:
+    return Operation(
+        "encoders", answers(answer, GENERATING, headers=IGNORED), body=body_of(request, {"Texts": example})
+    )
+
+
+_ENCODERS: Final = {
+    "create_embeddings": _encoding(EmbeddingsRequest, EmbeddingList, _INPUTS_TO_ENCODE),
+    **dict.fromkeys(("rerank", "rerank_without_version"), _encoding(RerankRequest, Ranking, _TO_RERANK)),
+    "rerank_v2": _encoding(RerankRequest, CohereRanking, _TO_RERANK),
+    **dict.fromkeys(("score", "score_without_version"), _encoding(ScoreRequest, ScoreList, _TO_SCORE)),
+    **dict.fromkeys(
+        ("classify", "classify_without_version"), _encoding(ClassifyRequest, ClassificationList, _INPUTS_TO_ENCODE)
+    ),
+    "pool": _encoding(PoolingRequest, PooledList, _INPUTS_TO_ENCODE),
+}
+
 _VERSION: Final = parameter("anthropic-version", "header", "Any value: lists models in the format of Anthropic's API.")
 _MODEL: Final = parameter("model_id", "path", "Id of a served model.", required=True)
 _MODELS: Final = {
@@ -228,6 +263,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **_CONVERSATIONS,
     **_MESSAGES,
     **_TOKENS,
+    **_ENCODERS,
     **_MODELS,
     **_OPERATIONS,
 }

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import time
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from pydantic import Field
+import numpy as np
+import orjson
+from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.api.openai.chat.answer import answer_head
+from gateway.api.openai.encoder_fields import EncoderFields
 from gateway.api.openai.endpoint import find_for_task, name_header, note_model
 from gateway.api.openai.errors import CLIENT_GONE, from_engine
 from gateway.api.openai.parameters.check import ParameterPolicies
 from gateway.api.openai.request_body import read_request
-from gateway.api.openai.request_json import RequestBody
-from gateway.api.openai.validation import RequestPart, validated
+from gateway.api.openai.request_json import MOST_ITEMS, RequestBody
+from gateway.api.openai.validation import validated
 from gateway.generation import Capability, EngineError, too_many_tokens
-from gateway.generation.encoder import EncoderParams
+from gateway.generation.engine import MalformedOutputError
 from gateway.http.access_log import RequestRecord, record_of
 from gateway.http.client_connection import ClientDisconnectedError, while_connected
 from gateway.serving.encoder_model import Encoded, EncoderModel
@@ -27,38 +30,13 @@ from gateway.serving.registry import Registry
 from gateway.settings import Task
 from gateway.telemetry.metrics import Metrics
 from gateway.text.bad_request import BadRequestError, printable
-from gateway.text.tokens.encoder_tokenizer import EncoderInput, InputTooLongError, Truncation
+from gateway.text.tokens.encoder_tokenizer import EncoderInput, InputTooLongError
 
-_SIDES: dict[str, Truncation] = {"NONE": "none", "START": "start", "LEFT": "start", "END": "end", "RIGHT": "end"}
-
-
-class EncoderFields(RequestPart):
-    """The fields that all endpoints of encoders have; null means absent."""
-
-    model: Annotated[str, Field(min_length=1)]
-    user: str | None = None
-    input_type: Annotated[str | None, Field(min_length=1, max_length=256)] = None
-    truncate: Annotated[str | None, Field(pattern="^(?i:none|start|left|end|right)$")] = None
-
-    @abstractmethod
-    def inputs(self) -> Sequence[EncoderInput]:
-        """What is to be encoded, at least one."""
-
-    @abstractmethod
-    def path(self, index: int) -> str:
-        """Where the request has an input, such as ``input[3]``."""
-
-    def check_model(self, model: EncoderModel) -> None:
-        """Check what the endpoint alone asks of a model.
-
-        Raises:
-            BadRequestError: naming the parameter at fault.
-        """
-
-    def params(self) -> EncoderParams:
-        """What is asked of all inputs."""
-        return EncoderParams(self.input_type, _SIDES[(self.truncate or "none").upper()])
-
+_CUT = Capability("emulated", "The gateway cuts texts that are too long, by the model's tokenizer.")
+_NO_TOKENIZER = Capability("impossible", "To cut texts needs a tokenizer; set tokenizer in the model's settings.")
+_NO_LENGTH = Capability("impossible", "The maximum length is not known; set max_seq_len in the model's settings.")
+_SCORES = Capability("impossible", "This model returns scores, not vectors.")
+_SCALED = Capability("emulated", "The gateway scales vectors to length 1.")
 
 Fields = TypeVar("Fields", bound=EncoderFields)
 
@@ -70,12 +48,12 @@ class EncoderEndpoint(Generic[Fields]):
     Attributes:
         fields: of a request.
         tasks: of models that are asked here.
-        body: writes the response.
+        body: makes the response, which may have arrays.
     """
 
     fields: type[Fields]
     tasks: tuple[Task, ...]
-    body: Callable[[Fields, EncoderModel, Encoded], bytes]
+    body: Callable[[Fields, EncoderModel, Encoded], dict[str, Any]]
 
 
 async def serve_encoder(
@@ -89,20 +67,25 @@ async def serve_encoder(
     """
     record, arrived = record_of(request.scope), time.perf_counter()
 
-    def take(body: RequestBody) -> tuple[Fields, EncoderModel, dict[str, str]]:
+    def take(body: RequestBody) -> tuple[Fields, EncoderModel, Sequence[EncoderInput], dict[str, str]]:
         given = {name: value for name, value in body.fields.items() if value is not None}
         asked = validated(endpoint.fields, given)
+        if asked.user is not None:
+            record.annotations = {"user": asked.user[:512]}
         model = find_for_task(registry, asked.model, EncoderModel, endpoint.tasks)
         note_model(record, model)
         ignored = _check(asked, model)
         if ignored:
             metrics.count_ignored(model.name, ignored)
+        inputs = asked.inputs()
+        _check_number(asked, len(inputs), model.settings.encoder.max_items)
         shown = ignored if model.settings.policies.unknown == "warn" else []
-        return asked, model, name_header("x-ignored-parameters", [*shown, *body.replaced])
+        return asked, model, inputs, name_header("x-ignored-parameters", [*shown, *body.replaced])
 
-    asked, model, headers = await read_request(request, take)
+    asked, model, inputs, headers = await read_request(request, take, most_messages=MOST_ITEMS)
+    work = _encoded(endpoint, asked, model, inputs, record, arrived)
     try:
-        body = await while_connected(request.scope, request.receive, _encoded(endpoint, asked, model, record, arrived))
+        body = await while_connected(request.scope, request.receive, work)
     except ClientDisconnectedError:
         record.disconnected = True
         return Response(status_code=CLIENT_GONE)
@@ -110,17 +93,42 @@ async def serve_encoder(
 
 
 async def _encoded(
-    endpoint: EncoderEndpoint[Fields], asked: Fields, model: EncoderModel, record: RequestRecord, arrived: float
+    endpoint: EncoderEndpoint[Fields],
+    asked: Fields,
+    model: EncoderModel,
+    inputs: Sequence[EncoderInput],
+    record: RequestRecord,
+    arrived: float,
 ) -> bytes:
     try:
-        encoded = await model.encode(asked.inputs(), asked.params(), record.request_id, arrived)
+        encoded = await model.encode(inputs, asked.params(), record.request_id, arrived)
     except InputTooLongError as error:
-        message = f"{too_many_tokens(error.tokens, error.most)}; shorten it, or set 'truncate' to 'END'."
+        cuts = encoder_capabilities(model)["truncate"].how != "impossible"
+        advice = "; shorten it, or set 'truncate' to 'END'." if cuts else "; shorten it."
+        message = too_many_tokens(error.tokens, error.most) + advice
         raise BadRequestError(message, param=asked.path(error.index), code="context_length_exceeded") from None
     except EngineError as error:
-        raise from_engine(error, {}) from None
+        raise from_engine(error, dict.fromkeys(("prompt", "input"), _inputs_of(asked))) from None
     record.prompt_tokens = encoded.tokens
-    return endpoint.body(asked, model, encoded)
+    return orjson.dumps(endpoint.body(asked, model, encoded), option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def encoder_capabilities(model: EncoderModel) -> dict[str, Capability]:
+    """How the fields of requests are served, by name; empty before the engine was found."""
+    if model.features is None:
+        return {}
+    found = dict(model.capabilities)
+    cut = _NO_TOKENIZER if model.vocab_size is None else _CUT
+    found["truncate_prompt_tokens"] = found["truncation_side"] = cut
+    if "truncate" not in model.settings.encoder.request_fields:
+        found["truncate"] = _NO_LENGTH if cut is _CUT and model.max_seq_len is None else cut
+    if model.task == "rerank":
+        found["max_tokens_per_doc"] = cut
+    if model.task == "embed":
+        found["normalize"] = _SCALED
+    else:
+        found["dimensions"] = found["normalize"] = _SCORES
+    return found
 
 
 def _check(asked: EncoderFields, model: EncoderModel) -> list[str]:
@@ -131,29 +139,44 @@ def _check(asked: EncoderFields, model: EncoderModel) -> list[str]:
         EngineError: UNAVAILABLE while the encoder is unreachable.
     """
     model.check_ready()
-    encoder, policies = model.settings.encoder, model.settings.policies
-    for name in ("dimensions", "truncate"):
-        how = model.capabilities.get(name)
-        if getattr(asked, name, None) is not None and how is not None:
-            _check_served(name, how)
+    encoder, capabilities = model.settings.encoder, encoder_capabilities(model)
+    for name in sorted(asked.asked() & capabilities.keys()):
+        if capabilities[name].how == "impossible":
+            message = f"The parameter {name!r} is not supported by this model: {capabilities[name].note}"
+            raise BadRequestError(message, param=name, code="unsupported_parameter")
     own = asked.input_type
     if own is not None and "input_type" not in encoder.request_fields and own not in encoder.input_types:
         names = ", ".join(map(repr, sorted(encoder.input_types)))
-        known = f"it has {names}" if names else "it has none"
-        message = f"This model does not know the input type {printable(own, 64)}: {known}."
+        message = f"This model does not know the input type {printable(own, 64)}; it has {names}."
         raise BadRequestError(message, param="input_type", code="invalid_value")
+    _check_length(asked.truncate_prompt_tokens, model.max_seq_len)
     asked.check_model(model)
-    count = len(asked.inputs())
-    if count > encoder.max_items:
-        message = f"At most {encoder.max_items} inputs are allowed in a request, but it has {count}."
-        raise BadRequestError(message, param=asked.path(0).partition("[")[0], code="array_above_max_length")
-    return _unknown(asked, policies)
+    return _unknown(asked, model.settings.policies)
 
 
-def _check_served(name: str, how: Capability) -> None:
-    if how.how == "impossible":
-        message = f"The parameter {name!r} is not supported with this value: {how.note}"
+def _check_length(asked: int | None, most: int | None) -> None:
+    name, bound = "truncate_prompt_tokens", "" if most is None else f" and at most {most}, the model's maximum"
+    if asked == 0 or (asked is not None and most is not None and asked > most):
+        code = "integer_above_max_value" if asked else "integer_below_min_value"
+        raise BadRequestError(f"{name!r} must be at least 1{bound}; -1 is the maximum.", param=name, code=code)
+    if asked == -1 and most is None:
+        message = f"The parameter {name!r} is not supported with this value: {_NO_LENGTH.note}"
         raise BadRequestError(message, param=name, code="unsupported_parameter")
+
+
+def _check_number(asked: EncoderFields, count: int, most: int) -> None:
+    if count > most:
+        name = _inputs_of(asked)
+        message = (
+            f"Invalid '{name}': array too long. Expected an array with maximum length {most}, but got an array with "
+            f"length {count} instead."
+        )
+        raise BadRequestError(message, param=name, code="array_above_max_length")
+
+
+def _inputs_of(asked: EncoderFields) -> str:
+    """The field with the inputs."""
+    return asked.path(0).partition("[")[0]
 
 
 def _unknown(asked: EncoderFields, policies: ParameterPolicies) -> list[str]:
@@ -164,6 +187,24 @@ def _unknown(asked: EncoderFields, policies: ParameterPolicies) -> list[str]:
     return names
 
 
+def list_of(prefix: str, model: EncoderModel, data: Sequence[Any], encoded: Encoded) -> dict[str, Any]:
+    """The response of vLLM's endpoints, with a new id."""
+    return {**answer_head(prefix, "list", model.name, int(time.time())), "data": data, "usage": usage(encoded)}
+
+
 def usage(encoded: Encoded) -> dict[str, Any]:
     """The usage of a response: an encoder generates no tokens."""
     return {"prompt_tokens": encoded.tokens, "total_tokens": encoded.tokens}
+
+
+def relevance(encoded: Encoded) -> NDArray[np.float32]:
+    """The score of each pair: the only one, or that of the second of two classes.
+
+    Raises:
+        MalformedOutputError: there are more classes.
+    """
+    classes = encoded.values.shape[1]
+    if classes > 2:
+        detail = f"{classes} scores for a pair"
+        raise MalformedOutputError(detail, f"The model returned {detail}, not one.")
+    return encoded.values[:, -1]

@@ -529,14 +529,15 @@ def find_for_task(
     if isinstance(model, kind) and model.task in tasks:
         return model
     able = ", ".join(repr(other) for other, each in models_of_caller(registry) if each.task in tasks)
-    what = f"The task of the model {name!r} is {model.task}, but this endpoint needs a model for {' or '.join(tasks)}."
+    what = f"The task of the model {name!r} is {model.task}, but this endpoint is for the task {' or '.join(tasks)}."
     what += f" Models for it: {able}." if able else " No such model is served."
     raise BadRequestError(what, param="model", code="unsupported_task")
 
 
 def models_of_caller(registry: Registry) -> list[tuple[str, ServedModel]]:
-    """Every id under which the caller reaches a model, with the model."""
-    return [(name, model) for name, model in registry.names() if _may_use(registry, name, model)]
+    """Every id under which the caller reaches a model, with the model; models that generate come first."""
+    found = [(name, model) for name, model in registry.names() if _may_use(registry, name, model)]
+    return sorted(found, key=lambda each: each[1].task != "generate")
 
 
 def _may_use(registry: Registry, name: str, model: ServedModel) -> bool:

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from gateway.api.openai.errors import SERVER, OpenAIError
-from gateway.api.openai.request_json import RequestBody, parse_body
+from gateway.api.openai.request_json import MOST_MESSAGES, RequestBody, parse_body
 from gateway.http.client_connection import ClientDisconnectedError, while_connected
 from gateway.serving.long_work import BODIES
 from gateway.serving.overload import OVERLOAD
@@ -65,12 +65,15 @@ class BodyBudget:
 _bodies = BodyBudget()
 
 
-async def read_request(request: Request, parse: Callable[[RequestBody], Parsed]) -> Parsed:
+async def read_request(
+    request: Request, parse: Callable[[RequestBody], Parsed], most_messages: int = MOST_MESSAGES
+) -> Parsed:
     """Read the body and parse it, a large one off the event loop and in its turn.
 
     Args:
         request: whose body was not read yet.
         parse: of the endpoint; checks what takes time with a large body, too.
+        most_messages: as of ``parse_body``.
 
     Raises:
         ClientDisconnectedError: the client left before it had sent the body, or before its turn came.
@@ -101,7 +104,7 @@ async def read_request(request: Request, parse: Callable[[RequestBody], Parsed])
         if not pieces:
             raise BadRequestError("The request body is empty; send a JSON object.")
         raw = b"".join(pieces)
-        return await in_turn(request, size, lambda: parse(parse_body(raw)))
+        return await in_turn(request, size, lambda: parse(parse_body(raw, most_messages)))
     finally:
         if counted:
             _bodies.leave(counted)

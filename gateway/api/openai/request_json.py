@@ -37,7 +37,22 @@ _ESCAPE = len(_NUL)
 _LONE = ("lone leading surrogate", "unexpected end of hex escape")  # in jiter's words
 _DUPLICATE = re.compile(r'Detected duplicate key "(.*)" at line', re.DOTALL)
 _SHOWN = frozenset(
-    ("messages", "input", "prompt", "system", "instructions", "items", "tools", "functions", "documents", "suffix")
+    (
+        "messages",
+        "input",
+        "prompt",
+        "system",
+        "instructions",
+        "items",
+        "tools",
+        "functions",
+        "documents",
+        "suffix",
+        "query",
+        "queries",
+        "text_1",
+        "text_2",
+    )
 )  # fields with texts that a model is shown
 _NAMES = frozenset(("name", "role", "type", "id"))  # in them, and what ends with _id
 _NOUNS = {"messages": "messages", "input": "items"}
@@ -57,8 +72,12 @@ class RequestBody(NamedTuple):
     replaced: list[str]
 
 
-def parse_body(raw: bytes) -> RequestBody:
+def parse_body(raw: bytes, most_messages: int = MOST_MESSAGES) -> RequestBody:
     """Parse a JSON object.
+
+    Args:
+        raw: the bytes.
+        most_messages: of ``messages`` and ``input``.
 
     Raises:
         BadRequestError: it is not a JSON object, has a key twice, or breaks one of the bounds above; a key, name or id
@@ -80,7 +99,7 @@ def parse_body(raw: bytes) -> RequestBody:
     if not isinstance(value, dict):
         raise _unreadable("it must be a JSON object")
     _check_values(value)
-    _check_lengths(value)
+    _check_lengths(value, most_messages)
     if len(raw) > MOST_CHARACTERS:
         _check_texts(value)
     replaced: list[str] = []
@@ -182,21 +201,21 @@ def _check_values(value: dict[str, Any]) -> None:
     raise _too_deep()
 
 
-def _check_lengths(value: dict[str, Any]) -> None:
+def _check_lengths(value: dict[str, Any], most_messages: int) -> None:
     """Reject arrays that are too long."""
     prompt = value.get("prompt")
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list)):
         _check_length(prompt, MOST_PROMPTS, "prompt")
     for name in ("messages", "input"):
-        _check_conversation(value.get(name), name)
+        _check_conversation(value.get(name), name, most_messages)
     prediction = value.get("prediction")
     if isinstance(prediction, dict):
         _check_length(prediction.get("content"), MOST_PARTS_OF_ONE, "prediction.content")
 
 
-def _check_conversation(messages: Any, path: str) -> None:
+def _check_conversation(messages: Any, path: str, most: int) -> None:
     """Reject too many messages or items, calls and content parts."""
-    _check_length(messages, MOST_MESSAGES, path)
+    _check_length(messages, most, path)
     parts = 0
     for index, message in enumerate(messages if isinstance(messages, list) else ()):
         if isinstance(message, dict):

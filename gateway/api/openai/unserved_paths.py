@@ -20,7 +20,7 @@ _OPENAI: Final[Mapping[str, str]] = {
     **dict.fromkeys(("assistants", "chatkit", "threads"), _STATE),
     **dict.fromkeys(("live", "realtime"), _LIVE),
     **dict.fromkeys(("containers", "files", "uploads", "vector_stores"), _FILES),
-    **dict.fromkeys(("audio", "embeddings", "images", "moderations", "videos"), _TEXT_ONLY),
+    **dict.fromkeys(("audio", "images", "moderations", "videos"), _TEXT_ONLY),
     **dict.fromkeys(("evals", "fine_tuning", "organization", "projects", "vaults", "webhook_endpoints"), _BY_OPERATOR),
     "agents": f"{_AGENTS}/v1/responses.",
     "batches": _ONE_BY_ONE,
@@ -36,13 +36,9 @@ _ANTHROPIC: Final[Mapping[str, str]] = {
     "files": _FILES,
     "skills": _SKILLS,
 }
-_VLLM: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("classify", "score"), _CHOICE),
-    **dict.fromkeys(("pooling", "rerank"), _TEXT_ONLY),
-}
 _OLLAMA: Final[Mapping[str, str]] = {
     **dict.fromkeys(("blobs", "copy", "create", "delete", "pull", "push"), _BY_OPERATOR),
-    **dict.fromkeys(("embed", "embeddings"), _TEXT_ONLY),
+    **dict.fromkeys(("embed", "embeddings"), "Use /v1/embeddings."),
     **dict.fromkeys(("ps", "show", "tags"), "Use GET /v1/models."),
     "chat": "Use /v1/chat/completions.",
     "generate": "Use /v1/completions.",
@@ -50,7 +46,7 @@ _OLLAMA: Final[Mapping[str, str]] = {
 }
 _STORED_CHAT: Final = re.compile(r"/v1/chat/completions(/(?!chat/)[^/]+(/messages)?)?/?")
 _BATCHES: Final = re.compile(r"/v1/messages/batches(/|$)")
-_FIRST: Final = re.compile(r"/(?:(api|v1|v2)/)?([^/]+)")
+_FIRST: Final = re.compile(r"/(?:(api|v1)/)?([^/]+)")
 
 
 def served_instead(path: str, *, anthropic: bool) -> str:
@@ -66,8 +62,6 @@ def served_instead(path: str, *, anthropic: bool) -> str:
         return _sentences("Anthropic", _ONE_BY_ONE)
     found = _FIRST.match(path)
     base, name = (found[1], found[2]) if found else (None, "")
-    if name in _VLLM and base != "api":
-        return _sentences("vLLM", _VLLM[name])
     api = "Ollama" if base == "api" else "Anthropic" if anthropic else "OpenAI"
     table = {"Ollama": _OLLAMA, "Anthropic": _ANTHROPIC, "OpenAI": _OPENAI}[api]
     return _sentences(api, table[name]) if base in ("api", "v1") and name in table else ""

@@ -16,6 +16,7 @@ OPERATIONS: Final = {
     "/v1/responses": "chat",
     "/v1/messages": "chat",
     "/v1/completions": "text_completion",
+    "/v1/embeddings": "embeddings",
 }
 """``gen_ai.operation.name`` by route."""
 

@@ -65,7 +65,11 @@ class EncoderTokenizer:
         return cls(Tokenizer.from_folder(folder))
 
     def tokenize(
-        self, inputs: Sequence[EncoderInput], most: int | None = None, truncation: Truncation = "none"
+        self,
+        inputs: Sequence[EncoderInput],
+        most: int | None = None,
+        truncation: Truncation = "none",
+        document_tokens: int | None = None,
     ) -> list[EncoderInput]:
         """Add the token ids to texts and pairs; ids that are there stay.
 
@@ -73,10 +77,15 @@ class EncoderTokenizer:
             inputs: to tokenize.
             most: tokens of one input, special tokens included; None: any number.
             truncation: what becomes of longer ones. Of a pair the second text is cut.
+            document_tokens: of the second text of a pair, the end of which is cut before; None: any number.
 
         Raises:
             InputTooLongError: one is longer, and is not to be cut or cannot be.
         """
+        if document_tokens is not None:
+            room = document_tokens + self._backend.num_special_tokens_to_add(is_pair=False)
+            documents = self.tokenize([EncoderInput(each.pair or "") for each in inputs], room, "end")
+            inputs = [EncoderInput(each.text, cut.text) for each, cut in zip(inputs, documents, strict=True)]
         texts = [each.text if each.pair is None else (each.text, each.pair) for each in inputs if not each.ids]
         encoded = iter(self._backend.encode_batch(texts, add_special_tokens=True))
         found = []

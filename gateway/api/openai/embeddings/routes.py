@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
-import numpy as np
-import orjson
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api.openai.embeddings.protocol import EmbeddingsRequest
 from gateway.api.openai.encoder_endpoint import EncoderEndpoint, serve_encoder, usage
+from gateway.http.routing import DirectRoute
 from gateway.serving.encoder_model import Encoded, EncoderModel
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
@@ -25,7 +23,7 @@ def embeddings_router(registry: Registry, metrics: Metrics) -> APIRouter:
         registry: of served models, started.
         metrics: count ignored fields.
     """
-    router = APIRouter()
+    router = APIRouter(route_class=DirectRoute)
 
     @router.post("/v1/embeddings")
     async def create_embeddings(request: Request) -> Response:
@@ -35,14 +33,10 @@ def embeddings_router(registry: Registry, metrics: Metrics) -> APIRouter:
     return router
 
 
-def _body(asked: EmbeddingsRequest, model: EncoderModel, encoded: Encoded) -> bytes:
-    vectors = np.ascontiguousarray(encoded.values, "<f4")
-    rows: Any = vectors
-    if asked.encoding_format == "base64":
-        rows = [base64.b64encode(row).decode() for row in vectors]
+def _body(asked: EmbeddingsRequest, model: EncoderModel, encoded: Encoded) -> dict[str, Any]:
+    rows = asked.rows(model, encoded)
     data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
-    body = {"object": "list", "data": data, "model": model.name, "usage": usage(encoded)}
-    return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+    return {"object": "list", "data": data, "model": model.name, "usage": usage(encoded)}
 
 
 _ENDPOINT = EncoderEndpoint(EmbeddingsRequest, ("embed",), _body)

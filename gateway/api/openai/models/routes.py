@@ -8,10 +8,12 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
+from gateway.api.openai.encoder_endpoint import encoder_capabilities
 from gateway.api.openai.endpoint import find_model, models_of_caller
 from gateway.api.openai.parameters.row import Parameter
 from gateway.api.openai.parameters.table import PARAMETERS, served
 from gateway.generation import Capability
+from gateway.serving.encoder_model import EncoderModel
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 
@@ -25,10 +27,14 @@ def capability_map(model: ServedModel) -> dict[str, dict[str, Any]] | None:
     """
     if model.features is None:
         return None
+    if isinstance(model, EncoderModel):
+        return {
+            name: {"class": "impossible" if how.how == "impossible" else "engine", "how": how.how, "note": how.note}
+            for name, how in sorted(encoder_capabilities(model).items())
+        }
     known = model.capabilities
     found: dict[str, dict[str, Any]] = {}
-    rows = PARAMETERS if model.task == "generate" else ()
-    for row in sorted(rows, key=lambda row: "chat" not in row.endpoints):
+    for row in sorted(PARAMETERS, key=lambda row: "chat" not in row.endpoints):
         how = served(row, known)
         name = row.name if row.name not in found else f"{row.endpoints[0]}.{row.name}"
         found[name] = {"class": _class(row, how), "how": how.how, "note": how.note}

@@ -1,0 +1,1 @@
+"""The endpoints ``/v1/classify`` and ``/classify``."""

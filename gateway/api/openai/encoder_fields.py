@@ -1,0 +1,175 @@
+"""Fields of requests whose model encodes: the inputs, how texts are cut, and the form of vectors."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
+
+from gateway.api.openai.validation import BRANCH, RequestPart
+from gateway.generation.encoder import EncoderParams
+from gateway.generation.engine import MalformedOutputError
+from gateway.serving.encoder_model import Encoded, EncoderModel
+from gateway.text.bad_request import BadRequestError
+from gateway.text.tokens.encoder_tokenizer import EncoderInput, Truncation
+
+_SIDES: dict[str, Truncation] = {"none": "none", "start": "start", "left": "start", "end": "end", "right": "end"}
+_LARGEST_ID = 2**31 - 1
+_Ids = Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST_ID)]], Field(min_length=1, fail_fast=True)]
+
+Text = Annotated[str, Field(min_length=1)]
+Texts = Annotated[list[Text], Field(min_length=1, fail_fast=True)]
+
+
+class EncoderFields(RequestPart):
+    """The fields that all endpoints of encoders have; null means absent."""
+
+    model: Annotated[str, Field(min_length=1)]
+    user: str | None = None
+    input_type: Annotated[str | None, Field(min_length=1, max_length=256)] = None
+    truncate: Annotated[str | None, Field(pattern="^(?i:none|start|left|end|right)$")] = None
+    truncate_prompt_tokens: Annotated[int | None, Field(ge=-1)] = None
+    truncation_side: Literal["left", "right"] | None = None
+
+    @abstractmethod
+    def inputs(self) -> Sequence[EncoderInput]:
+        """What is to be encoded, at least one."""
+
+    @abstractmethod
+    def path(self, index: int) -> str:
+        """Where the request has an input, such as ``input[3]``."""
+
+    def check_model(self, model: EncoderModel) -> None:
+        """Check what the endpoint alone asks of a model.
+
+        Raises:
+            BadRequestError: naming the parameter at fault.
+        """
+
+    def asked(self) -> set[str]:
+        """The fields that are there and change anything."""
+        return {name for name in self.model_fields_set if name != "truncate" or self.truncation() != "none"}
+
+    def truncation(self) -> Truncation:
+        """The side on which inputs that are too long are cut."""
+        side = _SIDES[(self.truncate or ("none" if self.truncate_prompt_tokens is None else "end")).lower()]
+        return side if side == "none" or self.truncation_side is None else _SIDES[self.truncation_side]
+
+    def params(self) -> EncoderParams:
+        """What is asked of all inputs."""
+        most = self.truncate_prompt_tokens
+        return EncoderParams(self.input_type, self.truncation(), most_tokens=None if most == -1 else most)
+
+
+def _items(value: Any) -> Any:
+    """The inputs as a list, whether one or several were sent; texts and token ids are not mixed."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list) and value and all(isinstance(item, int) for item in value):
+        return [value]
+    if isinstance(value, list) and len({type(item) for item in value}) > 1:
+        raise PydanticCustomError("input", "must be texts or token ids, not both")
+    return value
+
+
+def _branch(value: Any) -> str | None:
+    """Texts or token ids, by the first input."""
+    if not isinstance(value, list):
+        return None
+    return BRANCH + ("ids" if value and isinstance(value[0], list) else "texts")
+
+
+class InputFields(EncoderFields):
+    """Texts, or the token ids of texts."""
+
+    input: Annotated[
+        Annotated[Texts, Tag(BRANCH + "texts")]
+        | Annotated[list[_Ids], Field(min_length=1, fail_fast=True), Tag(BRANCH + "ids")],
+        Discriminator(_branch, custom_error_type="input", custom_error_message="must be a text or an array of texts"),
+        BeforeValidator(_items),
+    ]
+
+    def check_model(self, model: EncoderModel) -> None:
+        """Check that token ids are those of the model; see ``EncoderFields``."""
+        if isinstance(self.input[0], str):
+            return
+        features, vocab_size = model.features, model.vocab_size
+        takes_ids = model.settings.encoder.token_ids == "own"  # noqa: S105 - no password
+        if not takes_ids or vocab_size is None or not (features and features.prompt_ids):
+            message = (
+                "This model takes texts, but 'input' has token ids, which may be of another model's vocabulary. "
+                "LangChain's OpenAIEmbeddings sends texts with check_embedding_ctx_length=False."
+            )
+            raise BadRequestError(message, param="input", code="invalid_value")
+        for index, item in enumerate(self.input):
+            if max(item) >= vocab_size:
+                message = f"'input[{index}]' has a token id beyond the vocabulary of {vocab_size} tokens."
+                raise BadRequestError(message, param=f"input[{index}]", code="invalid_value")
+
+    def inputs(self) -> Sequence[EncoderInput]:
+        """Its inputs; see ``EncoderFields``."""
+        return [
+            EncoderInput(item) if isinstance(item, str) else EncoderInput("", ids=item, type_ids=[0] * len(item))
+            for item in self.input
+        ]
+
+    def path(self, index: int) -> str:
+        """The path of an input; see ``EncoderFields``."""
+        return f"input[{index}]"
+
+
+class VectorFields(InputFields):
+    """Inputs whose vectors are returned."""
+
+    dimensions: Annotated[int | None, Field(ge=1, le=65536)] = None
+    encoding_format: Literal["float", "base64"] = "float"
+    normalize: bool | None = None
+
+    def check_model(self, model: EncoderModel) -> None:
+        """Check that vectors may keep their lengths; see ``EncoderFields``."""
+        super().check_model(model)
+        if self.normalize is False and model.settings.encoder.normalize is not False:
+            message = "The vectors of this model may have been scaled to length 1; 'normalize' can only be true."
+            raise BadRequestError(message, param="normalize", code="unsupported_parameter")
+
+    def params(self) -> EncoderParams:
+        """With the length of the vectors; see ``EncoderFields``."""
+        return dataclasses.replace(super().params(), dimensions=self.dimensions)
+
+    def rows(self, model: EncoderModel, encoded: Encoded) -> Sequence[Any]:
+        """The vectors, or the scores by class, in the form that is asked for: arrays, or little-endian base64.
+
+        Raises:
+            BadRequestError: they are shorter than ``dimensions``.
+            MalformedOutputError: the model returned another number of dimensions, or zeros only.
+        """
+        vectors, width = encoded.values, encoded.values.shape[1]
+        cuts = self.dimensions is not None and model.capabilities["dimensions"].how == "emulated"
+        if self.dimensions is not None and self.dimensions != width:
+            if not cuts:
+                detail = f"{width} dimensions, not {self.dimensions}"
+                raise MalformedOutputError(detail, f"The model returned vectors with {detail}.")
+            if self.dimensions > width:
+                message = f"The vectors of this model have {width} dimensions, but {self.dimensions} are asked for."
+                raise BadRequestError(message, param="dimensions", code="integer_above_max_value")
+            vectors = vectors[:, : self.dimensions]
+        if cuts or self.normalize:
+            vectors = _scaled(vectors)
+        vectors = np.ascontiguousarray(vectors, "<f4")
+        if self.encoding_format == "base64":
+            return [base64.b64encode(row).decode() for row in vectors]
+        return list(vectors)
+
+
+def _scaled(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths: NDArray[np.float32] = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not lengths.all():
+        raise MalformedOutputError("zeros", "The model returned a vector of zeros.")
+    return vectors / lengths

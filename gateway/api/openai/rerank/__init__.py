@@ -1,0 +1,1 @@
+"""The endpoints ``/v1/rerank``, ``/v2/rerank`` and ``/rerank``."""

@@ -1,0 +1,56 @@
+"""The request of ``/v1/rerank`` and ``/v2/rerank``: the fields of Jina and Cohere, with extensions of vLLM."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag
+
+from gateway.api.openai.encoder_fields import EncoderFields, Text
+from gateway.api.openai.validation import BRANCH, RequestPart
+from gateway.generation.encoder import EncoderParams
+from gateway.text.tokens.encoder_tokenizer import EncoderInput
+
+
+class RerankDocument(RequestPart):
+    """A document as an object; what it has beside its text is not read."""
+
+    text: Text
+
+
+def _branch(value: Any) -> str | None:
+    return BRANCH + ("text" if isinstance(value, str) else "object") if isinstance(value, str | dict) else None
+
+
+_Document = Annotated[
+    Annotated[Text, Tag(BRANCH + "text")] | Annotated[RerankDocument, Tag(BRANCH + "object")],
+    Discriminator(_branch, custom_error_type="choice", custom_error_message="must be a text or an object with a text"),
+]
+
+
+class RerankRequest(EncoderFields):
+    """A query, and documents to be put in order by how relevant they are for it."""
+
+    query: Text
+    documents: Annotated[list[_Document], Field(min_length=1, fail_fast=True)]
+    top_n: Annotated[int | None, Field(ge=0)] = None
+    return_documents: bool | None = None
+    max_tokens_per_doc: Annotated[int | None, Field(ge=1)] = None
+
+    def texts(self) -> Sequence[str]:
+        """The texts of the documents."""
+        return [each if isinstance(each, str) else each.text for each in self.documents]
+
+    def inputs(self) -> Sequence[EncoderInput]:
+        """The query with each document; see ``EncoderFields``."""
+        return [EncoderInput(self.query, text) for text in self.texts()]
+
+    def path(self, index: int) -> str:
+        """The path of a document; see ``EncoderFields``."""
+        return f"documents[{index}]"
+
+    def params(self) -> EncoderParams:
+        """With the most tokens of a document; see ``EncoderFields``."""
+        return dataclasses.replace(super().params(), document_tokens=self.max_tokens_per_doc)

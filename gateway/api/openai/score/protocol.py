@@ -1,0 +1,61 @@
+"""The request of ``/v1/score``, with the fields that vLLM gave it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from gateway.api.openai.encoder_fields import EncoderFields, Texts
+from gateway.generation.encoder import EncoderParams
+from gateway.serving.encoder_model import EncoderModel
+from gateway.text.bad_request import BadRequestError
+from gateway.text.tokens.encoder_tokenizer import EncoderInput
+
+_OneOrMore = Annotated[Texts, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+
+
+class ScoreRequest(EncoderFields):
+    """Pairs of texts: one with each of several, or as many as there are others."""
+
+    text_1: _OneOrMore | None = None
+    text_2: _OneOrMore | None = None
+    queries: _OneOrMore | None = None
+    documents: _OneOrMore | None = None
+    max_tokens_per_doc: Annotated[int | None, Field(ge=1)] = None
+
+    def check_model(self, model: EncoderModel) -> None:
+        """Check that there are two sides of fitting lengths; see ``EncoderFields``."""
+        del model
+        for names in (("text_1", "queries"), ("text_2", "documents")):
+            given = [name for name in names if getattr(self, name) is not None]
+            if len(given) != 1:
+                message = f"Set either '{names[0]}' or '{names[1]}'."
+                raise BadRequestError(message, param=names[0], code="invalid_value" if given else _MISSING)
+        first, second = self._sides()
+        if len(first) not in (1, len(second)):
+            name = self.path(0).partition("[")[0]
+            what = f"'{name}' has {len(second)} texts, but there are {len(first)} to compare them with"
+            message = f"{what}; there must be one, or as many."
+            raise BadRequestError(message, param=name, code="invalid_value")
+
+    def _sides(self) -> tuple[Sequence[str], Sequence[str]]:
+        return self.text_1 or self.queries or (), self.text_2 or self.documents or ()
+
+    def inputs(self) -> Sequence[EncoderInput]:
+        """The pairs; see ``EncoderFields``."""
+        first, second = self._sides()
+        return [EncoderInput(first[index if len(first) > 1 else 0], text) for index, text in enumerate(second)]
+
+    def path(self, index: int) -> str:
+        """The path of the second text of a pair; see ``EncoderFields``."""
+        return f"{'text_2' if self.documents is None else 'documents'}[{index}]"
+
+    def params(self) -> EncoderParams:
+        """With the most tokens of a document; see ``EncoderFields``."""
+        return dataclasses.replace(super().params(), document_tokens=self.max_tokens_per_doc)
+
+
+_MISSING = "missing_required_parameter"

@@ -1,0 +1,318 @@
+"""Endpoints of encoders: what requests get, and what is rejected, by which field and with which bound."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gateway.generation.encoder import EncodedItems, EncoderRequest
+from gateway.text.tokens.encoder_tokenizer import EncoderInput
+from tests.app.encoders import MOST_TOKENS, Encoders, encoders, letters
+from tests.app.scripted import ByteIds
+
+EMBEDDINGS = "/v1/embeddings"
+DOCUMENTS = ["zzz", "aab", {"text": "aaa", "page": 3}]
+
+
+@pytest.fixture
+async def world(folder: Path) -> AsyncIterator[Encoders]:
+    async with encoders(folder) as running:
+        yield running
+
+
+def _bits(encoded: Any) -> list[float]:
+    return [float(number) for number in np.frombuffer(base64.b64decode(encoded), "<f4")]
+
+
+def _vectors(answer: dict[str, Any]) -> list[Any]:
+    assert [each["index"] for each in answer["data"]] == list(range(len(answer["data"])))
+    return [each["embedding"] for each in answer["data"]]
+
+
+def _of(text: str) -> list[float]:
+    return list(map(float, letters(EncoderInput(text))))
+
+
+async def test_vectors_and_tokens_are_those_of_the_inputs(world: Encoders) -> None:
+    texts = ["a longer text", "b", "ccc"]
+    answer = await world.post(EMBEDDINGS, model="vectors", input=texts, user="u")
+    assert _vectors(answer) == [_of(text) for text in texts]
+    assert answer["usage"] == {"prompt_tokens": 17, "total_tokens": 17}
+    assert answer["model"] == "vectors"
+    one = await world.post("/openai/deployments/vectors/embeddings", input="b", encoding_format="base64")
+    assert _bits(one["data"][0]["embedding"]) == _of("b")
+    counted = await world.post(EMBEDDINGS, model="counting", input=["b", "cc"])
+    assert counted["usage"]["total_tokens"] == 8
+
+
+async def test_a_full_request_is_served_in_order_and_a_fuller_one_names_the_bound(world: Encoders) -> None:
+    texts = [f"text {index}" for index in range(2048)]
+    answer = await world.post(EMBEDDINGS, model="vectors", input=texts, encoding_format="base64")
+    assert [_bits(each) for each in _vectors(answer)] == [_of(text) for text in texts]
+    assert max(len(request.items) for request in world.by_name["vectors"].requests) == 64
+    for path, name in ((EMBEDDINGS, "input"), ("/v1/rerank", "documents"), ("/v1/score", "text_2")):
+        model = "vectors" if name == "input" else "ranks"
+        body = {name: [*texts, "x"] * 3, "query" if name == "documents" else "text_1": "x"}
+        assert await world.rejected(path, model=model, **body) == (
+            name,
+            "array_above_max_length",
+            f"Invalid '{name}': array too long. Expected an array with maximum length 2048, but got an array with "
+            "length 6147 instead.",
+        )
+
+
+async def test_300_000_tokens_are_served_and_one_more_is_not(world: Encoders) -> None:
+    texts = ["x" * MOST_TOKENS] * 250
+    answer = await world.post(EMBEDDINGS, model="vectors", input=texts, encoding_format="base64")
+    assert answer["usage"]["total_tokens"] == 300_000
+    found = await world.rejected(EMBEDDINGS, model="vectors", input=[*texts, "y"])
+    assert found == ("input", "max_tokens_per_request", "Requested 300001 tokens, max 300000 tokens per request.")
+    param, _, _ = await world.rejected(
+        "/v1/rerank", model="ranks", query="a", documents=["x" * (MOST_TOKENS - 1)] * 251
+    )
+    assert param == "documents"
+
+
+async def test_dimensions_cut_vectors_to_length_1(world: Encoders) -> None:
+    answer = await world.post(EMBEDDINGS, model="cut", input=["abc", "banana"], dimensions=2)
+    for vector, text in zip(_vectors(answer), ("abc", "banana"), strict=True):
+        first = np.array(_of(text)[:2], np.float32)
+        np.testing.assert_allclose(vector, first / np.linalg.norm(first), rtol=1e-6)
+    whole = _vectors(await world.post(EMBEDDINGS, model="cut", input="abc"))
+    assert whole == [_of("abc")]
+    param, code, message = await world.rejected(EMBEDDINGS, model="cut", input="abc", dimensions=5)
+    assert (param, code) == ("dimensions", "integer_above_max_value")
+    assert "have 4 dimensions, but 5 are asked for" in message
+    assert (await world.rejected(EMBEDDINGS, model="vectors", input="a", dimensions=2))[1] == "unsupported_parameter"
+
+
+async def test_a_vector_of_another_length_than_asked_is_not_passed_on(world: Encoders) -> None:
+    assert len(_vectors(await world.post(EMBEDDINGS, model="native", input="a", dimensions=4))[0]) == 4
+    error = (await world.post(EMBEDDINGS, 500, model="native", input="a", dimensions=3))["error"]
+    assert (error["code"], error["message"]) == (
+        "invalid_engine_output",
+        "The model returned vectors with 4 dimensions, not 3.",
+    )
+
+
+async def test_normalize_scales_and_cannot_be_undone(world: Encoders) -> None:
+    answer = await world.post(EMBEDDINGS, model="vectors", input="abc", normalize=True)
+    assert np.linalg.norm(_vectors(answer)[0]) == pytest.approx(1)
+    assert _vectors(await world.post(EMBEDDINGS, model="cut", input="abc", normalize=False)) == [_of("abc")]
+    param, code, message = await world.rejected(EMBEDDINGS, model="vectors", input="abc", normalize=False)
+    assert (param, code) == ("normalize", "unsupported_parameter")
+    assert "can only be true" in message
+
+
+async def test_input_types_are_those_of_the_settings(world: Encoders) -> None:
+    assert _vectors(await world.post(EMBEDDINGS, model="cut", input="a", input_type="query")) == [_of("q: a")]
+    param, code, message = await world.rejected(EMBEDDINGS, model="cut", input="a", input_type="x")
+    assert (param, code) == ("input_type", "invalid_value")
+    assert "it has 'query'" in message
+    assert (await world.rejected(EMBEDDINGS, model="vectors", input="a", input_type="query"))[:2] == (
+        "input_type",
+        "unsupported_parameter",
+    )
+
+
+LONG = "a" * MOST_TOKENS + "bc"
+
+
+@pytest.mark.parametrize(
+    ("fields", "kept"),
+    [
+        ({"truncate": "END"}, LONG[:MOST_TOKENS]),
+        ({"truncate": "start"}, LONG[-MOST_TOKENS:]),
+        ({"truncate_prompt_tokens": -1}, LONG[:MOST_TOKENS]),
+        ({"truncate_prompt_tokens": 3}, "aaa"),
+        ({"truncate_prompt_tokens": 3, "truncation_side": "left"}, "abc"),
+        ({"truncate_prompt_tokens": 3, "truncate": "START"}, "abc"),
+    ],
+    ids=str,
+)
+async def test_long_texts_are_cut_as_asked(world: Encoders, fields: dict[str, Any], kept: str) -> None:
+    answer = await world.post(EMBEDDINGS, model="vectors", input=LONG, **fields)
+    assert [item.text for item in world.by_name["vectors"].items()] == [kept]
+    assert answer["usage"]["total_tokens"] == len(kept)
+
+
+async def test_what_cannot_be_cut_is_rejected(world: Encoders) -> None:
+    param, code, message = await world.rejected(EMBEDDINGS, model="vectors", input=["a", LONG], truncation_side="left")
+    assert (param, code) == ("input[1]", "context_length_exceeded")
+    assert message.startswith("prompt is too long: 1202 tokens > 1200 maximum")
+    for most, code in ((0, "integer_below_min_value"), (1201, "integer_above_max_value")):
+        found = await world.rejected(EMBEDDINGS, model="vectors", input="a", truncate_prompt_tokens=most)
+        assert found[:2] == ("truncate_prompt_tokens", code)
+        assert "at most 1200" in found[2]
+    for name, value in (("truncate", "END"), ("truncate_prompt_tokens", 3)):
+        found = await world.rejected(EMBEDDINGS, model="counting", input="a", **{name: value})
+        assert found[:2] == (name, "unsupported_parameter")
+        assert "set tokenizer" in found[2]
+    await world.post(EMBEDDINGS, model="counting", input="a", truncate="NONE")
+
+
+async def test_token_ids_need_the_models_own_vocabulary(world: Encoders, folder: Path) -> None:
+    ids = ByteIds(folder).of("abc")
+    param, code, message = await world.rejected(EMBEDDINGS, model="vectors", input=ids)
+    assert (param, code) == ("input", "invalid_value")
+    assert "check_embedding_ctx_length=False" in message
+    answer = await world.post(EMBEDDINGS, model="cut", input=[ids, ids[:1] * MOST_TOKENS])
+    assert answer["usage"]["total_tokens"] == 3 + MOST_TOKENS
+    assert (await world.rejected(EMBEDDINGS, model="cut", input=[ids, [9999]]))[0] == "input[1]"
+    too_long = ids[:1] * 5000  # more than a conversation may have messages
+    assert (await world.rejected(EMBEDDINGS, model="cut", input=too_long))[:2] == (
+        "input[0]",
+        "context_length_exceeded",
+    )
+
+
+async def test_rerank_puts_the_most_relevant_first(world: Encoders) -> None:
+    body: dict[str, Any] = {"model": "ranks", "query": "a", "documents": DOCUMENTS}
+    for path in ("/v1/rerank", "/rerank"):
+        answer = await world.post(path, **body)
+        assert [(each["index"], each["document"]["text"]) for each in answer["results"]] == [
+            (2, "aaa"), (1, "aab"), (0, "zzz"),
+        ]  # fmt: skip
+        assert answer["results"][1]["relevance_score"] == pytest.approx(2 / 3)
+        assert answer["usage"] == {"prompt_tokens": 12, "total_tokens": 12}
+        assert answer["model"] == "ranks"
+    best = await world.post("/v1/rerank", **body, top_n=1, return_documents=False)
+    assert best["results"] == [{"index": 2, "relevance_score": 1}]
+    assert len((await world.post("/v1/rerank", **body, top_n=9))["results"]) == 3
+
+
+async def test_cohere_gets_its_own_form(world: Encoders) -> None:
+    body: dict[str, Any] = {"model": "ranks", "query": "a", "documents": DOCUMENTS}
+    answer = await world.post("/v2/rerank", **body, top_n=2)
+    assert [sorted(each) for each in answer["results"]] == [["index", "relevance_score"]] * 2
+    assert answer["meta"] == {"api_version": {"version": "2"}, "tokens": {"input_tokens": 12}}
+    assert {"usage", "model"}.isdisjoint(answer)
+    shown = await world.post("/v2/rerank", **body, top_n=1, return_documents=True)
+    assert shown["results"][0]["document"] == {"text": "aaa"}
+
+
+async def test_documents_are_cut_before_they_are_scored(world: Encoders) -> None:
+    answer = await world.post("/v1/rerank", model="ranks", query="ab", documents=["zzaaa", "b"], max_tokens_per_doc=2)
+    assert {(item.text, item.pair) for item in world.by_name["ranks"].items()} == {("ab", "zz"), ("ab", "b")}
+    assert answer["usage"]["total_tokens"] == 7
+    assert answer["results"][1]["document"]["text"] == "zzaaa"
+
+
+async def test_scores_of_three_classes_are_no_relevance(world: Encoders) -> None:
+    error = (await world.post("/v1/rerank", 500, model="odd-ranks", query="a", documents=["b"]))["error"]
+    assert (error["code"], error["message"]) == (
+        "invalid_engine_output",
+        "The model returned 3 scores for a pair, not one.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "scores"),
+    [
+        ({"text_1": "a", "text_2": "ab"}, [0.5]),
+        ({"text_1": ["a"], "text_2": ["ab", "aa", "b"]}, [0.5, 1, 0]),
+        ({"queries": ["a", "b"], "documents": ["b", "b"]}, [0, 1]),
+        ({"queries": "a", "documents": ["aabb"], "max_tokens_per_doc": 3}, [pytest.approx(2 / 3)]),
+    ],
+    ids=str,
+)
+async def test_scores_of_pairs(world: Encoders, body: dict[str, Any], scores: list[float]) -> None:
+    for path in ("/v1/score", "/score"):
+        answer = await world.post(path, model="ranks", **body)
+        assert [each["score"] for each in answer["data"]] == scores
+
+
+async def test_classes_have_labels_and_probabilities(world: Encoders) -> None:
+    for path in ("/v1/classify", "/classify"):
+        answer = await world.post(path, model="classes", input=["abc", "xyz"])
+        assert [(each["label"], each["probs"], each["num_classes"]) for each in answer["data"]] == [
+            ("sung", [0.875, 0.125], 2),
+            ("mute", [0.125, 0.875], 2),
+        ]
+        assert answer["usage"]["total_tokens"] == 6
+    unnamed = await world.post("/classify", model="unnamed", input="xyz")
+    assert unnamed["data"][0]["label"] == "LABEL_1"
+
+
+async def test_pooling_returns_vectors_and_scores(world: Encoders) -> None:
+    vectors = await world.post("/pooling", model="vectors", input="abc", task="embed")
+    assert vectors["data"] == [{"index": 0, "object": "pooling", "data": _of("abc")}]
+    scores = await world.post("/pooling", model="classes", input="abc", encoding_format="base64")
+    assert _bits(scores["data"][0]["data"]) == [0.875, 0.125]
+    assert (await world.rejected("/pooling", model="classes", input="abc", task="embed"))[0] == "task"
+    assert (await world.rejected("/pooling", model="classes", input="abc", dimensions=1))[0] == "dimensions"
+
+
+BAD: list[tuple[str, dict[str, Any], str, str]] = [
+    (EMBEDDINGS, {"model": "vectors"}, "input", "missing_required_parameter"),
+    (EMBEDDINGS, {"model": "vectors", "input": []}, "input", "empty_array"),
+    (EMBEDDINGS, {"model": "vectors", "input": ["a", ""]}, "input[1]", "empty_string"),
+    (EMBEDDINGS, {"model": "vectors", "input": ["a", [1]]}, "input", "invalid_value"),
+    (EMBEDDINGS, {"model": "vectors", "input": ["a", None]}, "input", "invalid_value"),
+    (EMBEDDINGS, {"model": "vectors", "input": {"a": 1}}, "input", "invalid_value"),
+    (EMBEDDINGS, {"model": "vectors", "input": "a", "encoding_format": "int8"}, "encoding_format", "invalid_value"),
+    (EMBEDDINGS, {"model": "vectors", "input": "a", "dimensions": 0}, "dimensions", "integer_below_min_value"),
+    (EMBEDDINGS, {"model": "vectors", "input": "a", "truncate": "MIDDLE"}, "truncate", "invalid_value"),
+    ("/v1/rerank", {"model": "ranks", "documents": ["a"]}, "query", "missing_required_parameter"),
+    ("/v1/rerank", {"model": "ranks", "query": "", "documents": ["a"]}, "query", "empty_string"),
+    ("/v1/rerank", {"model": "ranks", "query": "a", "documents": []}, "documents", "empty_array"),
+    ("/v1/rerank", {"model": "ranks", "query": "a", "documents": ["a", ""]}, "documents[1]", "empty_string"),
+    (
+        "/v2/rerank",
+        {"model": "ranks", "query": "a", "documents": [{"title": "a"}]},
+        "documents[0].text",
+        "missing_required_parameter",
+    ),
+    ("/rerank", {"model": "ranks", "query": "a", "documents": [1]}, "documents[0]", "invalid_type"),
+    ("/rerank", {"model": "ranks", "query": "a", "documents": ["a"], "top_n": -1}, "top_n", "integer_below_min_value"),
+    ("/v1/score", {"model": "ranks", "text_2": "a"}, "text_1", "missing_required_parameter"),
+    ("/v1/score", {"model": "ranks", "text_1": "a", "queries": "a", "text_2": "b"}, "text_1", "invalid_value"),
+    ("/v1/score", {"model": "ranks", "queries": ["a", "b"], "documents": ["b"]}, "documents", "invalid_value"),
+    ("/v1/score", {"model": "ranks", "text_1": "a", "text_2": ["b", ""]}, "text_2[1]", "empty_string"),
+    ("/classify", {"model": "classes", "input": ""}, "input[0]", "empty_string"),
+]
+
+
+async def test_bad_input_names_its_field(world: Encoders) -> None:
+    for path, body, param, code in BAD:
+        assert (await world.rejected(path, **body))[:2] == (param, code), body
+
+
+async def test_models_that_generate_are_listed_first_and_taken_by_default(world: Encoders) -> None:
+    listed = (await world.client.get("/v1/models")).json()["data"]
+    assert [each["id"] for each in listed][:2] == ["words", "vectors"]
+    assert (await world.post("/tokenize", prompt="abc"))["count"] == 3
+    described = (await world.client.get("/v1/models/ranks")).json()["capabilities"]
+    assert {name: each["class"] for name, each in described.items()} == {
+        "dimensions": "impossible",
+        "input_type": "impossible",
+        "max_tokens_per_doc": "engine",
+        "normalize": "impossible",
+        "truncate": "engine",
+        "truncate_prompt_tokens": "engine",
+        "truncation_side": "engine",
+    }
+
+
+async def test_what_is_changed_or_unknown_is_named(world: Encoders, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "gateway.access")
+    body = {"model": "ranks", "query": "a\0b", "documents": [{"text": "c\0"}], "priority": 1, "user": "u"}
+    answer = await world.client.post("/v1/rerank", json=body)
+    assert answer.headers["x-ignored-parameters"] == "priority, query, documents[0].text"
+    assert answer.json()["results"][0]["document"]["text"] == "c\ufffd"
+    line = caplog.records[-1].__dict__
+    assert (line["task"], line["prompt_tokens"], line["annotations"]) == ("rerank", 9, {"user": "u"})
+
+
+async def test_no_vector_comes_of_zeros(world: Encoders, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(request: EncoderRequest) -> EncodedItems:
+        return EncodedItems(np.array([[0, 0, 1]] * len(request.items), np.float32))
+
+    monkeypatch.setattr(world.by_name["cut"], "encode", nothing)
+    error = (await world.post(EMBEDDINGS, 500, model="cut", input="a", dimensions=2))["error"]
+    assert error["message"] == "The model returned a vector of zeros."
