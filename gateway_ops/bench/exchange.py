@@ -14,6 +14,7 @@ import aiohttp
 import orjson
 
 from gateway.serving.comparison.answer_forms import RequestFailedError
+from gateway.serving.comparison.facts import generates
 
 _LONGEST_LINE = 2**20
 _COUNTS = ("prompt_tokens", "completion_tokens")
@@ -90,7 +91,7 @@ def failures_by_kind() -> Iterator[None]:
 
 
 async def first_model(session: aiohttp.ClientSession, url: str, timeout_s: float) -> str:
-    """The first model that the server lists.
+    """The first model of a server's list that generates text.
 
     Args:
         session: a session with the API key among its headers.
@@ -110,10 +111,10 @@ async def first_model(session: aiohttp.ClientSession, url: str, timeout_s: float
             f"{url} does not respond with a list of models: {error or type(error).__name__}"
         ) from None
     models = listed.get("data") if isinstance(listed, dict) else None
-    first = models[0] if isinstance(models, list) and models else None
-    if not isinstance(first, dict) or "id" not in first:
-        raise RequestFailedError(f"{url} lists no model")
-    return str(first["id"])
+    for each in models if isinstance(models, list) else ():
+        if isinstance(each, dict) and "id" in each and generates(each):
+            return str(each["id"])
+    raise RequestFailedError(f"{url} lists no model that generates text")
 
 
 async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

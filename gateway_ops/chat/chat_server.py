@@ -6,6 +6,7 @@ import json
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
+from gateway.serving.comparison.facts import generates
 from gateway_ops.chat.streamed_answer import ChatError, ReplyDelta, ReplyReader, StreamedReply, words_of
 from gateway_ops.conformance.bounded_http import CheckRequest, Http, HttpAnswer, OpenHttpAnswer, UnreachableError
 
@@ -47,6 +48,10 @@ class ChatServer:
         if not isinstance(data, list):
             raise ChatError(f"{self.http.base}/v1/models is not a list of models.")
         return [each for each in data if isinstance(each, dict) and isinstance(each.get("id"), str)]
+
+    def names(self) -> list[str]:
+        """The ids of the models that generate text; see ``models``."""
+        return [each["id"] for each in self.models() if generates(each)]
 
     def health(self) -> dict[str, dict[str, Any]]:
         """What a gateway's health says of each model, ready or not; nothing of another server."""

@@ -89,13 +89,13 @@ def _names(server: ChatServer) -> list[str]:
     from gateway_ops.chat.streamed_answer import ChatError  # noqa: PLC0415
 
     try:
-        names = [each["id"] for each in server.models()]
+        names = server.names()
     except ChatError as error:
         if error.status in _NO_LIST:
             raise ChatError(f"{error} Name a model with --model if the server does not list any.") from None
         raise
     if not names:
-        raise ChatError(f"{server.http.base} lists no model; name a model with --model.")
+        raise ChatError(f"{server.http.base} lists no model that generates text; name a model with --model.")
     return names
 
 

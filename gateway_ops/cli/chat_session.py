@@ -190,7 +190,7 @@ class ChatSession:
 
     def _model(self, name: str) -> None:
         try:
-            listed = [each["id"] for each in self._server.models()]
+            listed = self._server.names()
         except ChatError as error:
             listed = []
             self._display.error(str(error))

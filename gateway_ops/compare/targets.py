@@ -12,6 +12,7 @@ import aiohttp
 import orjson
 
 from gateway.serving.comparison.answer_forms import LONGEST_ANSWER, RequestFailedError
+from gateway.serving.comparison.facts import generates
 from gateway.text.bad_request import first_of
 from gateway.text.harmless import one_line
 from gateway_ops.bench.exchange import failures_by_kind
@@ -147,7 +148,7 @@ async def _listed(address: TargetAddress, session: aiohttp.ClientSession, timeou
 
 def _only(address: TargetAddress, listed: Mapping[str, Any]) -> str:
     # The gateway lists a model under its aliases, too.
-    names = {served_name(entry) or name for name, entry in listed.items()}
+    names = {served_name(entry) or name for name, entry in listed.items() if generates(entry)}
     if len(names) != 1:
         what = f"lists {_names(names)}" if names else "lists no model"
         raise TargetError(f"{address.side}: {address.shown} {what}: name a model as {address.shown}#model")

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from gateway.serving.comparison.facts import generates
 from gateway.text.bad_request import first_of
 from gateway_ops.conformance.bounded_http import CheckRequest, Http, HttpAnswer, UnreachableError
 from gateway_ops.conformance.cancel_checks import CANCEL
@@ -87,6 +88,7 @@ class _Listed(BaseModel):
     context_length: int | None = None
     context_window: int | None = None
     max_context_length: int | None = None
+    gateway: Any = None
 
 
 class _List(BaseModel):
@@ -111,7 +113,7 @@ def meet(url: str, model: str | None, api_key: str | None, timeout_s: float) -> 
     except UnreachableError as error:
         raise UnsuitableServerError(str(error)) from None
     names = None if listed is None else [each.id for each in listed]
-    server = ServerUnderCheck(http, model or _only(names), time.monotonic() + _ALL_S)
+    server = ServerUnderCheck(http, model or _only(listed), time.monotonic() + _ALL_S)
     server.listed = names
     for each in listed or ():
         if each.id == server.model:
@@ -135,13 +137,14 @@ def _models(url: str, answer: HttpAnswer) -> list[_Listed] | None:
         return None
 
 
-def _only(names: list[str] | None) -> str:
-    if names and len(names) == 1:
+def _only(listed: list[_Listed] | None) -> str:
+    names = [each.id for each in listed or () if generates({"gateway": each.gateway})]
+    if len(names) == 1:
         return names[0]
     raise UnsuitableServerError(f"name a model with --model{_told(names)}")
 
 
-def _told(names: list[str] | None) -> str:
+def _told(names: list[str]) -> str:
     if not names:
         return "; the server lists no models"
     first, more = first_of(names)

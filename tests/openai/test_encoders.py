@@ -57,12 +57,12 @@ async def test_a_full_request_is_served_in_order_and_a_fuller_one_names_the_boun
     assert max(len(request.items) for request in world.by_name["vectors"].requests) == 64
     for path, name in ((EMBEDDINGS, "input"), ("/v1/rerank", "documents"), ("/v1/score", "text_2")):
         model = "vectors" if name == "input" else "ranks"
-        body = {name: [*texts, "x"] * 3, "query" if name == "documents" else "text_1": "x"}
+        body = {name: [*texts, "x"], "query" if name == "documents" else "text_1": "x"}
         assert await world.rejected(path, model=model, **body) == (
             name,
             "array_above_max_length",
             f"Invalid '{name}': array too long. Expected an array with maximum length 2048, but got an array with "
-            "length 6147 instead.",
+            "length 2049 instead.",
         )
 
 
@@ -72,10 +72,6 @@ async def test_300_000_tokens_are_served_and_one_more_is_not(world: Encoders) ->
     assert answer["usage"]["total_tokens"] == 300_000
     found = await world.rejected(EMBEDDINGS, model="vectors", input=[*texts, "y"])
     assert found == ("input", "max_tokens_per_request", "Requested 300001 tokens, max 300000 tokens per request.")
-    param, _, _ = await world.rejected(
-        "/v1/rerank", model="ranks", query="a", documents=["x" * (MOST_TOKENS - 1)] * 251
-    )
-    assert param == "documents"
 
 
 async def test_dimensions_cut_vectors_to_length_1(world: Encoders) -> None:

@@ -98,6 +98,12 @@ def facts_of(entry: Mapping[str, Any], of_text: Any, of_turns: Any) -> TargetFac
     return TargetFacts(values, context, _abilities(entry.get("capabilities")))
 
 
+def generates(entry: Mapping[str, Any]) -> bool:
+    """Whether a model of a list generates text: any but those of a gateway that have another task."""
+    gateway = entry.get("gateway")
+    return not isinstance(gateway, Mapping) or gateway.get("task") in (None, "generate")
+
+
 def warnings_of(facts: Iterable[FactPair]) -> Iterator[str]:
     """A sentence for each fact by which the two are not one model."""
     for fact in facts:

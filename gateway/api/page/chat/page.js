@@ -46,7 +46,7 @@ const loadModels = async () => {
   clearTimeout(retry);
   say("Loading the models.");
   try {
-    const { data } = await (await ask("v1/models")).json();
+    const data = (await (await ask("v1/models")).json()).data.filter(({ gateway }) => gateway.task === "generate");
     const before = $("model").value;
     if (!$("keys").hidden) $("draft").focus();
     $("keys").hidden = true;
@@ -55,7 +55,7 @@ const loadModels = async () => {
     $("model").disabled = data.length === 0;
     warn("");
     if (data.length) await describeModel();
-    else say("This key has no access to any model.");
+    else say("This key has no access to any model that generates text.");
   } catch (problem) {
     if (problem.status === 401) return;
     say("");
