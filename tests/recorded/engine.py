@@ -12,7 +12,7 @@ import copy
 import json
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -76,7 +76,7 @@ def write_tokenizer(folder: Path) -> tokenizers.Tokenizer:
 
 
 def configurations() -> dict[str, Any]:
-    """The project's models, an engine as TensorRT-LLM ships it, one with beams, and an ensemble that answers text."""
+    """The project's models, an engine as TensorRT-LLM ships it, one with beams, an ensemble of text, encoders."""
     found = {name: _stock(name) for name in ("ensemble", "preprocessing", "tensorrt_llm", "postprocessing")}
     bare = copy.deepcopy(found["tensorrt_llm"])
     _keep_not(bare, _EXTENSIONS | {"draft_input_ids", "guided_decoding_guide_type", "guided_decoding_guide"})
@@ -87,9 +87,18 @@ def configurations() -> dict[str, Any]:
     text = copy.deepcopy(found["ensemble"])
     _keep_not(text, _OF_TOKENS)
     found |= {"bare": bare, "beams": beams, "text": text}
+    found |= {name: _encoder(tensor, length) for name, (tensor, length, _) in ENCODERS.items()}
     for name, config in found.items():
         config.name = name
     return found
+
+
+def _encoder(tensor: str, length: int) -> Any:
+    config = model_config_pb2.ModelConfig(backend="python", max_batch_size=2)
+    config.input.add(name=tensor, data_type=model_config_pb2.TYPE_STRING, dims=[length])
+    config.output.add(name="numbers", data_type=model_config_pb2.TYPE_FP32, dims=[-1])
+    config.output.add(name="token_count", data_type=model_config_pb2.TYPE_INT32, dims=[1])
+    return config
 
 
 def _stock(name: str) -> Any:
@@ -103,6 +112,14 @@ def _keep_not(config: Any, names: set[str]) -> None:
         kept = [tensor for tensor in tensors if tensor.name not in names]
         del tensors[:]
         tensors.extend(kept)
+
+
+ENCODERS: dict[str, tuple[str, int, Callable[..., list[float]]]] = {
+    "vectors": ("text", 1, lambda text: [len(text), text.count("e"), 0.5, -1]),
+    "ranks": ("pairs", 2, lambda query, text: [sum(letter in query for letter in text) / (len(text) or 1)]),
+    "classes": ("text", 1, lambda text: [text.count("e"), len(text)]),
+}
+"""Encoders by name: the input, its texts of an item, and the numbers that come of them."""
 
 
 class Asked:
@@ -138,7 +155,7 @@ class Asked:
     @property
     def counts(self) -> bool:
         """Whether a client's request made it: probes, and the end of a request, come when they may."""
-        return not self.id.startswith("probe-") and not self.first("stop", False)
+        return not self.id.startswith("probe") and not self.first("stop", False)
 
     def line(self) -> str:
         """All of it, on a line."""
@@ -219,7 +236,23 @@ class RecordedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
             asked = Asked(request, self._tokenizer)
             if asked.counts:
                 self._asked.append(asked.line())
-            yield from Answer(asked, self._tokenizer).responses(context)
+            if request.model_name in ENCODERS:
+                yield encoded(asked)
+            else:
+                yield from Answer(asked, self._tokenizer).responses(context)
+
+
+def encoded(asked: Asked) -> Any:
+    """The only response of an encoder; a text has as many tokens as letters."""
+    tensor, length, numbers = ENCODERS[asked.model]
+    texts = asked.inputs[tensor]
+    items = [texts[at : at + length] for at in range(0, len(texts), length)]
+    rows = [numbers(*item) for item in items]
+    response = _Response(asked.outputs)
+    response.floats("numbers", [len(rows), len(rows[0])], [number for row in rows for number in row])
+    response.ints("token_count", [len(rows), 1], [sum(map(len, item)) for item in items])
+    response.message.infer_response.parameters["triton_final_response"].bool_param = True
+    return response.message
 
 
 class Answer:

@@ -25,7 +25,7 @@ _HEADERS = (
 )  # fmt: skip
 # What differs from time to time and from machine to machine.
 _VARIABLE = (
-    (r"\b((?:chat)?cmpl)-[0-9a-f]{32}\b", r"\1-ID"),
+    (r"\b((?:chat)?cmpl|rerank|score|classify|pool)-[0-9a-f]{32}\b", r"\1-ID"),
     (r"\b(resp|conv|msg|rs|fc|ctc|cmp)_[0-9a-f]{32}(?:[0-9a-f]{4})?\b", r"\1_ID"),
     (r"\bsealed1\.[\w=-]+", "SEALED"),
     (r"\b(call|toolu)_[A-Za-z0-9]{24}\b", r"\1_ID"),

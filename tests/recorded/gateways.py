@@ -87,6 +87,10 @@ def _model(name: str, url: str, triton_model: str, **more: Any) -> dict[str, Any
     }
 
 
+def _encoder(name: str, url: str, task: str, **more: Any) -> dict[str, Any]:
+    return {"task": task, **_model(name, url, name, **more), "family": None}
+
+
 def _open(url: str, folder: Path) -> dict[str, Any]:
     return {
         "server": {"page": False},  # whose bytes need no record
@@ -123,6 +127,9 @@ def _open(url: str, folder: Path) -> dict[str, Any]:
             _model("bare", url, "bare", family="plain", template="plain.jinja"),
             _model("validating", url, "bare", structured_output_without_guidance="validate"),
             _model("beams", url, "beams"),
+            _encoder("vectors", url, "embed", max_seq_len=64, encoder={"dimensions": True}),
+            _encoder("ranks", url, "rerank", encoder={"activation": "none"}),
+            _encoder("classes", url, "classify", encoder={"labels": ["lively", "dull"]}),
             _model("away", f"127.0.0.1:{free_port()}", "ensemble", max_seq_len=64),
         ],
     }

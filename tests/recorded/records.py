@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.recorded.chats import CHATS
 from tests.recorded.completions import COMPLETIONS
+from tests.recorded.encoders import ENCODERS
 from tests.recorded.exchange import Case, exchange
 from tests.recorded.failures import FAILURES
 from tests.recorded.forms import CALLS, FORMS
@@ -23,6 +24,7 @@ AREAS: Mapping[str, Sequence[Case]] = {
     "completions": COMPLETIONS,
     "responses": RESPONSES,
     "messages": MESSAGES,
+    "encoders": ENCODERS,
     "tokens_and_models": TOKENS,
     "failures": FAILURES,
     "http": HTTP,
