@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
+from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.stack import GatewayProcess
 
+ENCODERS = Path(__file__).parents[1] / "doubles/encoders"
 MODEL = "smollm2-135m-instruct"
 MAX_SEQ_LEN = 1024
 TINY = "tiny"
@@ -80,3 +83,29 @@ async def async_client(gateway: GatewayProcess) -> AsyncIterator[AsyncOpenAI]:
         base_url=f"{gateway.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
     ) as sdk:
         yield sdk
+
+
+@pytest.fixture(scope="session")
+def encoder_gateway(
+    triton_smollm2: Any, smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    """The gateway over SmolLM2, and over an embedding model and a cross-encoder in a real Triton of their own."""
+    folder = tmp_path_factory.mktemp("encoders")
+    with TritonServer(ENCODERS, model_dir=None, log_path=folder / "triton.log") as server:
+        own, smollm2 = {"tokenizer": str(smollm2_dir)}, {"url": triton_smollm2.grpc_url, "model": "ensemble"}
+        models: list[dict[str, Any]] = [
+            {"name": "embedding", "task": "embed", "triton": {"url": server.grpc_url, "model": "embedding"}},
+            {
+                **own,
+                "name": "reranker",
+                "task": "rerank",
+                "triton": {"url": server.grpc_url, "model": "reranker"},
+                "encoder": {"activation": "sigmoid"},
+            },
+            {**own, "name": MODEL, "triton": smollm2, "max_seq_len": MAX_SEQ_LEN},
+        ]
+        settings = folder / "gateway.yaml"
+        settings.write_text(json.dumps({"models": models}))  # which is YAML, too
+        server.wait_ready(["embedding", "reranker"])
+        with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(settings)) as process:
+            yield process

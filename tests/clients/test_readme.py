@@ -46,9 +46,9 @@ def environ(request: pytest.FixtureRequest) -> dict[str, str]:
 
 def test_each_block_has_its_test() -> None:
     assert {language: len(blocks(language)) for language in ("sh", "python", "json", "yaml")} == {
-        "sh": 4, "python": 2, "json": 1, "yaml": 1,
+        "sh": 4, "python": 3, "json": 1, "yaml": 1,
     }  # fmt: skip
-    assert (ROOT / "README.md").read_text().count("\n```") == 2 * 8
+    assert (ROOT / "README.md").read_text().count("\n```") == 2 * 9
 
 
 def test_the_clone_line(tmp_path: Path) -> None:
@@ -79,6 +79,12 @@ def test_python(gateway: GatewayProcess, number: int) -> None:
     if number == 0:
         assert "Paris" in out
         assert "completion_tokens=7" in out
+
+
+def test_retrieval(encoder_gateway: GatewayProcess) -> None:
+    program = blocks("python")[2]
+    assert len(program.strip().splitlines()) <= 15
+    assert "9000" in run([sys.executable, "-c", program.replace(ADDRESS, encoder_gateway.url)])
 
 
 @BY_TOKENS

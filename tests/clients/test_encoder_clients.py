@@ -1,0 +1,81 @@
+"""Embeddings and rerank by OpenAI's SDK, LangChain and plain HTTP, over encoders in the real Triton."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import httpx
+import numpy as np
+import openai
+import pytest
+from langchain_openai import OpenAIEmbeddings
+from openai import AsyncOpenAI, AzureOpenAI, OpenAI
+
+from gateway_ops.bench.exchange import first_model
+from gateway_ops.bench.load import open_session
+from gateway_ops.chat.chat_server import ChatServer
+from gateway_ops.compare.targets import TargetAddress, find_target
+from tests.clients.conftest import MODEL
+from tests.stack import GatewayProcess
+
+TEXTS = ["The port is 9000.", "Paris is a city in France.", "A third text"]
+
+
+def _options(gateway: GatewayProcess) -> dict[str, Any]:
+    return {"base_url": f"{gateway.url}/v1", "api_key": "unused", "max_retries": 0}
+
+
+def _cosine(one: list[float], other: list[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def test_the_sdk_gets_vectors_and_usage(encoder_gateway: GatewayProcess) -> None:
+    with OpenAI(**_options(encoder_gateway)) as client:
+        found = client.embeddings.create(model="embedding", input=TEXTS)  # which asks for base64
+        assert [each.index for each in found.data] == [0, 1, 2]
+        assert found.usage.prompt_tokens == found.usage.total_tokens == 4 + 6 + 3
+        strict = client.with_options(_extra_kwargs={"_strict_response_validation": True})
+        floats = strict.embeddings.create(model="embedding", input=TEXTS, encoding_format="float")
+        bits, shown = ([np.float32(each.embedding).tolist() for each in one.data] for one in (found, floats))
+        assert bits == shown
+        assert all(math.isclose(_cosine(each.embedding, each.embedding), 1, rel_tol=1e-6) for each in found.data)
+        with pytest.raises(openai.BadRequestError, match=f"Models for it: '{MODEL}'"):
+            client.chat.completions.create(model="embedding", messages=[{"role": "user", "content": "Hi"}])
+        assert [each.id for each in client.models.list()] == [MODEL, "embedding", "reranker"]
+
+
+async def test_the_asynchronous_sdk_and_azures_get_the_same(encoder_gateway: GatewayProcess) -> None:
+    async with AsyncOpenAI(**_options(encoder_gateway)) as client:
+        found = await client.embeddings.create(model="embedding", input=TEXTS[0])
+    azure = AzureOpenAI(azure_endpoint=encoder_gateway.url, api_key="unused", api_version="2026-01-01", max_retries=0)
+    with azure as client:
+        assert client.embeddings.create(model="embedding", input=TEXTS[0]).data == found.data
+
+
+def test_langchain_finds_the_closest_text(encoder_gateway: GatewayProcess) -> None:
+    options: dict[str, Any] = {"model": "embedding", "base_url": f"{encoder_gateway.url}/v1", "api_key": "unused"}
+    embeddings = OpenAIEmbeddings(check_embedding_ctx_length=False, **options)
+    first, other, _ = embeddings.embed_documents(TEXTS)
+    asked = embeddings.embed_query("Which port is it?")
+    assert _cosine(asked, first) > _cosine(asked, other)
+
+
+def test_plain_http_reranks_and_scores(encoder_gateway: GatewayProcess) -> None:
+    with httpx.Client(base_url=encoder_gateway.url, timeout=30) as client:
+        body = {"model": "reranker", "query": "the city of Paris", "documents": [*TEXTS] * 5, "top_n": 5}
+        ranked = client.post("/v1/rerank", json=body).json()
+        assert [each["index"] for each in ranked["results"]] == [1, 4, 7, 10, 13]
+        assert ranked["results"][0]["relevance_score"] == pytest.approx(0.5)
+        assert ranked["results"][0]["document"] == {"text": TEXTS[1]}
+        assert ranked["usage"]["total_tokens"] > 5 * 3 * 6
+        scored = client.post("/score", json={"model": "reranker", "text_1": "a third text", "text_2": TEXTS[2]}).json()
+        assert scored["data"][0]["score"] == pytest.approx(1 / (1 + math.exp(-4)))
+
+
+async def test_commands_take_the_model_that_generates(encoder_gateway: GatewayProcess) -> None:
+    assert ChatServer(encoder_gateway.url, None, 20).names() == [MODEL]
+    async with open_session(None) as session:
+        assert await first_model(session, f"{encoder_gateway.url}/v1/models", 20) == MODEL
+        target = await find_target(TargetAddress("A", encoder_gateway.url, None), session, 20)
+    assert target.model == MODEL
