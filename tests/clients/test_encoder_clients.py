@@ -37,7 +37,7 @@ def test_the_sdk_gets_vectors_and_usage(encoder_gateway: GatewayProcess) -> None
         assert found.usage.prompt_tokens == found.usage.total_tokens == 4 + 6 + 3
         strict = client.with_options(_extra_kwargs={"_strict_response_validation": True})
         floats = strict.embeddings.create(model="embedding", input=TEXTS, encoding_format="float")
-        bits, shown = ([np.float32(each.embedding).tolist() for each in one.data] for one in (found, floats))
+        bits, shown = ([np.array(each.embedding, np.float32).tolist() for each in one.data] for one in (found, floats))
         assert bits == shown
         assert all(math.isclose(_cosine(each.embedding, each.embedding), 1, rel_tol=1e-6) for each in found.data)
         with pytest.raises(openai.BadRequestError, match=f"Models for it: '{MODEL}'"):
