@@ -91,7 +91,9 @@ def encoder_gateway(
 ) -> Iterator[GatewayProcess]:
     """The gateway over SmolLM2, and over an embedding model and a cross-encoder in a real Triton of their own."""
     folder = tmp_path_factory.mktemp("encoders")
-    with TritonServer(ENCODERS, model_dir=None, log_path=folder / "triton.log") as server:
+    server = TritonServer(ENCODERS, model_dir=None, log_path=folder / "triton.log")
+    server.start()
+    try:
         own, smollm2 = {"tokenizer": str(smollm2_dir)}, {"url": triton_smollm2.grpc_url, "model": "ensemble"}
         models: list[dict[str, Any]] = [
             {"name": "embedding", "task": "embed", "triton": {"url": server.grpc_url, "model": "embedding"}},
@@ -109,3 +111,5 @@ def encoder_gateway(
         server.wait_ready(["embedding", "reranker"])
         with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(settings)) as process:
             yield process
+    finally:
+        server.kill()

@@ -119,22 +119,21 @@ async def test_input_types_are_those_of_the_settings(world: Encoders) -> None:
 LONG = "a" * MOST_TOKENS + "bc"
 
 
-@pytest.mark.parametrize(
-    ("fields", "kept"),
-    [
-        ({"truncate": "END"}, LONG[:MOST_TOKENS]),
-        ({"truncate": "start"}, LONG[-MOST_TOKENS:]),
-        ({"truncate_prompt_tokens": -1}, LONG[:MOST_TOKENS]),
-        ({"truncate_prompt_tokens": 3}, "aaa"),
-        ({"truncate_prompt_tokens": 3, "truncation_side": "left"}, "abc"),
-        ({"truncate_prompt_tokens": 3, "truncate": "START"}, "abc"),
-    ],
-    ids=str,
-)
-async def test_long_texts_are_cut_as_asked(world: Encoders, fields: dict[str, Any], kept: str) -> None:
-    answer = await world.post(EMBEDDINGS, model="vectors", input=LONG, **fields)
-    assert [item.text for item in world.by_name["vectors"].items()] == [kept]
-    assert answer["usage"]["total_tokens"] == len(kept)
+CUTS: list[tuple[dict[str, Any], str]] = [
+    ({"truncate": "END"}, LONG[:MOST_TOKENS]),
+    ({"truncate": "start"}, LONG[-MOST_TOKENS:]),
+    ({"truncate_prompt_tokens": -1}, LONG[:MOST_TOKENS]),
+    ({"truncate_prompt_tokens": 3}, "aaa"),
+    ({"truncate_prompt_tokens": 3, "truncation_side": "left"}, "abc"),
+    ({"truncate_prompt_tokens": 3, "truncate": "START"}, "abc"),
+]
+
+
+async def test_long_texts_are_cut_as_asked(world: Encoders) -> None:
+    for fields, kept in CUTS:
+        answer = await world.post(EMBEDDINGS, model="vectors", input=LONG, **fields)
+        assert world.by_name["vectors"].items()[-1].text == kept, fields
+        assert answer["usage"]["total_tokens"] == len(kept)
 
 
 async def test_what_cannot_be_cut_is_rejected(world: Encoders) -> None:
@@ -207,20 +206,19 @@ async def test_scores_of_three_classes_are_no_relevance(world: Encoders) -> None
     )
 
 
-@pytest.mark.parametrize(
-    ("body", "scores"),
-    [
-        ({"text_1": "a", "text_2": "ab"}, [0.5]),
-        ({"text_1": ["a"], "text_2": ["ab", "aa", "b"]}, [0.5, 1, 0]),
-        ({"queries": ["a", "b"], "documents": ["b", "b"]}, [0, 1]),
-        ({"queries": "a", "documents": ["aabb"], "max_tokens_per_doc": 3}, [pytest.approx(2 / 3)]),
-    ],
-    ids=str,
-)
-async def test_scores_of_pairs(world: Encoders, body: dict[str, Any], scores: list[float]) -> None:
+PAIRS: list[tuple[dict[str, Any], list[Any]]] = [
+    ({"text_1": "a", "text_2": "ab"}, [0.5]),
+    ({"text_1": ["a"], "text_2": ["ab", "aa", "b"]}, [0.5, 1, 0]),
+    ({"queries": ["a", "b"], "documents": ["b", "b"]}, [0, 1]),
+    ({"queries": "a", "documents": ["aabb"], "max_tokens_per_doc": 3}, [pytest.approx(2 / 3)]),
+]
+
+
+async def test_scores_of_pairs(world: Encoders) -> None:
     for path in ("/v1/score", "/score"):
-        answer = await world.post(path, model="ranks", **body)
-        assert [each["score"] for each in answer["data"]] == scores
+        for body, scores in PAIRS:
+            answer = await world.post(path, model="ranks", **body)
+            assert [each["score"] for each in answer["data"]] == scores
 
 
 async def test_classes_have_labels_and_probabilities(world: Encoders) -> None:
