@@ -23,7 +23,7 @@ RUNTIME := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.embedded)
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-up: $(RUNTIME) ## start Triton with the five models and the gateway on port 9000, or with ARGS="--port 9100" on that; Ctrl-C stops both
+up: $(RUNTIME) ## start Triton with its six models and the gateway on port 9000, or with ARGS="--port 9100" on that; Ctrl-C stops both
 	@$(BIN)/gateway up $(ARGS)
 
 # In CI what failed runs once more by itself, at most three failures long: a machine that stalled or a Triton that died (docs/wire-contract.md,

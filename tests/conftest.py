@@ -1,4 +1,4 @@
-"""Real Triton servers for the session, each with all five models of the repository."""
+"""Real Triton servers for the session, each with all models of the repository."""
 
 from __future__ import annotations
 

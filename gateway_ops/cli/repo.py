@@ -24,7 +24,7 @@ def _root() -> None:
 
 
 @app.command()
-def build(
+def build(  # noqa: PLR0913, PLR0917 - one for each option
     file: Annotated[Path, typer.Option("--file", "-f", help="Settings file with `deployments`.")] = Path(
         "gateway.yaml"
     ),
@@ -40,6 +40,12 @@ def build(
     ] = None,
     only: Annotated[list[str] | None, typer.Option("--only", help="Deployments to render; all when not given.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace models of the same names in the folder.")] = False,
+    model_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--model-dir", help="Folder of a BERT encoder or cross-encoder to render in place of deployments."
+        ),
+    ] = None,
     slurm: Annotated[bool, typer.Option("--slurm", help="Render a job script for Slurm too, launch.sbatch.")] = False,
     repository: Annotated[
         Path | None, typer.Option(help="Folder of the Python models; the gateway's own triton_repo when not given.")
@@ -52,16 +58,23 @@ def build(
     # Imported here: the other commands need none of it.
     from gateway_ops.local_stack import LocalStackError  # noqa: PLC0415
     from gateway_ops.local_stack.stack import find_repository  # noqa: PLC0415
+    from gateway_ops.repository.encoders import render_encoder  # noqa: PLC0415
     from gateway_ops.repository.rendered_files import RenderError, render, write  # noqa: PLC0415
 
     if output is None and diff is None:
         raise fail("Name a folder to write to with -o DIR, or compare with --diff.", 2)
     if diff is not None and (mistake := _address_mistake(diff)):
         raise fail(f"--diff {diff!r}: {mistake}", 2)
-    every = load_deployments(file, overrides or [])
+    if model_dir is not None and (overrides or only or slurm):
+        raise fail("--model-dir goes without --set, --only and --slurm, which are of deployments.", 2)
+    every = load_deployments(file, overrides or []) if model_dir is None else ()
     deployments = choose_deployments(file, every, only or [])
     try:
-        rendering = render(deployments, repository or find_repository(), every, slurm=slurm)
+        python_models = repository or find_repository()
+        if model_dir is not None:
+            rendering = render_encoder(model_dir.expanduser().resolve(), python_models)
+        else:
+            rendering = render(deployments, python_models, every, slurm=slurm)
         if output is not None:
             write(rendering, output, replace=force)
             typer.echo(f"{output}: {', '.join(rendering.configs)}")

@@ -25,9 +25,11 @@ from gateway_ops.cli.console import Progress, fail
 from gateway_ops.cli.detach import run_detached
 from gateway_ops.local_stack import LocalStackError, platform_check
 from gateway_ops.local_stack.gateway_process import answers, check_port_free
+from gateway_ops.local_stack.minilm import ensure_embedding_folder
 from gateway_ops.local_stack.smollm2 import MODEL_NAME, SAMPLING, ensure_model_folder
 from gateway_ops.local_stack.stack import HuggingFaceFolder, Stack, StackOptions, find_repository, models_of
 from gateway_ops.local_stack.state import Process, RunFolder, RunState
+from gateway_ops.local_stack.tritonserver import EMBEDDING
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -83,6 +85,13 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option
     repository: Annotated[
         Path | None, typer.Option(help="Triton model repository; the gateway's own triton_repo when not given.")
     ] = None,
+    embedding: Annotated[
+        bool | None,
+        typer.Option(
+            "--embedding/--no-embedding",
+            help="Load all-MiniLM-L6-v2 into the Triton model embedding; by default without --model and --repository.",
+        ),
+    ] = None,
     triton_only: Annotated[
         bool,
         typer.Option(
@@ -92,7 +101,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option
         ),
     ] = False,
 ) -> None:
-    """Start Triton with the five TensorRT-LLM models, by default on the CPU, and the gateway; Ctrl-C stops both."""
+    """Start Triton with chat models and an encoder, by default on the CPU, and the gateway; Ctrl-C stops both."""
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
     try:
@@ -108,8 +117,10 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option
             found = _find_model(model, progress) if needs_model else None
             if found_template is not None and found is not None:
                 _check_template(found_template, found)
+            embeds = model is None and repository is None if embedding is None else embedding
+            encoder = _find_encoder(triton_repo, progress) if embeds else None
             chosen = StackOptions(
-                host, port, found, engine.value, path.value, triton_repo, triton_only, found_template, family
+                host, port, found, engine.value, path.value, triton_repo, triton_only, found_template, family, encoder
             )
             if not detach:
                 _run(chosen, progress)
@@ -136,6 +147,15 @@ def _find_model(model: Path | None, progress: Progress) -> HuggingFaceFolder:
         return replace(HuggingFaceFolder.read(ensure_model_folder(progress.step), MODEL_NAME), sampling=SAMPLING)
     folder = model.expanduser().resolve()
     return HuggingFaceFolder.read(folder, folder.name)
+
+
+def _find_encoder(repository: Path, progress: Progress) -> Path:
+    if EMBEDDING not in models_of(repository):
+        raise LocalStackError(f"--embedding: {repository} has no model {EMBEDDING}.")
+    try:
+        return ensure_embedding_folder(progress.step)
+    except LocalStackError as error:
+        raise LocalStackError(f"{error}\nTo start without embeddings: --no-embedding.") from None
 
 
 def _find_template(template: Path | None) -> Path | None:
@@ -170,6 +190,7 @@ def _arguments(chosen: StackOptions, model: Path | None) -> list[str]:
         *named,
         *([] if chosen.template is None else ["--template", str(chosen.template)]),
         *([] if chosen.family is None else ["--family", chosen.family]),
+        "--no-embedding" if chosen.embedding is None else "--embedding",
         *(["--triton-only"] if chosen.triton_only else []),
         *("--host", chosen.host, "--port", str(chosen.port), "--path", chosen.path),
         *("--engine", chosen.engine, "--repository", str(chosen.repository)),

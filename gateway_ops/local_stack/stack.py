@@ -10,15 +10,22 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import gateway_ops
 from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.gateway_process import GatewayProcess
+from gateway_ops.local_stack.minilm import EMBEDDING_MODEL
 from gateway_ops.local_stack.server_watch import RestartPolicy
 from gateway_ops.local_stack.state import RunFolder
 from gateway_ops.local_stack.triton_installation import TritonStartError
-from gateway_ops.local_stack.tritonserver import MODELS, TritonServer, decisive_log_lines
+from gateway_ops.local_stack.tritonserver import (
+    EMBEDDING,
+    EMBEDDING_VARIABLE,
+    MODELS,
+    TritonServer,
+    decisive_log_lines,
+)
 
 _WATCH_S: Final = 0.2
 _CPU_ENGINE: Final = "reference"
@@ -77,6 +84,7 @@ class StackOptions:
         triton_only: leave the gateway out.
         template: file with the chat template; None takes the model folder's.
         family: the form in which the model writes tool calls and reasoning; None finds it by files and template.
+        embedding: folder of the encoder behind the Triton model ``embedding``; None leaves that without one.
     """
 
     host: str
@@ -88,6 +96,7 @@ class StackOptions:
     triton_only: bool = False
     template: Path | None = None
     family: str | None = None
+    embedding: Path | None = None
 
     @property
     def what(self) -> str:
@@ -122,6 +131,19 @@ def models_of(repository: Path) -> list[str]:
     return found
 
 
+def embedding_entry(folder: Path, triton_url: str) -> dict[str, Any]:
+    """The entry of the gateway's settings ``models`` for the Triton model ``embedding``.
+
+    `Stack` gives no such entry to its gateway, which has no task ``embed`` yet.
+
+    Args:
+        folder: of the encoder.
+        triton_url: host:port of Triton's gRPC endpoint.
+    """
+    triton = {"url": triton_url, "model": EMBEDDING}
+    return {"name": EMBEDDING_MODEL, "task": "embed", "triton": triton, "tokenizer": str(folder)}
+
+
 class Stack:
     """A tritonserver and, unless left out, a gateway in front of it; a context manager that always stops both.
 
@@ -134,11 +156,12 @@ class Stack:
         self.options = options
         self._on_gpu = options.engine != _CPU_ENGINE
         model = options.model
+        env = {"MAX_SEQ_LEN": str(model.max_seq_len)} if model is not None else {}
         self.triton = TritonServer(
             options.repository,
             model_dir=model.folder if model is not None else None,
             engine=options.engine,
-            env={"MAX_SEQ_LEN": str(model.max_seq_len)} if model is not None else {},
+            env=env | ({EMBEDDING_VARIABLE: str(options.embedding)} if options.embedding is not None else {}),
             log_path=folder.log("triton"),
             gpu_metrics=self._on_gpu,
         )
@@ -146,7 +169,8 @@ class Stack:
             None if options.triton_only else GatewayProcess(options.host, options.port, folder.log("gateway"))
         )
         self._deadline_s = _GPU_DEADLINE_S if self._on_gpu else _TRITON_DEADLINE_S
-        self._models = models_of(options.repository) if options.triton_only else MODELS
+        chat = MODELS if options.embedding is None else (*MODELS, EMBEDDING)
+        self._models = models_of(options.repository) if options.triton_only else chat
         self._exit = ExitStack()
         self._ready_log = 0
 

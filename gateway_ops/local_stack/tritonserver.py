@@ -22,6 +22,9 @@ from gateway_ops.local_stack.triton_installation import (
 )
 
 MODELS = ("preprocessing", "tensorrt_llm", "postprocessing", "ensemble", "tensorrt_llm_bls")
+EMBEDDING = "embedding"
+EMBEDDING_VARIABLE = "EMBEDDING_MODEL_DIR"
+"""Names the folder of the model `EMBEDDING`, which loads without one where it is not set."""
 
 _HOST = "127.0.0.1"
 _POLL_S = 0.1
@@ -263,7 +266,8 @@ class TritonServer:
         ]
 
     def _environment(self) -> dict[str, str]:
-        env = {name: value for name, value in os.environ.items() if name not in ("MODEL_DIR", "TRITON_ENGINE")}
+        own = ("MODEL_DIR", "TRITON_ENGINE", EMBEDDING_VARIABLE)
+        env = {name: value for name, value in os.environ.items() if name not in own}
         env = stub_environment(env)
         if self._model_dir is not None:
             env["MODEL_DIR"] = str(self._model_dir)

@@ -83,18 +83,26 @@ def _model_files(deployment: DeploymentSettings, name: str, stock: str, python_m
     target = Path(name) / "1"
     if stock == "ensemble" or (stock == "tensorrt_llm" and deployment.engine == "tensorrt"):
         return {target / ".gitkeep": b""}  # Triton wants the version folder, and git keeps no empty one
-    source = python_models / stock / "1"
-    if not (source / "model.py").is_file():
-        raise RenderError(f"{source} has no model.py; name this project's triton_repo with --repository.")
-    files = {
-        target / path.relative_to(source): path.read_bytes()
-        for path in sorted(source.rglob("*"))
-        if path.is_file() and not any(_is_left(part) for part in path.relative_to(source).parts)
-    }
+    files = python_files(python_models / stock / "1", target)
     arguments = llm_arguments(deployment) if stock == "tensorrt_llm" and deployment.engine == "llmapi" else {}
     if arguments:
         files[target / LLM_ARGUMENTS_FILE] = (json.dumps(arguments, indent=2) + "\n").encode()
     return files
+
+
+def python_files(source: Path, target: Path) -> dict[Path, bytes]:
+    """The files of a model's version folder by their paths in a repository.
+
+    Raises:
+        RenderError: the folder has no ``model.py``.
+    """
+    if not (source / "model.py").is_file():
+        raise RenderError(f"{source} has no model.py; name this project's triton_repo with --repository.")
+    return {
+        target / path.relative_to(source): path.read_bytes()
+        for path in sorted(source.rglob("*"))
+        if path.is_file() and not any(_is_left(part) for part in path.relative_to(source).parts)
+    }
 
 
 def _is_left(name: str) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from kserve import Kserve, answers, infer_request, metric
 
 from gateway_ops.local_stack.triton_installation import TritonStartError
-from gateway_ops.local_stack.tritonserver import MODELS, TritonServer
+from gateway_ops.local_stack.tritonserver import EMBEDDING, MODELS, TritonServer
 
 LONG = 1900
 REQUESTS = "nv_trt_llm_request_metrics"
@@ -103,6 +103,12 @@ def test_what_is_missing_is_a_load_error_that_names_it(
         server.stop()
     assert any(names in line for line in caught.value.log_lines), server.log()
     assert not any("At:" in line or ".py(" in line for line in caught.value.log_lines)
+
+
+def test_an_encoder_without_a_folder_fails_its_requests_alone(triton: TritonServer, kserve: Kserve) -> None:
+    assert triton.model_ready(EMBEDDING)
+    with pytest.raises(grpc.RpcError, match=r"\$\{EMBEDDING_MODEL_DIR\} is not set, so embedding has no model"):
+        kserve.infer(EMBEDDING, text="hi")
 
 
 def test_a_second_server_beside_it_answers_by_name(triton: TritonServer, kserve: Kserve) -> None:

@@ -97,7 +97,7 @@ def test_it_does_not_outlive_the_process_that_started_it(
         assert parent.stdout is not None
         pid = int(parent.stdout.readline().split()[0])
         processes = [pid, *children(pid)]
-        assert len(processes) == 5
+        assert len(processes) == 6
         parent.send_signal(end)
         parent.wait(20)
         wait_until_gone(processes)

@@ -40,6 +40,16 @@ def speculation() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def bert() -> ModuleType:
+    return _load("embedding", "bert_encoder")
+
+
+@pytest.fixture(scope="session")
+def texts(bert: ModuleType) -> ModuleType:
+    return _load("embedding", "texts_to_tokens")
+
+
+@pytest.fixture(scope="session")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     write_tiny_model(folder)

