@@ -25,7 +25,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
 
 
 def _client(app: FastAPI) -> DocumentedClient:
-    return DocumentedClient(app, False, base_url="http://localhost", transport=httpx.ASGITransport(app=app))
+    return DocumentedClient(False, base_url="http://localhost", transport=httpx.ASGITransport(app=app))
 
 
 @pytest.mark.parametrize("path", REQUESTS)
