@@ -24,8 +24,8 @@ AREAS: Mapping[str, Sequence[Case]] = {
     "responses": RESPONSES,
     "messages": MESSAGES,
     "tokens_and_models": TOKENS,
-    "failures": FAILURES,
     "http": HTTP,
+    "failures": FAILURES,  # last: they count in the health of the models
 }
 _FOLDER = Path(__file__).with_name("answers")
 _HEAD = "\n=== "
