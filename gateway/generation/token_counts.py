@@ -63,11 +63,11 @@ class Usage:
         cached = [usage.cached_tokens for usage in prompts if usage.cached_tokens is not None]
         known = [usage.predicted for usage in choices if usage.predicted is not None]
         return cls(
-            sum(usage.prompt_tokens for usage in prompts),
-            sum(usage.completion_tokens for usage in choices),
-            sum(cached) if len(cached) == len(prompts) else None,
-            PredictedCounts(*map(sum, zip(*known, strict=True))) if len(known) == len(choices) else None,
-            any(usage.estimated for usage in choices),
+            prompt_tokens=sum(usage.prompt_tokens for usage in prompts),
+            completion_tokens=sum(usage.completion_tokens for usage in choices),
+            cached_tokens=sum(cached) if len(cached) == len(prompts) else None,
+            predicted=PredictedCounts(*map(sum, zip(*known, strict=True))) if len(known) == len(choices) else None,
+            estimated=any(usage.estimated for usage in choices),
         )
 
     def at_beginning(self) -> Usage:
