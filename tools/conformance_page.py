@@ -36,7 +36,7 @@ Each check comes to one of four verdicts:
 |---|---|
 | untrue | an answer is against the promise: the evidence, and the `curl` line that shows it again |
 | cannot tell | no answer shows either; the reason |
-| not offered | the server refuses it and names it, which is honest |
+| not offered | the server rejects it and names it, which is honest |
 | true | no answer was against it; these are counted, and named with `--verbose` |
 
 The exit status is 1 where something is untrue, where nothing can be checked (no server at the URL, a wrong key, a

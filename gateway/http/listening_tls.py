@@ -153,7 +153,7 @@ class TlsAcceptor:
             self._tell(error, client)
 
     def _tell(self, error: OSError, client: str) -> None:
-        """Tell of a handshake that failed; of many, now and then."""
+        """Log a TLS handshake that failed, of many in a row only some."""
         if not self._says.due():
             self._unsaid += 1
             return

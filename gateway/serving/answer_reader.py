@@ -150,7 +150,7 @@ class AnswerReader:
         return text
 
     def _begin_passing(self) -> PassthroughState | None:
-        """Have texts pass by the parser from now on, where nothing waits for what follows or to be taken."""
+        """Start to pass text to the client unparsed, where the parser holds nothing back."""
         if not self._may_pass or self._raw or self._ends is not None or self._events:
             return None
         if self._tokens:

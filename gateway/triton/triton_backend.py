@@ -236,7 +236,7 @@ class TritonBackend:
 
     @property
     def condition(self) -> EngineCondition:
-        """Its health now."""
+        """Current health of the engine."""
         return self.health.condition
 
     @property
