@@ -90,7 +90,7 @@ limits even where they agree; the others follow from what the extensions mean.
 
 ## Where answers differ from OpenAI's
 
-- `usage.prompt_tokens_details` is absent where it is unknown how much of the prompt was cached: with engines that do not
+- `usage.prompt_tokens_details` is absent if it is unknown how much of the prompt was cached: with engines that do not
   tell, and after answers that a stop string ended, which the gateway leaves before the engine's last word.
 - With `best_of`, `usage` counts all candidates, as OpenAI does.
 - Of a `prediction` the tokens that the answer begins with are `accepted_prediction_tokens`, by their ids, all others
