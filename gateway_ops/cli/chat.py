@@ -29,7 +29,7 @@ def chat(  # noqa: PLR0913, PLR0917 - one for each option
     system: Annotated[str, typer.Option(help="System prompt.")] = "",
     message: Annotated[
         list[str] | None,
-        typer.Option("--message", "-m", help="Send this message, print the answer and end; - is all of standard input."),
+        typer.Option("--message", "-m", help="Send this message, print the answer and end; -: standard input."),
     ] = None,
     tools: Annotated[
         Path | None, typer.Option(help="JSON file with OpenAI tool definitions; you type the result of each call.")
