@@ -114,9 +114,9 @@ def _show_differences(rendering: Rendering, other: str) -> bool:
         lines = [str(one) for one in found]
     else:
         models = _models_of(folder)
-        theirs = {name: model.config for name, model in models.items()}
+        found = {name: model.config for name, model in models.items()}
         unfilled = {name: model.unfilled_settings for name, model in models.items()}
-        lines = [str(one) for one in differences(rendering.configs, theirs, whole=True, unfilled=unfilled)]
+        lines = [str(one) for one in differences(rendering.configs, found, whole=True, unfilled=unfilled)]
         lines += file_differences(rendering, folder)
     for line in lines:
         typer.echo(line)
