@@ -275,8 +275,12 @@ async def test_a_last_turn_of_the_assistant_is_continued(folder: Path) -> None:
         assert await prompt_of(running, messages=messages) == HI + "<|im_start|>assistant\nThe answer is ("
         for empty in (assistant(), assistant(text("")), {"role": "assistant", "content": ""}):
             assert await prompt_of(running, messages=[*USER, empty]) == await prompt_of(running, messages=USER)
+            assert await prompt_of(running, messages=[*messages, empty, empty]) == await prompt_of(
+                running, messages=messages
+            )
         message = error_of(await post(running, messages=ASKED), 400, "invalid_request_error")
         assert message.startswith("'messages.1' calls tools")
+        assert error_of(await post(running, messages=[*ASKED, empty]), 400, "invalid_request_error") == message
 
 
 @pytest.mark.parametrize(

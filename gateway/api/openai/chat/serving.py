@@ -290,7 +290,13 @@ async def prepare(
 
 
 async def prepare_generations(
-    request: ChatCompletionRequest, plan: ChatPlan, model: ServedModel, record: RequestRecord, *, clamp: bool = False
+    request: ChatCompletionRequest,
+    plan: ChatPlan,
+    model: ServedModel,
+    record: RequestRecord,
+    *,
+    clamp: bool = False,
+    most: int | None = None,
 ) -> PreparedChat:
     """Build the prompt and prepare the generations, without sending anything yet.
 
@@ -300,6 +306,7 @@ async def prepare_generations(
         model: that is asked.
         record: of the HTTP request.
         clamp: whether a limit of tokens beyond the context is clamped, whatever the operator's policy.
+        most: tokens to generate in place of the request's limits, which still cut the prompt; None keeps them.
 
     Raises:
         BadRequestError: when the engine cannot give what is asked, or calls cannot be read from its answers.
@@ -316,6 +323,8 @@ async def prepare_generations(
         None if request.truncate_prompt_tokens is None else request.truncation(params),
         params.cache_salt,
     )
+    if most is not None:
+        params = dataclasses.replace(params, max_tokens=most, min_tokens=0)
     readers = [choice.reader for choice in parsed] if parsed else ()
     affinity = model.affinity(plan.source, request.prompt_cache_key or record.session)
     generations = await model.generate(

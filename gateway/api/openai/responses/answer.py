@@ -114,7 +114,9 @@ class ResponsesAnswer(ChatAnswer):
     def usage(self, group: Generations) -> Usage:
         """Count tokens so far, without the one token of a request that only reads its prompt."""
         usage = super().usage(group)
-        return dataclasses.replace(usage, completion_tokens=0, estimated=False) if self.prewarms else usage
+        if not self.prewarms:
+            return usage
+        return dataclasses.replace(usage, completion_tokens=0, reasoning_tokens=0, estimated=False)
 
     @property
     def prewarms(self) -> bool:
@@ -223,7 +225,8 @@ class ResponsesAnswer(ChatAnswer):
         if self.end is not None:
             return merge_json_objects(self.end[1], self._sent)
         cut = self.cut
-        marks = {"status_estimated": True} if self.generations[0].assembler.finish_estimated else {}
+        estimated = self.generations[0].assembler.finish_estimated and not self.prewarms
+        marks = {"status_estimated": True} if estimated else {}
         return self._ended(
             "incomplete" if cut else "completed",
             **marks,
