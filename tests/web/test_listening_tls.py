@@ -76,7 +76,7 @@ async def listening(
     http = http_protocol(unread_answer, bounds)
     config = uvicorn.Config(app, http=http, ws="none", lifespan="off", log_config=None)
     config.timeout_graceful_shutdown = 1
-    stages = ServerStages(0, 0, nothing, lambda: None, nothing)
+    stages = ServerStages(0, 0, lambda: None, lambda: None, nothing)
     server = Server(config, stages, ShutdownState(), ServerTls(made, bounds))
     with socket.create_server(("127.0.0.1", 0)) as open_socket:
         running = asyncio.create_task(server._serve([open_socket]))
