@@ -400,9 +400,9 @@ class Admission:
 
     def _has_company(self, caller: int) -> bool:
         """Whether another caller runs or waits, or has waited recently."""
-        since = (self.now() - _WINDOW_S) * 1e6
+        since = self.now() - _WINDOW_S
         return any(
-            entry.running or entry.waiting or entry.rank & _CLOCK > since
+            entry.running or entry.waiting or _queued_at(entry.rank) > since
             for entry in self._shares.entries(self._model)
             if entry.caller not in {0, caller}
         )
@@ -430,6 +430,11 @@ class Admission:
         ticket.running, ticket.began = True, self.now()
         ticket.line[RUNNING] += 1
         self.own[RUNNING] += 1
+
+
+def _queued_at(rank: int) -> float:
+    """When a request of this rank began to wait, by the clock of the shares."""
+    return (rank & _CLOCK) / 1e6
 
 
 def _cost(tokens: int, weight: float) -> int:
