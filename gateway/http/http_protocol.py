@@ -452,11 +452,12 @@ class _BoundedProtocol(HttpToolsProtocol):
         )
 
 
-def take_spare_file(holder: object, close: Callable[[], object]) -> None:
-    """Note who holds a spare descriptor, and close the oldest of too many: who sends a request is soon gone."""
+def take_spare_file(holder: object, abort: Callable[[], object]) -> None:
+    """Note who holds a spare descriptor, and end the oldest of too many: who sends a request is soon gone."""
     if len(_on_spare_files) >= SPARE_FILES // 2:
-        _on_spare_files.popitem(last=False)[1]()
-    _on_spare_files[holder] = close
+        _, abort_oldest = _on_spare_files.popitem(last=False)
+        abort_oldest()
+    _on_spare_files[holder] = abort
 
 
 def leave_spare_file(holder: object) -> None:
