@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import re
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -39,8 +40,10 @@ _OTHER_PROTOCOL = "This server only supports HTTP/1.1; send the request without 
 _PHRASES = {each.value: each.phrase for each in HTTPStatus}
 _NO_ROOM = "The gateway has reached its limit of connections (limits.max_connections); try again in a moment."
 _NO_FILES = "The gateway has reached its limit of open files; try again in a moment."
-# Descriptors of the highest numbers, for connections that get an error or are a liveness probe's.
-_SPARE_FILES = 16
+# Descriptors of the highest numbers, for connections that get an error or are a liveness probe's. Half of them may be
+# held. The others are for those that come in a turn of the loop, of which there are eight, and are closed in the next.
+SPARE_FILES = 32
+_on_spare_files: OrderedDict[object, Callable[[], object]] = OrderedDict()  # of all servers here, the oldest first
 _LIVE = "/health/live"
 
 
@@ -163,7 +166,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._connection.write_chunk = ChunkedWriter(self.flow, transport).write
         self._connection.close_soon = self._close_soon
         file = transport.get_extra_info("socket")
-        if file is not None and file.fileno() >= self._bounds.files - _SPARE_FILES:
+        if file is not None and file.fileno() >= self._bounds.files - SPARE_FILES:
+            take_spare_file(self, transport.abort)
             self._no_room = _NO_FILES
             self._reject_connection()
         elif len(self.connections) - len(self._overflow.told) > self._bounds.connections:
@@ -180,6 +184,7 @@ class _BoundedProtocol(HttpToolsProtocol):
             self._unread.cancel()
             self._unread = None
         self._overflow.told.discard(self)
+        leave_spare_file(self)
         super().connection_lost(exc)
         self._connection.end()
 
@@ -381,7 +386,7 @@ class _BoundedProtocol(HttpToolsProtocol):
                     self._bounds.connections,
                     extra={"event": "connections_full"},
                 )
-        if len(self._overflow.told) >= (_SPARE_FILES - 2 if self._no_room is _NO_FILES else MOST_TOLD):
+        if self._no_room is _NO_ROOM and len(self._overflow.told) >= MOST_TOLD:
             self.connections.discard(self)
             self._connection.transport.abort()
             return
@@ -445,6 +450,19 @@ class _BoundedProtocol(HttpToolsProtocol):
                 ),
             ),
         )
+
+
+def take_spare_file(holder: object, abort: Callable[[], object]) -> None:
+    """Note who holds a spare descriptor, and end the oldest of too many: who sends a request is soon gone."""
+    if len(_on_spare_files) >= SPARE_FILES // 2:
+        _, abort_oldest = _on_spare_files.popitem(last=False)
+        abort_oldest()
+    _on_spare_files[holder] = abort
+
+
+def leave_spare_file(holder: object) -> None:
+    """Forget who held a spare descriptor, if it did."""
+    _on_spare_files.pop(holder, None)
 
 
 def _path_of(url: bytes) -> str:

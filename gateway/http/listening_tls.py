@@ -17,7 +17,7 @@ from gateway.http.certificates import (
     load_authorities,
     load_pair,
 )
-from gateway.http.http_protocol import MOST_TOLD, HttpLimits
+from gateway.http.http_protocol import MOST_TOLD, SPARE_FILES, HttpLimits, leave_spare_file, take_spare_file
 from gateway.settings.tls_settings import ServerTlsSettings
 from gateway.telemetry.cooldown import Cooldown
 
@@ -96,6 +96,7 @@ class TlsAcceptor:
         self._connections = connections
         self._most = bounds.connections + MOST_TOLD  # of which uvicorn's protocol rejects some in words
         self._handshake_s = min(_HANDSHAKE_S, bounds.head_s)
+        self._first_spare = bounds.files - SPARE_FILES
         self._handshakes: set[asyncio.Task[None]] = set()
         self._says = Cooldown(10.0)
         self._unsaid = 0
@@ -135,6 +136,9 @@ class TlsAcceptor:
             task = loop.create_task(self._shake_hands(connected))
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)
+            if connected.fileno() >= self._first_spare:
+                take_spare_file(task, task.cancel)
+                task.add_done_callback(leave_spare_file)
 
     def _resume(self, listening: socket.socket) -> None:
         if listening in self._sockets:
