@@ -117,11 +117,14 @@ def _never_alike(body: dict[str, Any], reply: Reply) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_work_that_only_the_engine_counts_goes_on() -> None:
-    with HonestServer(Lie(engine_counts=True)) as server:
-        met = meet(server)
-        found = run(met, "cancel-frees")
-    assert (found.verdict, "still counted" in found.evidence) == (Verdict.UNTRUE, True), found.evidence
+@pytest.mark.parametrize(
+    ("counts", "verdict"), [(None, Verdict.UNCLEAR), (True, Verdict.UNTRUE), (False, Verdict.TRUE)]
+)
+def test_a_gateways_own_count_does_not_show_that_its_engine_stopped(counts: bool | None, verdict: Verdict) -> None:
+    with HonestServer(Lie(gauge="gateway_requests_in_flight", engine_counts=counts)) as server:
+        found = run(meet(server), "cancel-frees")
+    assert found.verdict is verdict, found.evidence
+    assert ("still counted" in found.evidence) is bool(counts)
 
 
 @pytest.mark.usefixtures("soon")
