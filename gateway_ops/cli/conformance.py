@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from itertools import groupby
 
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway_ops.cli.console import Progress, fail
+from gateway_ops.cli.console import Progress, echo_json, fail
 from gateway_ops.conformance import suite
 from gateway_ops.conformance.server_under_check import ServerUnderCheck
 from gateway_ops.conformance.suite import CheckOutcome
@@ -43,7 +42,7 @@ def show_conformance(
         raise fail(error) from None
     seconds = time.monotonic() - began
     if as_json:
-        typer.echo(json.dumps(_as_json(server, found, seconds), indent=2, ensure_ascii=False))
+        echo_json(_as_json(server, found, seconds))
     else:
         _show(server, found, seconds, verbose)
     if not _is_ok(server, found):

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gateway.text.harmless import harmless_json
+
 KEY_VARIABLE = "GATEWAY_API_KEY"
 _NUMBERS = "{numbers}"  # in a body: where "1 2 3 ..." goes, which no line of a terminal would hold
 _MOST_BYTES = 4 * 2**20
@@ -58,8 +60,8 @@ class CheckRequest:
 
 
 def json_request(path: str, body: Mapping[str, Any], numbers: int = 0) -> CheckRequest:
-    """A POST of a JSON object."""
-    return CheckRequest("POST", path, json.dumps(body, ensure_ascii=False), numbers)
+    """A POST of a JSON object, in which nothing acts upon a terminal that shows it."""
+    return CheckRequest("POST", path, harmless_json(json.dumps(body, ensure_ascii=False)), numbers)
 
 
 @dataclass(frozen=True, slots=True)

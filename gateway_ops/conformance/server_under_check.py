@@ -7,6 +7,7 @@ import urllib.parse
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from gateway.text.harmless import one_line
 from gateway_ops.conformance.bounded_http import CheckRequest, Http, HttpAnswer, UnreachableError, json_request
 from gateway_ops.conformance.replies import StreamedReplies, WholeReply, served
 from gateway_ops.conformance.verdicts import UnclearError, UntrueError, shown
@@ -104,7 +105,7 @@ class ServerUnderCheck:
             raise self._given_up("not run: the time for all checks has run out")
 
     def _given_up(self, why: str) -> UnclearError:
-        self.lost = why
+        self.lost = one_line(why)
         return UnclearError(why)
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.text.bad_request import first_of
+from gateway.text.harmless import one_line
 from gateway_ops.conformance.bounded_http import CheckRequest, Http, HttpAnswer, UnreachableError
 from gateway_ops.conformance.cancel_checks import CANCEL
 from gateway_ops.conformance.checks import Check, Group
@@ -207,11 +208,11 @@ def run_one(server: ServerUnderCheck, group: str, check: Check) -> CheckOutcome:
         check.body(server)
     except UntrueError as error:
         lines = tuple(server.http.curl(request) for request in error.requests)
-        return CheckOutcome(group, check, Verdict.UNTRUE, error.evidence, lines)
+        return CheckOutcome(group, check, Verdict.UNTRUE, one_line(error.evidence), lines)
     except UnclearError as error:
-        return CheckOutcome(group, check, Verdict.UNCLEAR, str(error))
+        return CheckOutcome(group, check, Verdict.UNCLEAR, one_line(str(error)))
     except NotOfferedError as error:
-        return CheckOutcome(group, check, Verdict.NOT_OFFERED, str(error))
+        return CheckOutcome(group, check, Verdict.NOT_OFFERED, one_line(str(error)))
     return CheckOutcome(group, check, Verdict.TRUE)
 
 
