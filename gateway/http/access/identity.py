@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 WRONG: Final = "Incorrect API key provided."
-_MISSING: Final = "You didn't provide an API key: send it in the header 'Authorization: Bearer KEY'."
+KEY_HEADERS: Final = (b"x-api-key", b"api-key")  # Anthropic's and Azure's
+_HEADERS: Final = " or ".join(f"'{name.decode()}: KEY'" for name in KEY_HEADERS)
+_MISSING: Final = f"You didn't provide an API key: send it in the header 'Authorization: Bearer KEY', {_HEADERS}."
 _EXPIRED: Final = "The API key has expired."
 _EXPIRED_TOKEN: Final = "The token has expired."  # noqa: S105 - a sentence
 
