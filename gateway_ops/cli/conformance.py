@@ -103,8 +103,8 @@ def _show(server: ServerUnderCheck, found: list[CheckOutcome], seconds: float, v
         console.print()
     if not verbose and suite.counts(found)[Verdict.TRUE]:
         typer.echo("What is true, check by check: --verbose")
-    told = ", ".join(f"{count} {verdict.value}" for verdict, count in suite.counts(found).items() if count)
-    typer.echo(f"{server.http.base} {shown(server.model)}: {told}; {server.sent} requests in {seconds:.0f} s")
+    counts = ", ".join(f"{count} {verdict.value}" for verdict, count in suite.counts(found).items() if count)
+    typer.echo(f"{server.http.base} {shown(server.model)}: {counts}; {server.sent} requests in {seconds:.0f} s")
     if server.lost:
         typer.echo(f"Not all checks could run: {server.lost.removeprefix('not run: ')}")
 

@@ -206,8 +206,8 @@ def _run(chosen: StackOptions, progress: Progress) -> None:
 
 def _print_usage(state: RunState, folder: RunFolder, how_to_stop: str) -> None:
     if not state.url:
-        told = f"Ready: {state.model} in Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http}"
-        typer.echo("\n".join([told, "", _own_gateway(state, folder.port), f"Log: {folder.log('triton')}", how_to_stop]))
+        lead = f"Ready: {state.model} in Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http}"
+        typer.echo("\n".join([lead, "", _own_gateway(state, folder.port), f"Log: {folder.log('triton')}", how_to_stop]))
         return
     lines = [
         f"Ready: {state.model} at {state.url}/v1 (Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http})",

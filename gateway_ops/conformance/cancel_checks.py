@@ -98,13 +98,13 @@ def _frees(server: ServerUnderCheck) -> None:
         raise UnclearError("the stream may have ended by itself in the meantime")
     next_s, after_s = (_next_s(server, "a client left a long stream") for _ in range(2))
     if next_s > max(_ENDED_S, 4 * alone_s) and next_s > 4 * after_s:  # it waited until the uncancelled work ended
-        told = f"the request after the client left waited {next_s:.1f} s, and the one after it took {after_s:.1f} s"
-        raise UntrueError(told, HttpAnswer(request, 200), HttpAnswer(server.chat(limit=1), 200))
+        evidence = f"the request after the client left waited {next_s:.1f} s, and the one after it took {after_s:.1f} s"
+        raise UntrueError(evidence, HttpAnswer(request, 200), HttpAnswer(server.chat(limit=1), 200))
     ends = time.monotonic() + _ENDED_S
     while _running(server):
         if time.monotonic() > ends:
-            told = f"{_ENDED_S:g} s after the client disconnected (as by Ctrl-C), the request is still counted"
-            raise UntrueError(told, HttpAnswer(request, 200), HttpAnswer(_METRICS, 200))
+            evidence = f"{_ENDED_S:g} s after the client disconnected (as by Ctrl-C), the request is still counted"
+            raise UntrueError(evidence, HttpAnswer(request, 200), HttpAnswer(_METRICS, 200))
         time.sleep(_LOOK_S)
     page = server.again(_METRICS).text
     if _OF_A_GATEWAY in page and 'request_type="active"' not in page:

@@ -150,10 +150,10 @@ class ServerUnderCheck:
             repeated = type(seen)(served(self.again(seen.answer.request)))
             if of(repeated) != value:
                 raise UnclearError("the same greedy request gets different answers")
-        told = f"{what}: {shown(values[0])} and {shown(values[1])}"
-        raise UntrueError(told, first[0].answer, second[0].answer)
+        evidence = f"{what}: {shown(values[0])} and {shown(values[1])}"
+        raise UntrueError(evidence, first[0].answer, second[0].answer)
 
 
 def _wait(answer: HttpAnswer) -> float:
-    told = answer.headers.get("retry-after", "")
-    return min(float(told), _LONGEST_WAIT_S) if told.isdecimal() else 1.0
+    header = answer.headers.get("retry-after", "")
+    return min(float(header), _LONGEST_WAIT_S) if header.isdecimal() else 1.0

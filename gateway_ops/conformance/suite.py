@@ -139,10 +139,10 @@ def _models(url: str, answer: HttpAnswer) -> list[_Listed] | None:
 def _only(names: list[str] | None) -> str:
     if names and len(names) == 1:
         return names[0]
-    raise UnsuitableServerError(f"name a model with --model{_told(names)}")
+    raise UnsuitableServerError(f"name a model with --model{_lists(names)}")
 
 
-def _told(names: list[str] | None) -> str:
+def _lists(names: list[str] | None) -> str:
     if not names:
         return "; the server lists no models"
     first, more = first_of(names)
@@ -177,7 +177,7 @@ def _without_what_is_rejected(server: ServerUnderCheck, answer: HttpAnswer) -> N
             f"status {answer.status}: give a key of the server with --api-key or GATEWAY_API_KEY"
         )
     if answer.status == 404 and (server.listed is None or server.model not in server.listed):
-        raise UnsuitableServerError(f"the model {shown(server.model)} is not served{_told(list(server.listed or ()))}")
+        raise UnsuitableServerError(f"the model {shown(server.model)} is not served{_lists(list(server.listed or ()))}")
     if answer.status in {400, 422}:
         if server.limit == "max_tokens" and is_named(answer, "max_tokens"):
             server.limit = "max_completion_tokens"

@@ -190,9 +190,9 @@ def _differences(folder: Path, rendering: Rendering) -> Iterator[LaunchProblem]:
     theirs = {name: model.config for name, model in models.items() if model.config is not None}
     unfilled = {name: model.unfilled_settings for name, model in models.items()}
     only = {name: config for name, config in theirs.items() if name in rendering.configs}
-    told = [str(one) for one in differences(rendering.configs, only, whole=True, unfilled=unfilled)]
-    told += file_differences(rendering, folder)
-    if told:
-        more = f" and {len(told) - 1} more" if len(told) > 1 else ""
-        what = f"{folder} differs from the file: {told[0]}{more}."
+    found = [str(one) for one in differences(rendering.configs, only, whole=True, unfilled=unfilled)]
+    found += file_differences(rendering, folder)
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        what = f"{folder} differs from the file: {found[0]}{more}."
         yield LaunchProblem(what, f"See gateway repo build -f FILE --diff {folder}.", fatal=False)
