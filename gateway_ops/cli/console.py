@@ -66,12 +66,12 @@ class Progress:
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print text of clients, servers and logs, in which nothing acts upon a terminal."""
+    """Print text of clients, servers or logs with control characters escaped."""
     typer.echo(harmless(text), err=err)
 
 
 def echo_json(value: object) -> None:
-    """Print a JSON value, in which nothing acts upon a terminal."""
+    """Print a JSON value with control characters escaped."""
     typer.echo(harmless_json(json.dumps(value, indent=2, ensure_ascii=False)))
 
 

@@ -60,7 +60,7 @@ class CheckRequest:
 
 
 def json_request(path: str, body: Mapping[str, Any], numbers: int = 0) -> CheckRequest:
-    """A POST of a JSON object, in which nothing acts upon a terminal that shows it."""
+    """A POST of a JSON object, with control characters escaped."""
     return CheckRequest("POST", path, harmless_json(json.dumps(body, ensure_ascii=False)), numbers)
 
 

@@ -110,7 +110,7 @@ def test_metrics_of_another_form_end_top_with_a_sentence(lines: str) -> None:
 def test_events_of_another_form_are_failures_of_bench(event: str) -> None:
     status, told = _run("bench", {"/v1/models": _list({"id": "m"}), "": _stream(event)})
     assert status == 1
-    assert "failed: 1 x an event of another form" in told
+    assert "failed: 1 x an event that is not a chat completion chunk" in told
 
 
 def _acting() -> dict[str, bytes]:

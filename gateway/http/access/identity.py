@@ -23,7 +23,7 @@ _EXPIRED_TOKEN: Final = "The token has expired."  # noqa: S105 - a sentence
 
 @dataclass(frozen=True, slots=True)
 class AuthFailure:
-    """Why a request is not let in.
+    """Why a request is rejected.
 
     Attributes:
         message: one sentence for the client.
