@@ -151,17 +151,12 @@ class Http:
         self, connection: http.client.HTTPConnection, request: CheckRequest, deadline: _Deadline
     ) -> OpenHttpAnswer:
         try:
-            connection.request(
-                request.method, f"{self._prefix}{request.path}", self._body(request), self._head(request)
-            )
+            body = request.content() if request.method == "POST" else None
+            connection.request(request.method, f"{self._prefix}{request.path}", body, self._head(request))
             return OpenHttpAnswer(request, connection.getresponse(), deadline)
         except (OSError, http.client.HTTPException) as error:
             said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             return OpenHttpAnswer(request, None, deadline, f"the server sent no HTTP response ({said[:200]})")
-
-    @staticmethod
-    def _body(request: CheckRequest) -> bytes | None:
-        return request.content() if request.method == "POST" else None
 
     def _head(self, request: CheckRequest) -> dict[str, str]:
         head = {"Content-Type": "application/json"} if request.method == "POST" else {}

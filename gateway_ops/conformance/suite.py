@@ -208,7 +208,7 @@ def run_one(server: ServerUnderCheck, group: str, check: Check) -> CheckOutcome:
         check.body(server)
     except UntrueError as error:
         lines = tuple(server.http.curl(request) for request in error.requests)
-        return CheckOutcome(group, check, Verdict.UNTRUE, one_line(error.evidence), lines)
+        return CheckOutcome(group, check, Verdict.UNTRUE, one_line(str(error)), lines)
     except UnclearError as error:
         return CheckOutcome(group, check, Verdict.UNCLEAR, one_line(str(error)))
     except NotOfferedError as error:
