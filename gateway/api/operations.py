@@ -89,18 +89,18 @@ def operations_router(
 
 
 def _model(condition: EngineCondition, endpoints: Sequence[EndpointStatus], *, shown: bool) -> dict[str, Any]:
-    told: dict[str, Any] = {"ready": condition.ready, "state": condition.state}
+    described: dict[str, Any] = {"ready": condition.ready, "state": condition.state}
     if condition.reason and shown:
-        told["reason"] = condition.reason
+        described["reason"] = condition.reason
     if condition.degraded:
-        told["degraded"] = condition.degraded if shown else "not all workers serve the model"
+        described["degraded"] = condition.degraded if shown else "not all workers serve the model"
     if endpoints and shown:
-        told["endpoints"] = {each.address: _endpoint(each.condition) for each in endpoints}
-    return told
+        described["endpoints"] = {each.address: _endpoint(each.condition) for each in endpoints}
+    return described
 
 
 def _endpoint(condition: EngineCondition) -> dict[str, str]:
-    told: dict[str, str] = {"state": condition.state}
+    described: dict[str, str] = {"state": condition.state}
     if condition.reason:
-        told["reason"] = condition.reason
-    return told
+        described["reason"] = condition.reason
+    return described

@@ -17,7 +17,7 @@ from gateway.http.certificates import (
     load_authorities,
     load_pair,
 )
-from gateway.http.http_protocol import MOST_TOLD, SPARE_FILES, HttpLimits, leave_spare_file, take_spare_file
+from gateway.http.http_protocol import MOST_REJECTED, SPARE_FILES, HttpLimits, leave_spare_file, take_spare_file
 from gateway.settings.tls_settings import ServerTlsSettings
 from gateway.telemetry.cooldown import Cooldown
 
@@ -94,7 +94,7 @@ class TlsAcceptor:
         self._contexts = contexts
         self._http = http
         self._connections = connections
-        self._most = bounds.connections + MOST_TOLD  # of which uvicorn's protocol rejects some in words
+        self._most = bounds.connections + MOST_REJECTED  # of which uvicorn's protocol rejects some in words
         self._handshake_s = min(_HANDSHAKE_S, bounds.head_s)
         self._first_spare = bounds.files - SPARE_FILES
         self._handshakes: set[asyncio.Task[None]] = set()

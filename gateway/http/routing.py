@@ -22,7 +22,7 @@ BEGUN = "gateway.begun"
 CLIENT_PATH = "gateway.client_path"
 """The key under which a scope has the client's path if that is one of Azure's."""
 _AZURE = re.compile(
-    r"/openai(?:/v1|/deployments/(.+?)(?=/(?:audio|chat/completions|completions|embeddings|images|responses)(?:/|$)))?"
+    r"(?s)/openai(?:/v1|/deployments/(.+?)(?=/(?:audio|chat/completions|completions|embeddings|images|responses)(?:/|$)))?"
     r"(/.+)"
 )
 _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
@@ -88,7 +88,7 @@ def header(scope: Scope, name: bytes) -> bytes:
 
 
 def widen(routes: Iterable[BaseRoute]) -> None:
-    """Have routes take HEAD where they take GET, and one slash behind their path, and no line end.
+    """Have routes take HEAD where they take GET, one slash behind their path, and a line end in parameters only.
 
     No redirect: one loses the body of a POST, or its key, with many clients. The server leaves out the body of an
     response to HEAD.
@@ -99,7 +99,7 @@ def widen(routes: Iterable[BaseRoute]) -> None:
                 route.methods.add("HEAD")
             # A path parameter takes the slash by itself; links of pages are relative. `$` would take a line end too.
             end = r"/?\Z" if ":path}" not in route.path and route.include_in_schema else r"\Z"
-            route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + end)
+            route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + end, re.DOTALL)
 
 
 def allowed(scope: Scope, routes: Iterable[BaseRoute]) -> str:
@@ -149,8 +149,7 @@ class Application(FastAPI):
 
 def client_path(scope: Scope) -> str:
     """Return the path that the client sent."""
-    path: str = scope.get(CLIENT_PATH) or scope["path"]
-    return path
+    return str(scope.get(CLIENT_PATH) or scope["path"])
 
 
 def _without_azure(scope: Scope) -> None:

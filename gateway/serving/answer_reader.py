@@ -30,7 +30,7 @@ from gateway.text.families.parser_events import PassthroughState
 from gateway.text.tokens import Tokenizer
 
 _WHOLE_CALL = ""  # what has ended an answer that is one call: no text of its own
-_NEAR = 256  # how far arguments are looked for: a family may write them in another form than the model did
+_NEAR = 256  # how far arguments are looked for: a family may format them differently from the model
 
 
 class AnswerReader:

@@ -114,8 +114,8 @@ class ServedModel:
         self.backend = backend
         self.created = int(time.time())
         self.metrics = metrics.for_model(settings.name)
-        told = self._engine_limit if settings.triton.metrics_url is not None else None
-        self.admission = Admission(settings.name, settings.admission, shares or SharedLines(), told)
+        own_limit = self._engine_limit if settings.triton.metrics_url is not None else None
+        self.admission = Admission(settings.name, settings.admission, shares or SharedLines(), own_limit)
         rejected = self.metrics.rejected
         self.admission.rejected = lambda reason: rejected[reason].inc()
         self._key = key
@@ -486,11 +486,11 @@ class ServedModel:
     def _tell(self, features: EngineFeatures, parts: ModelParts) -> None:
         """Log how the model is served from now on, and what is wrong with it."""
         if self._losses:
-            told = (f"{loss} ({cure.rstrip('.')})" if cure else loss for loss, cure in self._losses.items())
+            texts = (f"{loss} ({cure.rstrip('.')})" if cure else loss for loss, cure in self._losses.items())
             _log.warning(
                 "answers of model %s are incomplete: %s",
                 self.name,
-                "; ".join(told),
+                "; ".join(texts),
                 extra={"event": "model_lossy"},
             )
         for doubt, cure in parts.choice.doubts.items():

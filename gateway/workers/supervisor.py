@@ -305,8 +305,8 @@ class Supervisor:
         if not serving or name not in self._whole:
             index, first = next(iter(lacking.items()))
             return first._replace(reason=f"worker {index}: {first.reason}") if first in (starting, absent) else first
-        told = "; ".join(f"worker {index}: {each.reason}" for index, each in lacking.items())
-        return max(serving, key=lambda each: each.share)._replace(degraded=told)
+        reasons = "; ".join(f"worker {index}: {each.reason}" for index, each in lacking.items())
+        return max(serving, key=lambda each: each.share)._replace(degraded=reasons)
 
     async def _pause(self, seconds: float) -> None:
         stop = asyncio.create_task(self._stopping.wait())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway_ops.cli.console import fail
+from gateway_ops.cli.console import echo, fail
 from gateway_ops.cli.deployments import choose_deployments, load_deployments
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _show_differences(rendering: Rendering, other: str) -> bool:
         lines = [str(one) for one in differences(rendering.configs, found, whole=True, unfilled=unfilled)]
         lines += file_differences(rendering, folder)
     for line in lines:
-        typer.echo(line)
+        echo(line)
     if not lines:
         typer.echo("No difference.")
     return bool(lines)

@@ -56,6 +56,16 @@ async def test_a_line_end_is_a_part_of_the_path(folder: Path) -> None:
             assert (await running.client.post(f"{path}%0a", json={})).status_code == 404, path
 
 
+@pytest.mark.parametrize("path", [f"/v1/models/{MODEL}%0a", f"/openai/v1/models/{MODEL}%0a", "/v1/models/x%0ay"])
+async def test_a_line_end_in_the_name_of_a_model_is_a_part_of_it(folder: Path, path: str) -> None:
+    async with gateway(folder) as running:
+        rejected = (await running.client.get(path)).json()["error"]
+        assert (rejected["code"], rejected["param"]) == ("model_not_found", "model")
+        assert "base URL" not in rejected["message"]
+        other = (await running.client.get(path, headers={"anthropic-version": "2023-06-01"})).json()
+        assert (other["type"], other["error"]["type"]) == ("error", "not_found_error")
+
+
 async def test_one_slash_more_keeps_the_body(folder: Path) -> None:
     async with gateway(folder) as running:
         body = {"model": MODEL, "messages": USER, "prompt": "Hi", "max_tokens": 3}

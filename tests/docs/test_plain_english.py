@@ -131,6 +131,13 @@ def test_no_listed_word_is_in_docstrings_and_comments(package: str) -> None:
     assert found == []
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_name_of_the_code_has_told_in_it(package: str) -> None:
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert [str(file.relative_to(ROOT)) for file in files if "told" in file.read_text().lower()] == []
+    assert len(files) > 100
+
+
 @pytest.mark.parametrize("sentence", ["It answers 503.", "It is answered with status 400.", "An HTTP answer."])
 def test_a_server_does_not_answer(sentence: str) -> None:
     assert ONE_WORD.search(sentence)

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.app import unread_answer
 from gateway.http.certificates import CertificateError, FileBackedValue
-from gateway.http.http_protocol import MOST_TOLD, SPARE_FILES, HttpLimits, http_protocol
+from gateway.http.http_protocol import MOST_REJECTED, SPARE_FILES, HttpLimits, http_protocol
 from gateway.http.listening_tls import listening_contexts
 from gateway.http.server import Server, ServerStages, ServerTls
 from gateway.http.shutdown import ShutdownState
@@ -295,7 +295,7 @@ def test_handshakes_count_among_the_connections(run: Any, authority: Authority, 
 
     async def test() -> None:
         async with listening(contexts(pair), bounds=HttpLimits(connections=2, head_s=2)) as port:
-            idle = [await connect(port) for _ in range(2 + MOST_TOLD)]
+            idle = [await connect(port) for _ in range(2 + MOST_REJECTED)]
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 await answer(port, client(authority))
             for _, each in idle:

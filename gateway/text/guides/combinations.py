@@ -181,9 +181,9 @@ class Disjointness:
             return True
         # Guides give a schema without a type the one that its keywords are about.
         objects = all((types_of(each) or beside.kinds or implied(each)) == ("object",) for each in (one, other))
-        return objects and self._told_apart(one, other, level, beside)
+        return objects and self._exclusive(one, other, level, beside)
 
-    def _told_apart(self, one: Schema, other: Schema, level: int, beside: Conjunct) -> bool:
+    def _exclusive(self, one: Schema, other: Schema, level: int, beside: Conjunct) -> bool:
         """Tell whether a property that one of the objects must have cannot be the other's, too."""
         shared = {*one.get("required", ()), *other.get("required", ()), *beside.required}
         properties, other_properties = one.get("properties", {}), other.get("properties", {})

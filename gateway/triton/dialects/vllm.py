@@ -462,6 +462,6 @@ class VllmReader:
         """Hold the first of each entry against vLLM's own sum: nothing else tells which of them was drawn."""
         self._sum += sum(logprobs)
         raw = outputs.get("cumulative_logprob")
-        told = memoryview(raw).cast("f")[0] if raw is not None and len(raw) == 4 else None
-        if told is None or not abs(told - self._sum) <= _OFF * (1 + abs(told)):
-            raise MalformedOutputError(f"log-probs with the sum {self._sum}, but vLLM reports {told}", _NO_IDS)
+        reported = memoryview(raw).cast("f")[0] if raw is not None and len(raw) == 4 else None
+        if reported is None or not abs(reported - self._sum) <= _OFF * (1 + abs(reported)):
+            raise MalformedOutputError(f"log-probs with the sum {self._sum}, but vLLM reports {reported}", _NO_IDS)

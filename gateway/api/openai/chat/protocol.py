@@ -391,7 +391,7 @@ class ChatCompletionRequest(GenerationFields):
         if self.tools or self.functions:
             for path, function in zip(self.offered.paths, self.offered.functions, strict=True):
                 found |= extras(path, function)
-                if function.unguided:
+                if function.readable is not function.parameters:
                     found[f"{path}.parameters"] = True
         return found
 

@@ -264,7 +264,7 @@ class PreparedChat:
         generations: one for each candidate; nothing was sent yet.
         parsed: one for each generation where calls or reasoning may be in it, else none.
         expectations: conditions that are checked at the end.
-        changed: paths of texts that the model is shown in another form or place than they have.
+        changed: paths of texts that the prompt has changed or moved.
     """
 
     generations: Sequence[Generation]

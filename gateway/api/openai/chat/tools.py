@@ -31,13 +31,8 @@ class FunctionDefinition(RequestPart):
     _readable: dict[str, Any] | None = PrivateAttr(default=None)
 
     @property
-    def unguided(self) -> bool:
-        """Whether its parameters are ill-formed, so that no guide enforces them; the prompt has them."""
-        return self._readable is not None
-
-    @property
     def readable(self) -> dict[str, Any] | None:
-        """The parameters for guides and for parsers of calls."""
+        """The parameters for guides and for parsers of calls: of ill-formed ones the well-formed part."""
         return self.parameters if self._readable is None else self._readable
 
     def leave_unguided(self, error: BadRequestError) -> None:
