@@ -110,8 +110,8 @@ def _show_differences(rendering: Rendering, other: str) -> bool:
     address = other.removeprefix("grpc://")
     folder = None if address != other else Path(other)
     if folder is None:
-        found = differences(rendering.configs, _running(address, list(rendering.configs)))
-        lines = [str(one) for one in found]
+        changed = differences(rendering.configs, _running(address, list(rendering.configs)))
+        lines = [str(one) for one in changed]
     else:
         models = _models_of(folder)
         found = {name: model.config for name, model in models.items()}
