@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
-from fastapi.routing import APIRoute
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,16 +27,26 @@ _AZURE = re.compile(
 _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
 
 
-class DirectRoute(APIRoute):
+class DirectRoute(Route):
     """For ``APIRouter(route_class=...)``: the API page shows it as any other, but nothing is injected or converted.
 
     The endpoint's only parameter is the request, and it returns a response. Its exceptions are handled here, by the
     application's handlers.
     """
 
-    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
-        """Make a route; arguments as of the base."""
-        super().__init__(path, endpoint, **options)
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[[Request], Awaitable[Response]],
+        *,
+        methods: Collection[str],
+        name: str | None = None,
+        include_in_schema: bool = True,
+        **_options: Any,
+    ) -> None:
+        """Make a route; arguments as of FastAPI's routes, which analyse each endpoint for what they inject."""
+        super().__init__(path, endpoint, methods=methods, name=name, include_in_schema=include_in_schema)
+        self.methods = set(methods)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             request = Request(scope, receive, send)
@@ -51,10 +60,12 @@ class DirectRoute(APIRoute):
 
         self.app = app
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The endpoint itself."""
-        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
-        return handler
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """See the base; the log and traces name the route."""
+        found, child = super().matches(scope)
+        if found is not Match.NONE:
+            child["route"] = self
+        return found, child
 
 
 def _answered(scope: Scope) -> tuple[type[Exception], ...]:
