@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from fastapi.routing import APIRoute
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
@@ -27,26 +28,18 @@ _AZURE = re.compile(
 _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
 
 
-class DirectRoute(Route):
+class DirectRoute(APIRoute):
     """For ``APIRouter(route_class=...)``: the API page shows it as any other, but nothing is injected or converted.
 
     The endpoint's only parameter is the request, and it returns a response. Its exceptions are handled here, by the
     application's handlers.
     """
 
-    def __init__(
-        self,
-        path: str,
-        endpoint: Callable[[Request], Awaitable[Response]],
-        *,
-        methods: Collection[str],
-        name: str | None = None,
-        include_in_schema: bool = True,
-        **_options: Any,
-    ) -> None:
-        """Make a route; arguments as of FastAPI's routes, which analyse each endpoint for what they inject."""
-        super().__init__(path, endpoint, methods=methods, name=name, include_in_schema=include_in_schema)
-        self.methods = set(methods)
+    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
+        """Make a route; arguments as of the base, which would analyse the endpoint for what it injects."""
+        own = {name: options[name] for name in ("methods", "name", "include_in_schema")}
+        Route.__init__(self, path, endpoint, **own)
+        self.methods = set(options["methods"])
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             request = Request(scope, receive, send)
@@ -59,13 +52,6 @@ class DirectRoute(Route):
                 await _answer(request, error, send)
 
         self.app = app
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """See the base; the log and traces name the route."""
-        found, child = super().matches(scope)
-        if found is not Match.NONE:
-            child["route"] = self
-        return found, child
 
 
 def _answered(scope: Scope) -> tuple[type[Exception], ...]:
@@ -199,11 +185,13 @@ class KnownPaths:
 
     def _table(self) -> dict[tuple[str, str], DirectRoute]:
         found: dict[tuple[str, str], DirectRoute] = {}
-        for route in self._router.routes:
+        routes = [each for each in self._router.routes if isinstance(each, Route)]
+        for route in routes:
             if isinstance(route, DirectRoute) and "{" not in route.path:
+                alike = [each for each in routes if each.path == route.path or "{" in each.path]
                 for method in route.methods or ():
                     scope = {"type": "http", "method": method, "path": route.path}
-                    first = next((each for each in self._router.routes if each.matches(scope)[0] is Match.FULL), None)
+                    first = next((each for each in alike if each.matches(scope)[0] is Match.FULL), None)
                     if first is route:  # no other route takes the path before it
                         found[method, route.path] = route
         return found
