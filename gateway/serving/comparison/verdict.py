@@ -179,8 +179,8 @@ def _of_log_probs(
 def _distance(a: AnswerToken, b: AnswerToken) -> float:
     """Return the largest distance of log-probs at one place, among the tokens and their shared alternatives."""
     shared = a.alternatives.keys() & b.alternatives.keys()
-    return max([_distance(a.log_prob, b.log_prob), *(_distance(a.alternatives[t], b.alternatives[t]) for t in shared)])
+    return max([_gap(a.log_prob, b.log_prob), *(_gap(a.alternatives[t], b.alternatives[t]) for t in shared)])
 
 
-def _distance(a: float, b: float) -> float:
+def _gap(a: float, b: float) -> float:
     return 0.0 if a == b else abs(a - b)  # the distance of equal infinities is 0
