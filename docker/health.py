@@ -1,4 +1,4 @@
-"""Health check of the containers: exit status 0 when every URL answers 200, else 1. Needs no shell and no curl.
+"""Health check of the containers: exit status 0 when every URL responds with 200, else 1. Needs no shell and no curl.
 
 Arguments are URLs; braces stand for several: http://127.0.0.1:8000/v2/models/{ensemble,tensorrt_llm}/ready
 """

@@ -159,7 +159,7 @@ class WorkerGroup(Protocol):
         ...
 
     async def serving(self, registry: Registry) -> None:
-        """Called once, when this one takes connections."""
+        """Called once, when the internal port is open; connections to the other one may still wait."""
         ...
 
 
@@ -328,8 +328,7 @@ def _internal_app(settings: ServerSettings, *routers: APIRouter) -> FastAPI:
     app = FastAPI(
         openapi_url=None, redirect_slashes=False, exception_handlers={**dict.fromkeys(HANDLED, handle_openai)}
     )
-    for router in routers:
-        app.include_router(router)
+    app.router.routes += [route for router in routers for route in router.routes]
     names = names_to_check(settings.internal_host or settings.host, settings.allowed_hosts, has_keys=False)
     _check_names(app, names)
     return app
@@ -491,18 +490,19 @@ async def _serve(settings: Settings, source: SettingsSource | None, share: Worke
     config = _uvicorn_config(app, http, settings.server)
     began = asyncio.get_running_loop().time()
     async with app.router.lifespan_context(app):
-        if share is not None and share.replaces:
-            await app.state.registry.wait_ready(began)
+        sockets, inner = _sockets(settings.server, share)
+        few = replace(bounds, connections=_INTERNAL_CONNECTIONS)
+        plain = http_protocol(unread_answer, few, app.state.shutdown_state, rejected)
+        internal = InternalPort(_uvicorn_config(app.state.internal, plain, settings.server), inner)
+        await internal.open()
+        if share is not None:
+            await share.serving(app.state.registry)
+            if share.replaces:
+                await app.state.registry.wait_ready(began)
         # The server handles these signals while it runs, and raises them again when it is done: then we still clean up.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
-        sockets, inner = _sockets(settings.server, share)
-        internal = None
-        if inner:
-            few = replace(bounds, connections=_INTERNAL_CONNECTIONS)
-            plain = http_protocol(unread_answer, few, app.state.shutdown_state, rejected)
-            internal = InternalPort(_uvicorn_config(app.state.internal, plain, settings.server), inner)
-        server = Server(config, _stages(app, settings.server, share), app.state.shutdown_state, tls, internal)
+        server = Server(config, _stages(app, settings.server), app.state.shutdown_state, tls, internal)
         try:
             await server.serve(list(sockets))
         finally:
@@ -526,20 +526,15 @@ def _uvicorn_config(app: FastAPI, http: Any, settings: ServerSettings) -> uvicor
     )
 
 
-def _stages(app: FastAPI, settings: ServerSettings, share: WorkerGroup | None) -> ServerStages:
+def _stages(app: FastAPI, settings: ServerSettings) -> ServerStages:
     registry: Registry = app.state.registry
-
-    async def started() -> None:
-        _spare_the_collector()
-        if share is not None:
-            await share.serving(registry)
 
     def abort() -> None:
         error = EngineError(ErrorKind.UNAVAILABLE, "The gateway is shutting down.")
         registry.abort(error)
         long_work.close_all(error)
 
-    return ServerStages(settings.lame_duck_s, settings.shutdown_s, started, abort, app.state.runs.idle)
+    return ServerStages(settings.lame_duck_s, settings.shutdown_s, _spare_the_collector, abort, app.state.runs.idle)
 
 
 def _contexts(settings: ServerTlsSettings) -> FileBackedValue[ssl.SSLContext]:

@@ -36,7 +36,7 @@ Each check comes to one of four verdicts:
 |---|---|
 | untrue | an answer is against the promise: the evidence, and the `curl` line that shows it again |
 | cannot tell | no answer shows either; the reason |
-| not offered | the server refuses it and names it, which is honest |
+| not offered | the server rejects it and names it, which is honest |
 | true | no answer was against it; these are counted, and named with `--verbose` |
 
 The exit status is 1 where something is untrue, where nothing can be checked (no server at the URL, a wrong key, a
@@ -46,8 +46,9 @@ long. `--json` prints all of it as one object: `ok`, `counts`, and `checks` with
 
 Nothing is judged by taste, by speed or by what a model says, only by what answers say of themselves and of each other.
 No tokenizer is used. Requests are greedy with a fixed seed. Where two answers that should be alike differ, both are
-asked for again; a server that answers the same greedy request in two ways gets "cannot tell". A `curl` line has the
-key as `$GATEWAY_API_KEY`.
+asked for again; a server that answers the same greedy request in two ways gets "cannot tell". So does this gateway for
+`cancel-frees` where it does not relay the metrics of its engine (`metrics_url`). A `curl` line has the key as
+`$GATEWAY_API_KEY`.
 
 What is not looked at: parameters whose effect no answer proves (`presence_penalty`, `user`, `store`), the default of
 `max_tokens` in completions, other endpoints, and all that an answer cannot show, such as what is logged.

@@ -26,7 +26,7 @@ HELD = {
     "gateway_ops_code_lines": 15_521,
     "template_lines": 1_248,
     "public_class_names_twice": 0,
-    "path_thresholds": 75,
+    "path_thresholds": 73,
     "import_circles": 0,
 }
 _JINJA_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)

@@ -45,7 +45,7 @@ differs from OpenAI's own server.
 
 What becomes of the rest is the operator's choice for each model (`policies`, see [configuration.md](configuration.md)):
 
-| policy | for parameters that this model cannot serve | for hints among them, and fields that nobody defined |
+| policy | for parameters that this model cannot serve | for hints among them, and fields that are not defined |
 |---|---|---|
 | `strict` | 400 that names the parameter (the default) | the same |
 | `warn` | served without it, named in the header `x-ignored-parameters` | the same (the default) |
@@ -58,7 +58,7 @@ as good without: a wish for the model's manner, which agents send unasked, or fo
 _TAIL = """\
 ## What parameters say against each other
 
-Each of these is 400 and names the parameter at fault. The first six are OpenAI's rules, but that OpenAI refuses both
+Each of these is 400 and names the parameter at fault. The first six are OpenAI's rules, but that OpenAI rejects both
 limits even where they agree; the others follow from what the extensions mean.
 
 | together | why |
@@ -90,7 +90,7 @@ limits even where they agree; the others follow from what the extensions mean.
 
 ## Where answers differ from OpenAI's
 
-- `usage.prompt_tokens_details` is absent where nobody knows how much of the prompt was cached: with engines that do not
+- `usage.prompt_tokens_details` is absent if it is unknown how much of the prompt was cached: with engines that do not
   tell, and after answers that a stop string ended, which the gateway leaves before the engine's last word.
 - With `best_of`, `usage` counts all candidates, as OpenAI does.
 - Of a `prediction` the tokens that the answer begins with are `accepted_prediction_tokens`, by their ids, all others
@@ -131,10 +131,10 @@ def render(repository: Path) -> str:
 
 
 def _by_engine(repository: Path) -> Iterator[str]:
-    ours = [read_model_file(repository / name / "config.pbtxt") for name in ("tensorrt_llm", "ensemble")]
-    stock = [_stock(view, spec) for view, spec in zip(ours, (TENSORRT_LLM, ENSEMBLE), strict=True)]
-    of_stock, of_ours = ([_capabilities(view, engine) for view in (engine, *rest)] for engine, *rest in (stock, ours))
-    maps = [*of_stock, _of_llmapi((1, 2, 1)), _of_llmapi((1, 3)), *of_ours]
+    own = [read_model_file(repository / name / "config.pbtxt") for name in ("tensorrt_llm", "ensemble")]
+    stock = [_stock(view, spec) for view, spec in zip(own, (TENSORRT_LLM, ENSEMBLE), strict=True)]
+    of_stock, of_own = ([_capabilities(view, engine) for view in (engine, *rest)] for engine, *rest in (stock, own))
+    maps = [*of_stock, _of_llmapi((1, 2, 1)), _of_llmapi((1, 3)), *of_own]
     for row in PARAMETERS:
         if row.asks_engine:
             cells = [_word(served(row, known)) for known in maps]

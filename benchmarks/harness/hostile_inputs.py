@@ -34,7 +34,7 @@ def inputs() -> Iterator[tuple[str, Attack]]:
     """Make all inputs; each body is made when its turn comes."""
     for name, path, make in _BODIES:
         yield name, _sent(path, make)
-    yield "many bodies at once: 8 chats of 6 MB", _at_once
+    yield "many concurrent bodies: 8 chats of 6 MB", _together
     yield "trailers without end, 60 MB", _trailers
     yield f"slow heads, {_HEADS} connections", _slow_heads
 
@@ -186,7 +186,7 @@ _BODIES: list[tuple[str, str, Callable[[], bytes]]] = [
 ]  # fmt: skip
 
 
-def _at_once(child: Child) -> str:
+def _together(child: Child) -> str:
     body = _chat(_text(6_000_000))
     head = _head(_CHAT, f"content-length: {len(body)}")
     with contextlib.ExitStack() as stack:

@@ -13,7 +13,7 @@ using System.Threading;
 using System.Threading.Tasks;
 using Newtonsoft.Json.Linq;
 
-/// <summary>What the gateway, or something before it, refused.</summary>
+/// <summary>What the gateway, or something before it, rejected.</summary>
 public sealed class ApiException : Exception
 {
     public ApiException(string message) : base(message) { }

@@ -43,7 +43,7 @@ public final class Client {
         this.model = model;
     }
 
-    /** What the gateway, or something before it, refused. */
+    /** What the gateway, or something before it, rejected. */
     static final class ApiException extends IOException {
         ApiException(String where, JsonNode error) {
             super("%s: %s (type %s, param %s, code %s)".formatted(where, error.path("message").asText(),

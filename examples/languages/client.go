@@ -111,7 +111,7 @@ func (c client) stream(messages []message, piece func(string)) error {
 		return err
 	}
 	defer response.Body.Close()             // leaving early cancels the request in the engine
-	lines := bufio.NewReader(response.Body) // a Scanner would refuse lines over 64 KiB
+	lines := bufio.NewReader(response.Body) // a Scanner would reject lines over 64 KiB
 	for {
 		line, err := lines.ReadString('\n')
 		if err == io.EOF {

@@ -1,4 +1,4 @@
-"""Make an adapter with random weights for a Llama model, in Hugging Face PEFT's format: to try LoRA at once."""
+"""Make an adapter with random weights for a Llama model, in Hugging Face PEFT's format: to try LoRA."""
 
 from __future__ import annotations
 

@@ -526,11 +526,11 @@ class SequenceAssembler:
         """Apply the rule of wire contract 2.9, with the engine's own word where it has one."""
         if self.stopped:
             return "stop"
-        untold = self._engine_finish == "untold"
-        if self._engine_finish is not None and not untold:
+        unreported = self._engine_finish == "unreported"
+        if self._engine_finish is not None and not unreported:
             return "stop" if self._engine_finish == "stop" else "length"
         textual = self._textual
         completion, estimated = (self._completion, False) if textual is None else self._count_text(textual)
         short = completion < self._most
-        self.finish_estimated = estimated or (untold and short)
+        self.finish_estimated = estimated or (unreported and short)
         return "stop" if short else "length"

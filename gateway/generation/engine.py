@@ -12,9 +12,9 @@ from gateway.generation.tokenizing import TokenizedSentences
 from gateway.settings import EngineForm, Task
 from gateway.text.guides.guide import GuideBackend
 
-EngineFinish = Literal["stop", "length", "cut", "untold"]
+EngineFinish = Literal["stop", "length", "cut", "unreported"]
 """Reasons for which an engine may call an answer whole; any other is a failure. ``length`` is the limit of the request,
-``cut`` one that may be another, so that it tells no number of tokens; ``untold`` is said of an engine that may have
+``cut`` one that may be another, so that it tells no number of tokens; ``unreported`` is said of an engine that may have
 such a limit, and says nothing."""
 
 

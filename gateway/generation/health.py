@@ -169,7 +169,7 @@ class EngineHealth:
         self._clock = clock
         self._listeners: list[Callable[[Belief], None]] = []
         self._running: dict[WatchedRequest, float] = {}
-        self._away: EngineCondition | None = EngineCondition(
+        self._outage: EngineCondition | None = EngineCondition(
             ready=False, state="unreachable", reason="its state is not known yet"
         )
         self._others: Sequence[HealthNote] = ()
@@ -188,8 +188,8 @@ class EngineHealth:
 
     def lost(self, condition: EngineCondition) -> None:
         """The engine is not there, or cannot be served."""
-        self._lost_at = self._clock() if self._away is None else self._lost_at
-        self._away = condition
+        self._lost_at = self._clock() if self._outage is None else self._lost_at
+        self._outage = condition
         self._begin()
 
     def end_silent(self) -> None:
@@ -210,7 +210,7 @@ class EngineHealth:
             one_piece: see the attribute.
             doubtful: whether it has not given a token yet where it was asked.
         """
-        self._away, self.one_piece = None, one_piece
+        self._outage, self.one_piece = None, one_piece
         self._failed = self._served = 0.0  # by the former engine
         self._gaps = LongGaps(self.pause_s, self.responses())
         self._begin()
@@ -233,8 +233,8 @@ class EngineHealth:
     @property
     def condition(self) -> EngineCondition:
         """Its state now."""
-        if self._away is not None:
-            return self._away
+        if self._outage is not None:
+            return self._outage
         share = self._shared_share()
         if self.belief in ("stalled", "failing"):
             return EngineCondition(ready=False, state=_state(self.belief), reason=self._words, share=share)
@@ -284,7 +284,7 @@ class EngineHealth:
             self._failed, self._served = self._failed + failed, self._served + (not failed)
         if given_up and self._rules.silence_s:
             self._strike(begun if heard is None else heard)
-        if failed and heard is None and self._away is None:
+        if failed and heard is None and self._outage is None:
             self._fail()
             self.wake()
 
@@ -304,7 +304,7 @@ class EngineHealth:
         if since is not None and heard > since:
             self._believe(heard)
         pause = self._judge(now, heard, limit, waits=waits, late=late)
-        self.ready = self._away is None and self.belief in ("well", "suspect") and self._judged_elsewhere() is None
+        self.ready = self._outage is None and self.belief in ("well", "suspect") and self._judged_elsewhere() is None
         self._due = now + pause
         return pause
 
@@ -335,7 +335,7 @@ class EngineHealth:
             due = max(self._next, asked + min(_PAUSE_S, limit)) if self._probe is None else math.inf
         elif quiet and self._probe is None:
             due = max(heard, asked) + quiet + self._rules.turn
-        self.probe_due = self._away is None and due <= now
+        self.probe_due = self._outage is None and due <= now
         longest = limit if self._rules.notes is None else _LONGEST_LOOK_S
         if self._doubted:
             longest = min(longest, limit / _LOOKS)
@@ -507,7 +507,7 @@ class EngineHealth:
     def _enter(self, belief: Belief) -> None:
         before, self.belief = self.belief, belief
         self._since_judged = self._clock()
-        self.ready = self._away is None and belief in ("well", "suspect")
+        self.ready = self._outage is None and belief in ("well", "suspect")
         if belief != before:
             for listener in tuple(self._listeners):
                 listener(belief)

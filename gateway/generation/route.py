@@ -81,7 +81,7 @@ class Route(Protocol):
         ...
 
     async def elsewhere(self, error: EngineError) -> Route | None:
-        """Find another way for a request that failed before any response.
+        """Return the route to another endpoint for a request that failed before any response.
 
         Args:
             error: with which it failed; the way has ended with it.

@@ -63,11 +63,11 @@ class Usage:
         cached = [usage.cached_tokens for usage in prompts if usage.cached_tokens is not None]
         known = [usage.predicted for usage in choices if usage.predicted is not None]
         return cls(
-            sum(usage.prompt_tokens for usage in prompts),
-            sum(usage.completion_tokens for usage in choices),
-            sum(cached) if len(cached) == len(prompts) else None,
-            PredictedCounts(*map(sum, zip(*known, strict=True))) if len(known) == len(choices) else None,
-            any(usage.estimated for usage in choices),
+            prompt_tokens=sum(usage.prompt_tokens for usage in prompts),
+            completion_tokens=sum(usage.completion_tokens for usage in choices),
+            cached_tokens=sum(cached) if len(cached) == len(prompts) else None,
+            predicted=PredictedCounts(*map(sum, zip(*known, strict=True))) if len(known) == len(choices) else None,
+            estimated=any(usage.estimated for usage in choices),
         )
 
     def at_beginning(self) -> Usage:
@@ -99,6 +99,7 @@ class TextCounter:
     __slots__ = (
         "_counted",
         "_end_texts",
+        "_engine_counts",
         "_known",
         "_last",
         "_length",
@@ -106,7 +107,6 @@ class TextCounter:
         "_parts",
         "_settled",
         "_tokenizer",
-        "_told",
     )
 
     def __init__(self, tokenizer: Tokenizer, end_texts: tuple[str, ...]) -> None:
@@ -120,7 +120,7 @@ class TextCounter:
         self._end_texts = end_texts
         self._parts: list[str] = []
         self._counted: int | None = 0
-        self._told = False  # whether the engine counted anything: no text may still be tokens, special ones
+        self._engine_counts = False  # whether the engine counted anything: no text may still be tokens, special ones
         self._length = 0  # characters so far
         self._last = 0  # tokens of the latest chunk
         self._known: tuple[str, int] | None = None  # the text that was tokenized last, and its count
@@ -136,14 +136,14 @@ class TextCounter:
         elif self._counted is not None:
             self._counted += output_tokens
             self._last = output_tokens
-            self._told = True
+            self._engine_counts = True
 
     def so_far(self) -> TokenCount:
         """Return the tokens of an answer that goes on; without an engine's count, about as many as its text has.
 
         Its text is tokenized in stretches, each of them once: all of it anew for each event would take seconds.
         """
-        if self._counted is not None and self._told:
+        if self._counted is not None and self._engine_counts:
             return TokenCount(self._counted, False)
         text = "".join(self._parts[self._open :])
         tokens = self._settled + self._tokens(text)
@@ -155,7 +155,7 @@ class TextCounter:
         """Return the tokens up to the end of a stop string; an end text (one token by its id) is not counted."""
         matched = stops.matched is not None
         ended = matched and stops.matched in self._end_texts
-        if self._counted is None or not self._told:
+        if self._counted is None or not self._engine_counts:
             text = "".join(self._parts)
             return TokenCount(self._tokens(text[: stops.position if ended else stops.end] if matched else text), True)
         if not matched or self._last <= 1 or stops.end >= self._length:

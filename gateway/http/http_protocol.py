@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import re
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -28,7 +29,7 @@ _log = logging.getLogger(__name__)
 HEAD_LIMIT = 2**16  # bytes of a request line and its headers, and of what surrounds a piece of a body
 _HEAD_ABORT = 2**18  # where an unfinished head is rejected: parsing one costs the square of its length
 _PIPELINED = 64  # requests that wait for their turn on one connection; each takes some kilobytes
-MOST_TOLD = 64  # connections at a time beyond the bound that get a response; further ones are cut off
+MOST_REJECTED = 64  # connections at a time beyond the bound that get a response; further ones are cut off
 _TELL_S = 1.0  # how long such a connection may stay silent before it is closed
 _LEAST_READ = 2**14  # bytes that it must read in that time
 _LINGER_S = 1.0
@@ -39,8 +40,10 @@ _OTHER_PROTOCOL = "This server only supports HTTP/1.1; send the request without 
 _PHRASES = {each.value: each.phrase for each in HTTPStatus}
 _NO_ROOM = "The gateway has reached its limit of connections (limits.max_connections); try again in a moment."
 _NO_FILES = "The gateway has reached its limit of open files; try again in a moment."
-# Descriptors of the highest numbers, for connections that get an error or are a liveness probe's.
-_SPARE_FILES = 16
+# Descriptors of the highest numbers, for connections that get an error or are a liveness probe's. Half of them may be
+# held. The others are for those that come in a turn of the loop, of which there are eight, and are closed in the next.
+SPARE_FILES = 32
+_on_spare_files: OrderedDict[object, Callable[[], object]] = OrderedDict()  # of all servers here, the oldest first
 _LIVE = "/health/live"
 
 
@@ -113,13 +116,13 @@ class _Overflow:
     """Connections of one server beyond the bound on them.
 
     Attributes:
-        told: connections that will be rejected with an error.
+        rejecting: connections that will be rejected with an error.
         warnings: by reason, when the log is written to.
         rejected: counts connections by reason.
     """
 
     def __init__(self, rejected: Callable[[str], object]) -> None:
-        self.told: set[_BoundedProtocol] = set()
+        self.rejecting: set[_BoundedProtocol] = set()
         self.warnings = {reason: Cooldown(60.0) for reason in ("connections", "files")}
         self.rejected = rejected
 
@@ -163,10 +166,11 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._connection.write_chunk = ChunkedWriter(self.flow, transport).write
         self._connection.close_soon = self._close_soon
         file = transport.get_extra_info("socket")
-        if file is not None and file.fileno() >= self._bounds.files - _SPARE_FILES:
+        if file is not None and file.fileno() >= self._bounds.files - SPARE_FILES:
+            take_spare_file(self, transport.abort)
             self._no_room = _NO_FILES
             self._reject_connection()
-        elif len(self.connections) - len(self._overflow.told) > self._bounds.connections:
+        elif len(self.connections) - len(self._overflow.rejecting) > self._bounds.connections:
             self._reject_connection()
         else:
             self._begun = self.loop.time()
@@ -179,7 +183,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
-        self._overflow.told.discard(self)
+        self._overflow.rejecting.discard(self)
+        leave_spare_file(self)
         super().connection_lost(exc)
         self._connection.end()
 
@@ -213,7 +218,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self in self._overflow.told and self._refusal is None and not self._closes:
+        if self in self._overflow.rejecting and self._refusal is None and not self._closes:
             scope = _peeked(data)
             # A restart by a liveness probe would end the responses of all others.
             self._closes = self._no_room is _NO_FILES and scope["path"] == _LIVE
@@ -381,11 +386,11 @@ class _BoundedProtocol(HttpToolsProtocol):
                     self._bounds.connections,
                     extra={"event": "connections_full"},
                 )
-        if len(self._overflow.told) >= (_SPARE_FILES - 2 if self._no_room is _NO_FILES else MOST_TOLD):
+        if self._no_room is _NO_ROOM and len(self._overflow.rejecting) >= MOST_REJECTED:
             self.connections.discard(self)
             self._connection.transport.abort()
             return
-        self._overflow.told.add(self)
+        self._overflow.rejecting.add(self)
         self._timer = self.loop.call_later(_TELL_S, self.transport.close)
 
     def _close_soon(self) -> None:
@@ -445,6 +450,19 @@ class _BoundedProtocol(HttpToolsProtocol):
                 ),
             ),
         )
+
+
+def take_spare_file(holder: object, abort: Callable[[], object]) -> None:
+    """Note who holds a spare descriptor, and end the oldest of too many: who sends a request is soon gone."""
+    if len(_on_spare_files) >= SPARE_FILES // 2:
+        _, abort_oldest = _on_spare_files.popitem(last=False)
+        abort_oldest()
+    _on_spare_files[holder] = abort
+
+
+def leave_spare_file(holder: object) -> None:
+    """Forget who held a spare descriptor, if it did."""
+    _on_spare_files.pop(holder, None)
 
 
 def _path_of(url: bytes) -> str:

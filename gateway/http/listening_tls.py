@@ -17,7 +17,7 @@ from gateway.http.certificates import (
     load_authorities,
     load_pair,
 )
-from gateway.http.http_protocol import MOST_TOLD, HttpLimits
+from gateway.http.http_protocol import MOST_REJECTED, SPARE_FILES, HttpLimits, leave_spare_file, take_spare_file
 from gateway.settings.tls_settings import ServerTlsSettings
 from gateway.telemetry.cooldown import Cooldown
 
@@ -94,8 +94,9 @@ class TlsAcceptor:
         self._contexts = contexts
         self._http = http
         self._connections = connections
-        self._most = bounds.connections + MOST_TOLD  # of which uvicorn's protocol rejects some in words
+        self._most = bounds.connections + MOST_REJECTED  # of which uvicorn's protocol rejects some in words
         self._handshake_s = min(_HANDSHAKE_S, bounds.head_s)
+        self._first_spare = bounds.files - SPARE_FILES
         self._handshakes: set[asyncio.Task[None]] = set()
         self._says = Cooldown(10.0)
         self._unsaid = 0
@@ -135,6 +136,9 @@ class TlsAcceptor:
             task = loop.create_task(self._shake_hands(connected))
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)
+            if connected.fileno() >= self._first_spare:
+                take_spare_file(task, task.cancel)
+                task.add_done_callback(leave_spare_file)
 
     def _resume(self, listening: socket.socket) -> None:
         if listening in self._sockets:
@@ -153,7 +157,7 @@ class TlsAcceptor:
             self._tell(error, client)
 
     def _tell(self, error: OSError, client: str) -> None:
-        """Tell of a handshake that failed; of many, now and then."""
+        """Log a TLS handshake that failed, of many in a row only some."""
         if not self._says.due():
             self._unsaid += 1
             return

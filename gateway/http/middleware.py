@@ -11,7 +11,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.http.access.caller import Caller, caller, enter
-from gateway.http.access.identity import AuthFailure, Identity
+from gateway.http.access.identity import KEY_HEADERS, AuthFailure, Identity
 from gateway.http.access.key_ring import Key
 from gateway.http.access.limits import LimitedError, RemainingLimits
 from gateway.http.access.permit import Permit, grant
@@ -162,7 +162,7 @@ def _given(scope: Scope) -> list[bytes]:
     if given := header(scope, b"authorization"):
         scheme, _, key = given.strip().partition(b" ")
         keys.append(key.strip() if scheme.lower() == b"bearer" else b"")
-    others = (header(scope, name) for name in (b"x-api-key", b"api-key"))  # Anthropic's and Azure's
+    others = (header(scope, name) for name in KEY_HEADERS)
     return keys + [given.strip() for given in others if given]
 
 

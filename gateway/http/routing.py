@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from fastapi import FastAPI
@@ -22,7 +22,7 @@ BEGUN = "gateway.begun"
 CLIENT_PATH = "gateway.client_path"
 """The key under which a scope has the client's path if that is one of Azure's."""
 _AZURE = re.compile(
-    r"/openai(?:/v1|/deployments/(.+?)(?=/(?:audio|chat/completions|completions|embeddings|images|responses)(?:/|$)))?"
+    r"(?s)/openai(?:/v1|/deployments/(.+?)(?=/(?:audio|chat/completions|completions|embeddings|images|responses)(?:/|$)))?"
     r"(/.+)"
 )
 _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
@@ -36,8 +36,10 @@ class DirectRoute(APIRoute):
     """
 
     def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
-        """Make a route; arguments as of the base."""
-        super().__init__(path, endpoint, **options)
+        """Make a route; arguments as of the base, which would analyse the endpoint for what it injects."""
+        own = {name: options[name] for name in ("methods", "name", "include_in_schema")}
+        Route.__init__(self, path, endpoint, **own)
+        self.methods = set(options["methods"])
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             request = Request(scope, receive, send)
@@ -50,11 +52,6 @@ class DirectRoute(APIRoute):
                 await _answer(request, error, send)
 
         self.app = app
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The endpoint itself."""
-        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
-        return handler
 
 
 def _answered(scope: Scope) -> tuple[type[Exception], ...]:
@@ -88,7 +85,7 @@ def header(scope: Scope, name: bytes) -> bytes:
 
 
 def widen(routes: Iterable[BaseRoute]) -> None:
-    """Have routes take HEAD where they take GET, and one slash behind their path, and no line end.
+    """Have routes take HEAD where they take GET, one slash behind their path, and a line end in parameters only.
 
     No redirect: one loses the body of a POST, or its key, with many clients. The server leaves out the body of an
     response to HEAD.
@@ -99,7 +96,7 @@ def widen(routes: Iterable[BaseRoute]) -> None:
                 route.methods.add("HEAD")
             # A path parameter takes the slash by itself; links of pages are relative. `$` would take a line end too.
             end = r"/?\Z" if ":path}" not in route.path and route.include_in_schema else r"\Z"
-            route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + end)
+            route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + end, re.DOTALL)
 
 
 def allowed(scope: Scope, routes: Iterable[BaseRoute]) -> str:
@@ -149,8 +146,7 @@ class Application(FastAPI):
 
 def client_path(scope: Scope) -> str:
     """Return the path that the client sent."""
-    path: str = scope.get(CLIENT_PATH) or scope["path"]
-    return path
+    return str(scope.get(CLIENT_PATH) or scope["path"])
 
 
 def _without_azure(scope: Scope) -> None:
@@ -188,11 +184,13 @@ class KnownPaths:
 
     def _table(self) -> dict[tuple[str, str], DirectRoute]:
         found: dict[tuple[str, str], DirectRoute] = {}
-        for route in self._router.routes:
+        routes = [each for each in self._router.routes if isinstance(each, Route)]
+        for route in routes:
             if isinstance(route, DirectRoute) and "{" not in route.path:
+                alike = [each for each in routes if each.path == route.path or "{" in each.path]
                 for method in route.methods or ():
                     scope = {"type": "http", "method": method, "path": route.path}
-                    first = next((each for each in self._router.routes if each.matches(scope)[0] is Match.FULL), None)
+                    first = next((each for each in alike if each.matches(scope)[0] is Match.FULL), None)
                     if first is route:  # no other route takes the path before it
                         found[method, route.path] = route
         return found

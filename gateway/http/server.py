@@ -52,7 +52,7 @@ class ServerStages:
 
     lame_duck_s: float
     shutdown_s: float
-    started: Callable[[], Awaitable[None]]
+    started: Callable[[], None]
     abort: Callable[[], None]
     idle: Callable[[], Awaitable[None]]
 
@@ -106,7 +106,7 @@ class Server(uvicorn.Server):
         stages: what happens when.
         shutdown_state: begins as the end begins.
         tls: by which clients connect; None: without.
-        internal: a second port.
+        internal: a second port, which is open; closed at the end.
     """
 
     def __init__(
@@ -136,9 +136,7 @@ class Server(uvicorn.Server):
             connections = self.server_state.connections
             self._acceptor = TlsAcceptor(sockets or (), self._tls.contexts, http, connections, self._tls.bounds)
             self._acceptor.open()
-        if self._internal is not None:
-            await self._internal.open()
-        await self._stages.started()
+        self._stages.started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Take a signal: begin with the end, or skip to its next stage."""

@@ -20,7 +20,7 @@ class ShutdownState:
         self.begun = False
 
     def begin(self) -> None:
-        """From now on it is."""
+        """Begin the shutdown: readiness fails from now on."""
         self.begun = True
 
     def readiness(self, own: Mapping[str, EngineCondition]) -> Mapping[str, EngineCondition]:

@@ -30,7 +30,7 @@ from gateway.text.families.parser_events import PassthroughState
 from gateway.text.tokens import Tokenizer
 
 _WHOLE_CALL = ""  # what has ended an answer that is one call: no text of its own
-_NEAR = 256  # how far arguments are looked for: a family may write them in another form than the model did
+_NEAR = 256  # how far arguments are looked for: a family may format them differently from the model
 
 
 class AnswerReader:
@@ -150,7 +150,7 @@ class AnswerReader:
         return text
 
     def _begin_passing(self) -> PassthroughState | None:
-        """Have texts pass by the parser from now on, where nothing waits for what follows or to be taken."""
+        """Start to pass text to the client unparsed, where the parser holds nothing back."""
         if not self._may_pass or self._raw or self._ends is not None or self._events:
             return None
         if self._tokens:

@@ -60,7 +60,7 @@ class BudgetedEngine:
         self._thought = 0  # tokens of reasoning so far
         self._generated: list[int] = []  # by the request that runs
         self._ends = 0  # of thoughts, so far
-        self._told = True  # whether the last end has gone to the reader
+        self._end_sent = True  # whether the last end has gone to the reader
 
     @property
     def features(self) -> EngineFeatures:
@@ -96,8 +96,8 @@ class BudgetedEngine:
         """Generate to the end of the answer, or until the budget is used up."""
         async with contextlib.aclosing(self._start(request, began)) as chunks:
             async for chunk in chunks:
-                if not self._told:  # not before the engine has taken the request
-                    self._told = True
+                if not self._end_sent:  # not before the engine has taken the request
+                    self._end_sent = True
                     yield ForcedChunk(ids=self._budget.end)
                 for part in _one_by_one(_continued(chunk) if self._ends else chunk):
                     if self._thinker.thinking:
@@ -116,7 +116,7 @@ class BudgetedEngine:
         added = (*self._generated, *self._budget.end)
         self._generated = []
         self._ends += 1
-        self._told = False
+        self._end_sent = False
         params = dataclasses.replace(
             request.params, guide=self._budget.guide, min_tokens=max(request.params.min_tokens - len(added), 0)
         )

@@ -377,11 +377,11 @@ class GeneratorModel(ServedModel):
     def _tell(self, features: EngineFeatures, parts: ModelParts) -> None:
         """Log how the model is served from now on, and what is wrong with it."""
         if self._losses:
-            told = (f"{loss} ({cure.rstrip('.')})" if cure else loss for loss, cure in self._losses.items())
+            texts = (f"{loss} ({cure.rstrip('.')})" if cure else loss for loss, cure in self._losses.items())
             _log.warning(
                 "answers of model %s are incomplete: %s",
                 self.name,
-                "; ".join(told),
+                "; ".join(texts),
                 extra={"event": "model_lossy"},
             )
         for doubt, cure in parts.choice.doubts.items():

@@ -105,7 +105,6 @@ class UnknownTextError(Exception):
 LONG = 4096
 """Characters or ids; rendering and tokenizing more than this would hold up other requests' tokens."""
 _LARGE = 65536  # characters or ids; of more one is built at a time, and what is shorter does not wait for it
-_MOST_MESSAGES = 256  # of a conversation that is looked up on the event loop
 _MOST_LOOKED_UP = 262144  # characters of its messages, reasoning and calls among them
 _MOST_CHARACTERS = 8  # for each token, in a long prompt; texts have 1 to 6
 _MOST_UNCOUNTED = 65536  # characters of a prompt that is not long in this sense
@@ -123,7 +122,7 @@ def long_work(source: PromptSource) -> LongWork | None:
 
 def may_be_known(source: PromptSource, work: LongWork, parts: ModelParts) -> bool:
     """Whether a long prompt may be a conversation that goes on: looked up, it costs less than a thread's turn."""
-    if work is TEMPLATES or not isinstance(source, ChatPrompt) or len(source.messages) > _MOST_MESSAGES:
+    if work is TEMPLATES or not isinstance(source, ChatPrompt):
         return False
     if work is LARGE_PROMPTS and (_said(source) > _MOST_LOOKED_UP or _nested(source) > _LARGE):
         return False

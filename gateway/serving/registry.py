@@ -28,6 +28,7 @@ from gateway.text.tokens.token_cache import TokenCache
 
 _log = logging.getLogger(__name__)
 _READY_POLL_S = 0.05
+_COLLECT_S = 0.5  # until the next look whether a request runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ class Registry:
         entries = {model.name: self._entry(model, index) for index, model in enumerate(models)}
         fresh = [entry.model for name, entry in entries.items() if entry is not before.get(name)]
         async with contextlib.AsyncExitStack() as undo:
-            undo.push_async_callback(_release)
+            undo.push_async_callback(self._release)
             for model in fresh:
                 undo.push_async_callback(model.close)
             await _start_all(fresh)
@@ -268,7 +269,19 @@ class Registry:
             await model.close()
             _log.info("model %s: the previous version is closed", model.name, extra={"event": "model_closed"})
         del model, models[:]
-        await _release()
+        await self._release()
+
+    async def _release(self) -> None:
+        """Free what closed models leave: mostly the memory of tokenizers, which the C library would keep."""
+        await asyncio.to_thread(give_back)
+        self._collect()
+
+    def _collect(self) -> None:
+        """Free the cycles that connections leave, once no request runs: the collector goes through all they hold."""
+        if self.running:
+            asyncio.get_running_loop().call_later(_COLLECT_S, self._collect)
+        else:
+            gc.collect()
 
 
 def _place(name: str, conversation: str) -> float:
@@ -281,16 +294,6 @@ def _names(entries: dict[str, _Entry]) -> dict[str, ServedModel]:
     return {
         name: entry.model for entry in entries.values() for name in (entry.model.name, *entry.model.settings.aliases)
     }
-
-
-async def _release() -> None:
-    """Free what closed models leave.
-
-    Connections leave cycles, for which a process that serves almost never looks. Most of the memory is the tokenizers',
-    which the C library would keep.
-    """
-    gc.collect()
-    await asyncio.to_thread(give_back)
 
 
 async def _start_all(models: list[ServedModel]) -> None:

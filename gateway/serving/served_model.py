@@ -74,8 +74,8 @@ class ServedModel(ABC):
         self.backend = backend
         self.created = int(time.time())
         self.metrics = metrics.for_model(settings.name)
-        told = self._engine_limit if settings.triton.metrics_url is not None else None
-        self.admission = Admission(settings.name, settings.admission, shares or SharedLines(), told)
+        own_limit = self._engine_limit if settings.triton.metrics_url is not None else None
+        self.admission = Admission(settings.name, settings.admission, shares or SharedLines(), own_limit)
         rejected = self.metrics.rejected
         self.admission.rejected = lambda reason: rejected[reason].inc()
         self._key = key

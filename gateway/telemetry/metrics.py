@@ -147,7 +147,7 @@ class Metrics:
         memory: resident, of all processes and their helpers.
         overload: 1 while memory is beyond the limit of that name.
         connections_rejected: connections that were rejected with 503 or cut off, by reason: ``connections``, ``files``.
-        overload_refused: requests that were rejected for want of memory.
+        overload_rejected: requests that were rejected for want of memory.
     """
 
     def __init__(self) -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from typing import Any
 
-# Control characters but line ends and tabs, line and paragraph separators, what turns the direction of writing around,
-# halves of surrogate pairs. All of them are not printable, in Python's sense.
-_ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters except line ends and tabs, line and paragraph separators, bidirectional controls, lone surrogates.
+# `str.isprintable` is false for all of them.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def harmless(text: str) -> str:
     r"""A text in which what a terminal would act upon is shown, such as ``\x1b``; line ends and tabs stay."""
     if text.isprintable():
         return text
-    return _ACTS.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
 
 
 def harmless_json(text: str) -> str:
     r"""JSON that means the same, in which such characters have JSON's escapes, such as ``\u009b``."""
-    return text if text.isprintable() else _ACTS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return text if text.isprintable() else _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def one_line(text: str) -> str:

@@ -82,7 +82,7 @@ class TritonAccesses:
         self._tls: dict[tuple[str, TritonTlsSettings | None], TritonAccess] = {}
 
     def of(self, model: str, settings: TritonSettings) -> TritonAccess:
-        """Those of a model.
+        """Return the terms on which the Triton of a model is reached.
 
         Raises:
             ConfigError: certificates cannot be used.

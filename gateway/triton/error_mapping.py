@@ -266,8 +266,8 @@ def unsupported(parameter: str, model: str, what: str | None = None) -> EngineEr
 
 
 def _context_message(words: str) -> str:
-    told = _OF_DEFAULT.search(words) or _OF_STEP.search(words) or _OF_VLLM.search(words)
-    numbers = (told["prompt"], told["most"]) if told else _NUMBER.findall(words)
+    named = _OF_DEFAULT.search(words) or _OF_STEP.search(words) or _OF_VLLM.search(words)
+    numbers = (named["prompt"], named["most"]) if named else _NUMBER.findall(words)
     if len(numbers) >= 2:
         return context_exceeded(too_many_tokens(numbers[0], numbers[1]) + ".")
     return TOO_LONG

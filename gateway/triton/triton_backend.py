@@ -54,7 +54,7 @@ class _NotReadyError(Exception):
         self.state = state
 
 
-_TOLD = {
+_MESSAGES = {
     ErrorKind.UNAVAILABLE: "The model is currently unavailable; try again later.",
     ErrorKind.UNSERVABLE: (
         "The model cannot be served because of its deployment, so trying again does not help; the gateway's log has "
@@ -232,11 +232,11 @@ class TritonBackend:
     def _failure(self) -> EngineError:
         condition = self.condition
         kind = ErrorKind.UNSERVABLE if condition.state == "mismatched" else ErrorKind.UNAVAILABLE
-        return EngineError(kind, _TOLD[kind], condition.reason)
+        return EngineError(kind, _MESSAGES[kind], condition.reason)
 
     @property
     def condition(self) -> EngineCondition:
-        """Its health now."""
+        """Current health of the engine."""
         return self.health.condition
 
     @property

@@ -68,22 +68,22 @@ class WorkerProcess:
             mirror_socket: where copies of requests are taken; None: nowhere.
             replaces: whether connections may wait for it.
         """
-        ours, theirs = socket.socketpair()
-        with theirs:
+        parent_end, child_end = socket.socketpair()
+        with child_end:
             listening, inner = ([each.fileno() for each in group] for group in (sockets, internal))
             # Held back, a hang-up that is passed on to the worker waits until the worker can take it.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
             try:
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-m", "gateway.workers.worker"),
-                    *("--index", str(index), "--control", str(theirs.fileno())),
+                    *("--index", str(index), "--control", str(child_end.fileno())),
                     *("--shared", json.dumps(shared)),
                     *(("--mirror", str(mirror_socket)) if mirror_socket else ()),
                     *(("--replaces",) if replaces else ()),
                     *("--listen", *map(str, listening)),
                     *("--internal", *map(str, inner)),
                     stdin=asyncio.subprocess.DEVNULL,
-                    pass_fds=(theirs.fileno(), *shared.descriptors, *listening, *inner),
+                    pass_fds=(child_end.fileno(), *shared.descriptors, *listening, *inner),
                     # A terminal's Ctrl-C is for the supervisor, which tells the workers.
                     start_new_session=True,
                     env={
@@ -94,7 +94,7 @@ class WorkerProcess:
                 )
             finally:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
-        reader, writer = await asyncio.open_connection(sock=ours)
+        reader, writer = await asyncio.open_connection(sock=parent_end)
         return WorkerProcess(process, reader, writer)
 
     @property
@@ -305,8 +305,8 @@ class Supervisor:
         if not serving or name not in self._whole:
             index, first = next(iter(lacking.items()))
             return first._replace(reason=f"worker {index}: {first.reason}") if first in (starting, absent) else first
-        told = "; ".join(f"worker {index}: {each.reason}" for index, each in lacking.items())
-        return max(serving, key=lambda each: each.share)._replace(degraded=told)
+        reasons = "; ".join(f"worker {index}: {each.reason}" for index, each in lacking.items())
+        return max(serving, key=lambda each: each.share)._replace(degraded=reasons)
 
     async def _pause(self, seconds: float) -> None:
         stop = asyncio.create_task(self._stopping.wait())

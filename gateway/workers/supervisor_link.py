@@ -83,7 +83,7 @@ class SupervisorLink:
         return {name: self._all.get(name, each) for name, each in own.items()}
 
     async def serving(self, registry: Registry) -> None:
-        """Begin to report: the server takes connections.
+        """Begin to report, and to know what the others do: connections are taken soon.
 
         Args:
             registry: of its served models.

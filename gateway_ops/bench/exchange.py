@@ -55,7 +55,7 @@ async def exchange(
         seen: called for each event with text.
 
     Raises:
-        FailedError: there was no whole answer.
+        RequestFailedError: there was no whole answer.
     """
     found = TimedExchange()
     with failures_by_kind():
@@ -76,7 +76,7 @@ def failures_by_kind() -> Iterator[None]:
     """Name the kind of a failure of the client that happens meanwhile.
 
     Raises:
-        FailedError: in the place of the client's own errors.
+        RequestFailedError: in the place of the client's own errors.
     """
     try:
         yield
@@ -99,7 +99,7 @@ async def first_model(session: aiohttp.ClientSession, url: str, timeout_s: float
         timeout_s: seconds for the response.
 
     Raises:
-        FailedError: it lists none, or does not respond; the message says so.
+        RequestFailedError: it lists none, or does not respond; the message says so.
     """
     try:
         async with session.get(url, timeout=aiohttp.ClientTimeout(total=timeout_s)) as answer:
@@ -121,7 +121,7 @@ async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
     """The lines of a body, as soon as they are there.
 
     Raises:
-        FailedError: one of them is too long.
+        RequestFailedError: one of them is too long.
     """
     rest = b""
     async for part in content.iter_any():
@@ -153,7 +153,7 @@ def _take(line: bytes, found: TimedExchange, seen: Callable[[], None]) -> bool:
     except orjson.JSONDecodeError:
         raise RequestFailedError("an event that is not JSON") from None
     except (AttributeError, TypeError, ValueError):
-        raise RequestFailedError("an event of another form") from None
+        raise RequestFailedError("an event that is not a chat completion chunk") from None
     return False
 
 

@@ -168,8 +168,8 @@ def _refusal(answer: HttpAnswer) -> str:
     except (ValueError, RecursionError):
         message, names = answer.text.strip()[:200], ""
     verb = "failed" if answer.status >= _FAILED_FROM else "rejected the request"
-    told = f"The server {verb} ({', '.join(filter(None, (str(answer.status), names)))})"
-    said = _sentence(f"{told}: {message}" if message else told)
+    what = f"The server {verb} ({', '.join(filter(None, (str(answer.status), names)))})"
+    said = _sentence(f"{what}: {message}" if message else what)
     wait = answer.headers.get("retry-after", "")
     if wait.isdigit():
         said += f" Retry after {wait} s."

@@ -100,7 +100,7 @@ def read_parameters(words: list[str]) -> dict[str, Any]:
     """Parameters of requests: ``NAME=VALUE`` each, where a value is JSON or else text.
 
     Raises:
-        DialogueError: one has another form, or is not to be set.
+        DialogueError: one is malformed, or cannot be set.
     """
     found: dict[str, Any] = {}
     for word in words:

@@ -156,10 +156,10 @@ def _proof(base: str, model: str, api_key: str | None) -> list[Finding]:
             json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
-            told = error.read(2000).decode(errors="replace")
+            detail = error.read(2000).decode(errors="replace")
         limited = error.code == http.HTTPStatus.TOO_MANY_REQUESTS
         severity = Severity.WARNING if limited else Severity.ERROR
-        what = f"A request for one token got status {error.code}: {told.strip()}"
+        what = f"A request for one token got status {error.code}: {detail.strip()}"
         return [Finding(severity, f"{base} {model}", sentence(what))]
     except (OSError, ValueError, http.client.HTTPException) as error:
         return [Finding(Severity.ERROR, f"{base} {model}", f"A request for one token got no token ({error}).")]
@@ -173,13 +173,13 @@ def _capability(value: Mapping[str, Any]) -> Capability:
 def _reasons(base: str) -> dict[str, str]:
     """Read the reason why each model is not ready; health gives more of it where the API is open."""
     try:
-        told = _get(f"{base}/health/ready", None)
+        health = _get(f"{base}/health/ready", None)
     except urllib.error.HTTPError as error:
         if error.code != 503:
             raise
         with error:
-            told = json.load(error)
-    return {name: model["reason"] for name, model in told["models"].items() if "reason" in model}
+            health = json.load(error)
+    return {name: model["reason"] for name, model in health["models"].items() if "reason" in model}
 
 
 def _get(url: str, api_key: str | None) -> Any:

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from gateway.settings.extras import pip_install
 from gateway.text.harmless import harmless_values
-from gateway_ops.cli.console import fail
+from gateway_ops.cli.console import echo_json, fail
 
 if TYPE_CHECKING:
     from gateway_ops.bench.load import LoadSender
@@ -165,15 +165,14 @@ def tell(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
 
 def tell_json(found: dict[str, Any], *, as_json: bool, output: Path | None) -> bool:
     """Write an object to a file where one is given, and print it where that is asked for; returns whether it was."""
-    text = json.dumps(found, indent=2)
     if output is not None:
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
-            output.write_text(text + "\n", encoding="utf-8")
+            output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             raise fail(f"cannot write {output}: {error.strerror}") from None
     if as_json:
-        typer.echo(text)
+        echo_json(found)
     return as_json
 
 

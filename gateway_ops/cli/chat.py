@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.text.harmless import harmless, one_line
-from gateway_ops.cli.console import fail
+from gateway_ops.cli.console import echo_json, fail
 
 if TYPE_CHECKING:
     from gateway_ops.chat.chat_server import ChatServer, PendingReply
@@ -29,7 +28,7 @@ def chat(  # noqa: PLR0913, PLR0917 - one for each option
     system: Annotated[str, typer.Option(help="System prompt.")] = "",
     message: Annotated[
         list[str] | None,
-        typer.Option("--message", "-m", help="Ask this, print the answer and end; - is all of standard input."),
+        typer.Option("--message", "-m", help="Send this message, print the answer and end; -: standard input."),
     ] = None,
     tools: Annotated[
         Path | None, typer.Option(help="JSON file with OpenAI tool definitions; you type the result of each call.")
@@ -117,7 +116,7 @@ def _ask_once(server: ChatServer, dialogue: Dialogue, question: str, *, as_json:
             sys.stdout.write("\n")
             sys.stdout.flush()
     if as_json:
-        typer.echo(json.dumps(_as_json(dialogue, asked), indent=2))
+        echo_json(_as_json(dialogue, asked))
         return
     answer = asked.answer
     if answer.calls:

@@ -14,7 +14,6 @@ from gateway.text.harmless import harmless, one_line
 from gateway_ops.chat.streamed_answer import ReplyDelta, StreamedReply
 
 _TINTS = ((0.9, "green", "90 % and more"), (0.5, "cyan", "50 %"), (0.1, "yellow", "10 %"), (0.0, "red", "less"))
-_BEYOND = 1e300  # what no float is as an integer
 _ENDINGS = {"length": "cut off at the token limit", "content_filter": "cut off by a filter"}
 
 
@@ -119,7 +118,7 @@ def _style(logprob: float) -> str:
 
 def _least_likely(answer: StreamedReply) -> str:
     known = [(entry.get("logprob"), entry.get("token")) for entry in answer.logprobs]
-    numbers = [(value, str(token)) for value, token in known if isinstance(value, float | int) and value > -_BEYOND]
+    numbers = [(value, str(token)) for value, token in known if isinstance(value, float | int) and math.isfinite(value)]
     if not numbers:
         return "the server reports no log-probs"
     logprob, token = min(numbers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gateway_ops.cli.check_display import show
-from gateway_ops.cli.console import fail
+from gateway_ops.cli.console import echo_json, fail
 
 _FILE = "gateway.yaml"
 
@@ -50,7 +49,7 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
 
         described = Settings.model_json_schema()
         described["anyOf"] = [{"required": [key]} for key in (*described.pop("required"), "deployments")]
-        typer.echo(json.dumps(described, indent=2))
+        echo_json(described)
         return
     # Imported here: the other commands need none of it.
     if conformance:
@@ -74,7 +73,7 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
     except KeyboardInterrupt:
         raise fail("interrupted", 130) from None
     if as_json:
-        typer.echo(json.dumps(found.as_json(), indent=2, ensure_ascii=False))
+        echo_json(found.as_json())
     else:
         show(found.as_json(), verbose=verbose)
     if found.errors:

@@ -139,20 +139,20 @@ def _show_mirror(url: str, timeout_s: float, *, given: bool, as_json: bool, outp
     except TargetError as error:
         raise fail(error, _UNCOMPARED) from None
     if not as_json:
-        told = harmless_values(found)
-        labels = [f"{told[side]['model']}, of {told[side]['url']}" for side in ("a", "b")]
-        _say(labels, [FactPair(each["what"], each["a"], each["b"]) for each in told["facts"]], told["warnings"])
-        _say_mirror(told["mirror"])
+        shown = harmless_values(found)
+        labels = [f"{shown[side]['model']}, of {shown[side]['url']}" for side in ("a", "b")]
+        _say(labels, [FactPair(each["what"], each["a"], each["b"]) for each in shown["facts"]], shown["warnings"])
+        _say_mirror(shown["mirror"])
     _tell(found, as_json=as_json, output=output)
     return exit_status(found["requests"])
 
 
 def _say_mirror(mirror: dict[str, Any]) -> None:
     since = datetime.fromtimestamp(mirror["since"], timezone.utc)
-    told = [f"a share of {mirror['share']:g} since {since:%Y-%m-%d %H:%M:%S} UTC"]
-    told += [f"{mirror[name]} {name}" for name in ("running", "waiting") if mirror[name]]
-    told += [f"{count} dropped: {reason.replace('_', ' ')}" for reason, count in sorted(mirror["dropped"].items())]
-    _console().print(", ".join(told), soft_wrap=True)
+    parts = [f"a share of {mirror['share']:g} since {since:%Y-%m-%d %H:%M:%S} UTC"]
+    parts += [f"{mirror[name]} {name}" for name in ("running", "waiting") if mirror[name]]
+    parts += [f"{count} dropped: {reason.replace('_', ' ')}" for reason, count in sorted(mirror["dropped"].items())]
+    _console().print(", ".join(parts), soft_wrap=True)
 
 
 async def _run(
@@ -205,10 +205,10 @@ def _say(labels: Sequence[str], facts: Iterable[FactPair], warnings: Iterable[st
 
 def _tell(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
     try:
-        told = tell_json(found, as_json=as_json, output=output)
+        printed = tell_json(found, as_json=as_json, output=output)
     except typer.Exit:  # 1 would say that something differs
         raise typer.Exit(_UNCOMPARED) from None
-    if not told:
+    if not printed:
         _show(found)
 
 
@@ -224,8 +224,8 @@ def _show(found: dict[str, Any]) -> None:
     console.print(f"{counts['sent']} requests: " + ", ".join(_counted(counts)))
     if found["differs_in"]:
         console.print("differs in: " + ", ".join(f"{name} ({count})" for name, count in found["differs_in"].items()))
-    told = [row for row in found["rows"] if row["outcome"] != "equal"]
-    examples, more = first_of(told, _EXAMPLES)
+    unequal = [row for row in found["rows"] if row["outcome"] != "equal"]
+    examples, more = first_of(unequal, _EXAMPLES)
     for row in examples:
         console.print(Text(_example(row)), soft_wrap=True)
     if more:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from itertools import groupby
 
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway_ops.cli.console import Progress, fail
+from gateway_ops.cli.console import Progress, echo_json, fail
 from gateway_ops.conformance import suite
 from gateway_ops.conformance.server_under_check import ServerUnderCheck
 from gateway_ops.conformance.suite import CheckOutcome
@@ -43,7 +42,7 @@ def show_conformance(
         raise fail(error) from None
     seconds = time.monotonic() - began
     if as_json:
-        typer.echo(json.dumps(_as_json(server, found, seconds), indent=2, ensure_ascii=False))
+        echo_json(_as_json(server, found, seconds))
     else:
         _show(server, found, seconds, verbose)
     if not _is_ok(server, found):
@@ -104,8 +103,8 @@ def _show(server: ServerUnderCheck, found: list[CheckOutcome], seconds: float, v
         console.print()
     if not verbose and suite.counts(found)[Verdict.TRUE]:
         typer.echo("What is true, check by check: --verbose")
-    told = ", ".join(f"{count} {verdict.value}" for verdict, count in suite.counts(found).items() if count)
-    typer.echo(f"{server.http.base} {shown(server.model)}: {told}; {server.sent} requests in {seconds:.0f} s")
+    counts = ", ".join(f"{count} {verdict.value}" for verdict, count in suite.counts(found).items() if count)
+    typer.echo(f"{server.http.base} {shown(server.model)}: {counts}; {server.sent} requests in {seconds:.0f} s")
     if server.lost:
         typer.echo(f"Not all checks could run: {server.lost.removeprefix('not run: ')}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from types import TracebackType
 
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from gateway.text.harmless import harmless
+from gateway.text.harmless import harmless, harmless_json
 
 ERROR_MARK = "error: "
 
@@ -39,7 +40,7 @@ class Progress:
     def step(self, text: str, detail: str = "") -> None:
         """Begin the next step and end the one before; the detail is shown as long as the step runs."""
         if self._status is None:
-            typer.echo(f"{text} ({detail})" if detail else text, err=True)
+            echo(f"{text} ({detail})" if detail else text, err=True)
             return
         self._finish_step()
         self._step, self._began = text, time.monotonic()
@@ -64,6 +65,16 @@ class Progress:
             self._step = ""
 
 
+def echo(text: str, *, err: bool = False) -> None:
+    """Print text of clients, servers or logs with control characters escaped."""
+    typer.echo(harmless(text), err=err)
+
+
+def echo_json(value: object) -> None:
+    """Print a JSON value with control characters escaped."""
+    typer.echo(harmless_json(json.dumps(value, indent=2, ensure_ascii=False)))
+
+
 def fail(message: object, status: int = 1) -> typer.Exit:
     """Print an error.
 
@@ -74,5 +85,5 @@ def fail(message: object, status: int = 1) -> typer.Exit:
     Returns:
         The exception that ends the command; to be raised.
     """
-    typer.echo(f"{ERROR_MARK}{harmless(str(message))}", err=True)
+    echo(f"{ERROR_MARK}{message}", err=True)
     return typer.Exit(status)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway_ops.cli.console import Progress, fail
+from gateway_ops.cli.console import Progress, echo_json, fail
 from gateway_ops.cli.deployments import choose_deployments, load_deployments
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def plan(
     every = load_deployments(file, overrides or [])
     plans = _planned(file, every, only or [], _gpu(gpu, gpu_memory), model_dir or [], work)
     if as_json:
-        typer.echo(json.dumps({"plans": [to_json(one) for one in plans]}, indent=2, ensure_ascii=False))
+        echo_json({"plans": [to_json(one) for one in plans]})
     else:
         for one in plans:
             _show(one)
@@ -137,7 +136,7 @@ def check(
             {"deployment": name, "error": one.error, "where": one.where, "what": one.what, "fix": one.fix}
             for name, one in found
         ]
-        typer.echo(json.dumps({"mismatches": listed}, indent=2, ensure_ascii=False))
+        echo_json({"mismatches": listed})
     else:
         for _, one in found:
             typer.echo(f"{one.where}: {'error' if one.error else 'warning'}: {one.what} {one.fix}")

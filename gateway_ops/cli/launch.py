@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from gateway_ops.cli.console import fail
+from gateway_ops.cli.console import echo, fail
 from gateway_ops.cli.deployments import choose_deployments, load_deployments
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def launch(  # noqa: PLR0913, PLR0917 - one for each option
         restart=policy,
     )
     try:
-        raise typer.Exit(JobSupervisor(job, lambda line: typer.echo(f"gateway launch: {line}", err=True)).run())
+        raise typer.Exit(JobSupervisor(job, lambda line: echo(f"gateway launch: {line}", err=True)).run())
     except OSError as error:
         raise fail(f"tritonserver cannot be started ({error.strerror}: {error.filename}).", 2) from None
 

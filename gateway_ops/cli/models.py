@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gateway.text.harmless import one_line
-from gateway_ops.cli.console import fail
+from gateway_ops.cli.console import echo_json, fail
 from gateway_ops.cli.fitted_table import Column, fitted
 
 _LIST_TIMEOUT_S = 10.0
@@ -55,7 +54,7 @@ def models(
     except ChatError as error:
         raise fail(one_line(str(error))) from None
     if as_json:
-        typer.echo(json.dumps({"models": rows}, indent=2))
+        echo_json({"models": rows})
         return
     cells = [{name: one_line(text) for name, text in zip(_COLUMNS, _cells(row), strict=True)} for row in rows]
     known = [name for name in _COLUMNS if name == "model" or any(cell[name] for cell in cells)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway_ops.cli.console import fail
+from gateway_ops.cli.console import echo, fail
 from gateway_ops.cli.version import gateway_version
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def replay(
         redacted, exchanges = read_recording(file)
     except RecordingError as error:
         raise fail(error) from None
-    triton = ReplayedTriton(exchanges, redacted=redacted, at_once=at_once, tell=lambda line: typer.echo(line, err=True))
+    triton = ReplayedTriton(exchanges, redacted=redacted, at_once=at_once, tell=lambda line: echo(line, err=True))
     asyncio.run(_listen(host, port, triton.serve, f"replaying {file}, {len(exchanges)} calls"))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway_ops.cli.console import fail
+from gateway_ops.cli.console import echo, fail
 from gateway_ops.cli.deployments import choose_deployments, load_deployments
 
 if TYPE_CHECKING:
@@ -123,16 +123,16 @@ def _show_differences(rendering: Rendering, other: str) -> bool:
     address = other.removeprefix("grpc://")
     folder = None if address != other else Path(other)
     if folder is None:
-        found = differences(rendering.configs, _running(address, list(rendering.configs)))
-        lines = [str(one) for one in found]
+        changed = differences(rendering.configs, _running(address, list(rendering.configs)))
+        lines = [str(one) for one in changed]
     else:
         models = _models_of(folder)
-        theirs = {name: model.config for name, model in models.items()}
+        found = {name: model.config for name, model in models.items()}
         unfilled = {name: model.unfilled_settings for name, model in models.items()}
-        lines = [str(one) for one in differences(rendering.configs, theirs, whole=True, unfilled=unfilled)]
+        lines = [str(one) for one in differences(rendering.configs, found, whole=True, unfilled=unfilled)]
         lines += file_differences(rendering, folder)
     for line in lines:
-        typer.echo(line)
+        echo(line)
     if not lines:
         typer.echo("No difference.")
     return bool(lines)

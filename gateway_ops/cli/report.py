@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.text.harmless import harmless
+from gateway.text.harmless import harmless_json
 from gateway_ops.cli.console import fail
 from gateway_ops.cli.version import versions
 
@@ -34,8 +34,8 @@ def report(
     from gateway_ops.report.fault_report import fault_report  # noqa: PLC0415
 
     found = fault_report(versions(), SettingsSource.find(file), url, api_key, log)
-    text = json.dumps(found, indent=2, ensure_ascii=False)
-    typer.echo(harmless(text))
+    text = harmless_json(json.dumps(found, indent=2, ensure_ascii=False))
+    typer.echo(text)
     if not yes:
         if not sys.stdin.isatty():
             typer.echo("nothing was written: without a terminal give --yes", err=True)

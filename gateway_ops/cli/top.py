@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -14,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from gateway.text.harmless import one_line
-from gateway_ops.cli.console import fail
+from gateway_ops.cli.console import echo_json, fail
 from gateway_ops.cli.top_display import view
 from gateway_ops.top.activity import SLOW_S
 
@@ -58,7 +57,7 @@ def top(
     except KeyboardInterrupt:
         return
     if as_json:
-        typer.echo(json.dumps({"url": watched.base, **found}, indent=2))
+        echo_json({"url": watched.base, **found})
     else:
         console.print(view(watched.base, found, console.width))
 

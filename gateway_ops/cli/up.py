@@ -21,7 +21,7 @@ from gateway.settings.model_settings import template_path
 from gateway.text.families.family_choice import UnknownFamilyError, named
 from gateway.text.prompt import TemplateError, load_template
 from gateway.text.tokens import Tokenizer
-from gateway_ops.cli.console import Progress, fail
+from gateway_ops.cli.console import Progress, echo, fail
 from gateway_ops.cli.detach import run_detached
 from gateway_ops.local_stack import LocalStackError, platform_check
 from gateway_ops.local_stack.gateway_process import answers, check_port_free
@@ -214,7 +214,7 @@ def _run(chosen: StackOptions, progress: Progress) -> None:
             folder.write(state)
             progress.close()
             _print_usage(state, folder, "Ctrl-C stops everything.")
-            stack.watch(lambda line: typer.echo(line.rstrip(), err=True))
+            stack.watch(lambda line: echo(line.rstrip(), err=True))
         except KeyboardInterrupt:
             # Stopping has deadlines of its own; a second Ctrl-C would only leave things behind.
             for number in _SIGNALS:
@@ -227,8 +227,8 @@ def _run(chosen: StackOptions, progress: Progress) -> None:
 
 def _print_usage(state: RunState, folder: RunFolder, how_to_stop: str) -> None:
     if not state.url:
-        told = f"Ready: {state.model} in Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http}"
-        typer.echo("\n".join([told, "", _own_gateway(state, folder.port), f"Log: {folder.log('triton')}", how_to_stop]))
+        lead = f"Ready: {state.model} in Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http}"
+        typer.echo("\n".join([lead, "", _own_gateway(state, folder.port), f"Log: {folder.log('triton')}", how_to_stop]))
         return
     lines = [
         f"Ready: {state.model} at {state.url}/v1 (Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http})",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import platform
 import re
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from gateway.settings.extras import DISTRIBUTION
+from gateway_ops.cli.console import echo_json
 
 _REQUIREMENT = re.compile(r"""([\w.-]+).*?(?:extra == ["'](\w+)["'])?$""")
 _NOT_RUN = ("dev",)  # extras that no gateway imports
@@ -20,7 +20,7 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON
     """Show the versions of the gateway, of Python, and of the packages that it uses; - where one is not installed."""
     found = versions()
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        echo_json(found)
         return
     packages = found.pop("packages")
     for name, value in {**found, **packages}.items():

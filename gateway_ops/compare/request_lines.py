@@ -14,7 +14,7 @@ from gateway.text.harmless import one_line
 from gateway_ops.compare.asking import ComparedRequest
 
 LONGEST_LINE = 16 * 2**20
-_MOST_TOLD = 5
+_MOST_SHOWN = 5
 _LONGEST_NAME = 64
 _BATCH_KEYS = frozenset({"custom_id", "method", "url", "body"})
 _BY_FIELD = {"messages": "/v1/chat/completions", "prompt": "/v1/completions", "input": "/v1/responses"}
@@ -67,7 +67,7 @@ class RequestFile:
             found.count += 1
             found.drawn += not (greedy or request.is_greedy)
         if broken:
-            first, more = first_of(broken, _MOST_TOLD)
+            first, more = first_of(broken, _MOST_SHOWN)
             raise RequestFileError("\n".join([*first, more]).rstrip())
         if not found.count:
             raise RequestFileError(f"{path} has no requests")

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gateway.text.harmless import harmless_json
+
 KEY_VARIABLE = "GATEWAY_API_KEY"
 _NUMBERS = "{numbers}"  # in a body: where "1 2 3 ..." goes, which no line of a terminal would hold
 _MOST_BYTES = 4 * 2**20
@@ -58,8 +60,8 @@ class CheckRequest:
 
 
 def json_request(path: str, body: Mapping[str, Any], numbers: int = 0) -> CheckRequest:
-    """A POST of a JSON object."""
-    return CheckRequest("POST", path, json.dumps(body, ensure_ascii=False), numbers)
+    """A POST of a JSON object, with control characters escaped."""
+    return CheckRequest("POST", path, harmless_json(json.dumps(body, ensure_ascii=False)), numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +151,12 @@ class Http:
         self, connection: http.client.HTTPConnection, request: CheckRequest, deadline: _Deadline
     ) -> OpenHttpAnswer:
         try:
-            connection.request(
-                request.method, f"{self._prefix}{request.path}", self._body(request), self._head(request)
-            )
+            body = request.content() if request.method == "POST" else None
+            connection.request(request.method, f"{self._prefix}{request.path}", body, self._head(request))
             return OpenHttpAnswer(request, connection.getresponse(), deadline)
         except (OSError, http.client.HTTPException) as error:
             said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             return OpenHttpAnswer(request, None, deadline, f"the server sent no HTTP response ({said[:200]})")
-
-    @staticmethod
-    def _body(request: CheckRequest) -> bytes | None:
-        return request.content() if request.method == "POST" else None
 
     def _head(self, request: CheckRequest) -> dict[str, str]:
         head = {"Content-Type": "application/json"} if request.method == "POST" else {}

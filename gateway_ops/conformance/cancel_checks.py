@@ -13,9 +13,10 @@ from gateway_ops.conformance.server_under_check import ServerUnderCheck
 from gateway_ops.conformance.verdicts import UnclearError, UntrueError, shown
 
 CANCEL = Group("Clients that disconnect")
+_OF_A_GATEWAY = "gateway_requests_in_flight"
 # Gauges of requests that run, by the names of the servers that have them.
 _RUNNING = (
-    "gateway_requests_in_flight",
+    _OF_A_GATEWAY,
     "vllm:num_requests_running",
     "sglang:num_running_reqs",
     "tgi_batch_current_size",
@@ -23,7 +24,7 @@ _RUNNING = (
 )
 _NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 _GAUGE = re.compile(rf"^(?:{'|'.join(_RUNNING)})(?:{{[^\n]*}})? {_NUMBER}$", re.MULTILINE)
-# Of the engine itself, which a server before it relays: a request that it counts no longer may go on there.
+# Of the engine itself, which a gateway before it relays: a request that a gateway no longer counts may go on there.
 _ENGINE = re.compile(
     rf'^nv_trt_llm_request_metrics{{[^\n]*request_type="active"[^\n]*}} {_NUMBER}$|'
     rf"^nv_inference_pending_request_count(?:{{[^\n]*}})? {_NUMBER}$",
@@ -97,14 +98,17 @@ def _frees(server: ServerUnderCheck) -> None:
         raise UnclearError("the stream may have ended by itself in the meantime")
     next_s, after_s = (_next_s(server, "a client left a long stream") for _ in range(2))
     if next_s > max(_ENDED_S, 4 * alone_s) and next_s > 4 * after_s:  # it waited until the uncancelled work ended
-        told = f"the request after the client left waited {next_s:.1f} s, and the one after it took {after_s:.1f} s"
-        raise UntrueError(told, HttpAnswer(request, 200), HttpAnswer(server.chat(limit=1), 200))
+        evidence = f"the request after the client left waited {next_s:.1f} s, and the one after it took {after_s:.1f} s"
+        raise UntrueError(evidence, HttpAnswer(request, 200), HttpAnswer(server.chat(limit=1), 200))
     ends = time.monotonic() + _ENDED_S
     while _running(server):
         if time.monotonic() > ends:
-            told = f"{_ENDED_S:g} s after the client disconnected (as by Ctrl-C), the request is still counted"
-            raise UntrueError(told, HttpAnswer(request, 200), HttpAnswer(_METRICS, 200))
+            evidence = f"{_ENDED_S:g} s after the client disconnected (as by Ctrl-C), the request is still counted"
+            raise UntrueError(evidence, HttpAnswer(request, 200), HttpAnswer(_METRICS, 200))
         time.sleep(_LOOK_S)
+    page = server.again(_METRICS).text
+    if _OF_A_GATEWAY in page and 'request_type="active"' not in page:
+        raise UnclearError("the metrics do not report the requests that run in the engine behind the server")
 
 
 @CANCEL.check(

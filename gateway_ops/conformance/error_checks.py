@@ -114,8 +114,8 @@ def _context(server: ServerUnderCheck) -> None:
         counted = re.search(r'"prompt_tokens":\s*(\d+)', answer.text)
         if server.context is None and (counted is None or int(counted[1]) >= words):
             raise UnclearError(f"{words} words fit, and the server does not report its context length")
-        told = f"{words} words were accepted, with {counted[1] if counted else 'no'} `prompt_tokens`"
-        raise UntrueError(told, answer)
+        evidence = f"{words} words were accepted, with {counted[1] if counted else 'no'} `prompt_tokens`"
+        raise UntrueError(evidence, answer)
     error = error_of(_rejected(server, answer.request, 400))
     if error is None or error.code != "context_length_exceeded":
         raise UntrueError(f"the code is {shown(error and error.code)}: {shown(answer.text)}", answer)

@@ -51,8 +51,8 @@ def _each_token(server: ServerUnderCheck) -> None:
     if seen.finish != "length":
         raise UnclearError("the answer did not end at its token limit: an end token may be counted or not")
     if len(entries) != seen.usage.completion_tokens:
-        told = f"{len(entries)} entries, and {seen.usage.completion_tokens} `completion_tokens`"
-        raise UntrueError(told, seen.answer)
+        evidence = f"{len(entries)} entries, and {seen.usage.completion_tokens} `completion_tokens`"
+        raise UntrueError(evidence, seen.answer)
 
 
 @LOGPROBS.check("logprobs-text", "The tokens joined are the text, where characters are split by their `bytes`.", OBJECT)
@@ -94,8 +94,8 @@ def _top_count(server: ServerUnderCheck) -> None:
         # Two tokens may read alike, where each is a part of a character: their bytes tell.
         names = {(each.token, tuple(each.bytes or ()), each.logprob) for each in entry.top_logprobs}
         if len(entry.top_logprobs) != _TOP or len(names) != _TOP:
-            told = [each.token for each in entry.top_logprobs]
-            raise UntrueError(f"the alternatives of {shown(entry.token)} are {shown(told)}", seen.answer)
+            tokens = [each.token for each in entry.top_logprobs]
+            raise UntrueError(f"the alternatives of {shown(entry.token)} are {shown(tokens)}", seen.answer)
 
 
 @LOGPROBS.check("logprobs-top-sorted", "Alternatives are the most likely tokens, the likeliest first.", OBJECT)
@@ -123,8 +123,8 @@ def _greedy_first(server: ServerUnderCheck) -> None:
         best = entry.top_logprobs[0].logprob
         own = [each.logprob for each in entry.top_logprobs if _alike(each, entry)]
         if abs(entry.logprob - best) > _ROUNDING or not own or abs(own[0] - entry.logprob) > _ROUNDING:
-            told = f"{shown(entry.token)} has {entry.logprob}, its likeliest alternative {best}"
-            raise UntrueError(told, seen.answer)
+            evidence = f"{shown(entry.token)} has {entry.logprob}, its likeliest alternative {best}"
+            raise UntrueError(evidence, seen.answer)
 
 
 def _alike(alternative: TokenAlternative, entry: TokenEntry) -> bool:
@@ -142,8 +142,8 @@ def _stream_same(server: ServerUnderCheck) -> None:
     )
     for one, other in zip(_entries(whole), _streamed(stream), strict=True):
         if abs(one.logprob - other.logprob) > _BETWEEN_RUNS:
-            told = f"{shown(one.token)} has {one.logprob} in the non-streaming response, {other.logprob} in the stream"
-            raise UntrueError(told, whole.answer, stream.answer)
+            what = f"{shown(one.token)} has {one.logprob} in the non-streaming response, {other.logprob} in the stream"
+            raise UntrueError(what, whole.answer, stream.answer)
 
 
 def _streamed(stream: StreamedReplies) -> list[TokenEntry]:

@@ -60,8 +60,8 @@ def _bounds(server: ServerUnderCheck, name: str) -> None:
     if long.reply.usage is not None and long.usage.completion_tokens < 3:
         raise UnclearError(f"the model says {shown(long.text)}, which is too short for this check")
     if (short.text, short.finish) == (long.text, long.finish):
-        told = f"`{name}` 1 and {LIMIT} both give {shown(short.text)}"
-        raise UntrueError(told, short.answer, long.answer)
+        evidence = f"`{name}` 1 and {LIMIT} both give {shown(short.text)}"
+        raise UntrueError(evidence, short.answer, long.answer)
 
 
 def _sampled(server: ServerUnderCheck, *names: str, **fields: Any) -> list[WholeReply]:
@@ -77,8 +77,8 @@ def _temperature(server: ServerUnderCheck) -> None:
     greedy = server.whole(server.chat(_OPEN))
     seen = _sampled(server, "temperature", temperature=2)
     if {each.text for each in seen} == {greedy.text}:
-        told = f"three answers with `temperature: 2` are the greedy answer, {shown(greedy.text)}"
-        raise UntrueError(told, greedy.answer, seen[0].answer)
+        evidence = f"three answers with `temperature: 2` are the greedy answer, {shown(greedy.text)}"
+        raise UntrueError(evidence, greedy.answer, seen[0].answer)
 
 
 @PARAMETERS.check("top-p", "`top_p: 0.0001` leaves one token to choose: the answer is the greedy answer.", CREATE)
@@ -89,8 +89,8 @@ def _top_p(server: ServerUnderCheck) -> None:
         raise UnclearError("answers with `temperature: 1` do not differ from the greedy answer")
     for seen in _sampled(server, "top_p", temperature=1, top_p=0.0001):
         if seen.text != greedy.text:
-            told = f"with `top_p: 0.0001` the answer is {shown(seen.text)}, the greedy one is {shown(greedy.text)}"
-            raise UntrueError(told, seen.answer, greedy.answer)
+            evidence = f"with `top_p: 0.0001` the answer is {shown(seen.text)}, the greedy one is {shown(greedy.text)}"
+            raise UntrueError(evidence, seen.answer, greedy.answer)
 
 
 @PARAMETERS.check("seed", "The same `seed` and parameters give the same answer.", CREATE)
@@ -115,8 +115,8 @@ def _logit_bias(server: ServerUnderCheck) -> None:
     seen = server.whole(server.chat(limit=4, logit_bias={"1000": 100}), "logit_bias")
     plain = server.whole(server.chat(limit=4))
     if seen.text == plain.text:
-        told = f"the answer with and without a bias of 100 for token 1000 is {shown(seen.text)}"
-        raise UntrueError(told, seen.answer, plain.answer)
+        evidence = f"the answer with and without a bias of 100 for token 1000 is {shown(seen.text)}"
+        raise UntrueError(evidence, seen.answer, plain.answer)
 
 
 @PARAMETERS.check("frequency-penalty", "`frequency_penalty: 2` ends a repetition.", CREATE)
@@ -128,8 +128,8 @@ def _frequency_penalty(server: ServerUnderCheck) -> None:
     if len(words) < 20 or len(set(words)) > 2:
         raise UnclearError("the model does not repeat itself as the prompt asks")
     if seen.text == plain.text:
-        told = f"the answer with and without `frequency_penalty: 2` is {shown(seen.text)}"
-        raise UntrueError(told, seen.answer, plain.answer)
+        evidence = f"the answer with and without `frequency_penalty: 2` is {shown(seen.text)}"
+        raise UntrueError(evidence, seen.answer, plain.answer)
 
 
 @PARAMETERS.check("unknown-field", "An unknown field is rejected, or named in the response.", CREATE)

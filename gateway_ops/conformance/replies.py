@@ -258,7 +258,7 @@ def read(model: type[Model], answer: HttpAnswer, data: bytes) -> Model:
 
 
 def error_of(answer: HttpAnswer) -> ErrorObject | None:
-    """The error object of a response; None where it has another form."""
+    """The error object of a response; None where it is not an object of OpenAI's form."""
     try:
         return _ErrorBody.model_validate_json(answer.body).error
     except ValidationError:

@@ -7,6 +7,7 @@ import urllib.parse
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from gateway.text.harmless import one_line
 from gateway_ops.conformance.bounded_http import CheckRequest, Http, HttpAnswer, UnreachableError, json_request
 from gateway_ops.conformance.replies import StreamedReplies, WholeReply, served
 from gateway_ops.conformance.verdicts import UnclearError, UntrueError, shown
@@ -104,7 +105,7 @@ class ServerUnderCheck:
             raise self._given_up("not run: the time for all checks has run out")
 
     def _given_up(self, why: str) -> UnclearError:
-        self.lost = why
+        self.lost = one_line(why)
         return UnclearError(why)
 
     @property
@@ -149,10 +150,10 @@ class ServerUnderCheck:
             repeated = type(seen)(served(self.again(seen.answer.request)))
             if of(repeated) != value:
                 raise UnclearError("the same greedy request gets different answers")
-        told = f"{what}: {shown(values[0])} and {shown(values[1])}"
-        raise UntrueError(told, first[0].answer, second[0].answer)
+        evidence = f"{what}: {shown(values[0])} and {shown(values[1])}"
+        raise UntrueError(evidence, first[0].answer, second[0].answer)
 
 
 def _wait(answer: HttpAnswer) -> float:
-    told = answer.headers.get("retry-after", "")
-    return min(float(told), _LONGEST_WAIT_S) if told.isdecimal() else 1.0
+    header = answer.headers.get("retry-after", "")
+    return min(float(header), _LONGEST_WAIT_S) if header.isdecimal() else 1.0

@@ -59,9 +59,9 @@ def _no_stream(server: ServerUnderCheck) -> None:
 @STREAMS.check("stream-type", "A stream has the content type `text/event-stream`.", CHUNKS)
 def _content_type(server: ServerUnderCheck) -> None:
     answer = server.stream(server.chat()).answer
-    told = answer.headers.get("content-type", "")
-    if told.partition(";")[0].strip().lower() != "text/event-stream":
-        raise UntrueError(f"its content type is {shown(told)}", answer)
+    content_type = answer.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != "text/event-stream":
+        raise UntrueError(f"its content type is {shown(content_type)}", answer)
 
 
 @STREAMS.check("stream-events", "A stream is UTF-8 and, except comments, has complete events with `data`.", EVENTS)

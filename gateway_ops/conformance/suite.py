@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.serving.comparison.facts import generates
 from gateway.text.bad_request import first_of
+from gateway.text.harmless import one_line
 from gateway_ops.conformance.bounded_http import CheckRequest, Http, HttpAnswer, UnreachableError
 from gateway_ops.conformance.cancel_checks import CANCEL
 from gateway_ops.conformance.checks import Check, Group
@@ -141,10 +142,10 @@ def _only(listed: list[_Listed] | None) -> str:
     names = [each.id for each in listed or () if generates({"gateway": each.gateway})]
     if len(names) == 1:
         return names[0]
-    raise UnsuitableServerError(f"name a model with --model{_told(names)}")
+    raise UnsuitableServerError(f"name a model with --model{_lists(names)}")
 
 
-def _told(names: list[str]) -> str:
+def _lists(names: list[str] | None) -> str:
     if not names:
         return "; the server lists no models"
     first, more = first_of(names)
@@ -179,7 +180,7 @@ def _without_what_is_rejected(server: ServerUnderCheck, answer: HttpAnswer) -> N
             f"status {answer.status}: give a key of the server with --api-key or GATEWAY_API_KEY"
         )
     if answer.status == 404 and (server.listed is None or server.model not in server.listed):
-        raise UnsuitableServerError(f"the model {shown(server.model)} is not served{_told(list(server.listed or ()))}")
+        raise UnsuitableServerError(f"the model {shown(server.model)} is not served{_lists(list(server.listed or ()))}")
     if answer.status in {400, 422}:
         if server.limit == "max_tokens" and is_named(answer, "max_tokens"):
             server.limit = "max_completion_tokens"
@@ -210,11 +211,11 @@ def run_one(server: ServerUnderCheck, group: str, check: Check) -> CheckOutcome:
         check.body(server)
     except UntrueError as error:
         lines = tuple(server.http.curl(request) for request in error.requests)
-        return CheckOutcome(group, check, Verdict.UNTRUE, error.evidence, lines)
+        return CheckOutcome(group, check, Verdict.UNTRUE, one_line(str(error)), lines)
     except UnclearError as error:
-        return CheckOutcome(group, check, Verdict.UNCLEAR, str(error))
+        return CheckOutcome(group, check, Verdict.UNCLEAR, one_line(str(error)))
     except NotOfferedError as error:
-        return CheckOutcome(group, check, Verdict.NOT_OFFERED, str(error))
+        return CheckOutcome(group, check, Verdict.NOT_OFFERED, one_line(str(error)))
     return CheckOutcome(group, check, Verdict.TRUE)
 
 

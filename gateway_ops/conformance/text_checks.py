@@ -24,8 +24,8 @@ def _length(server: ServerUnderCheck) -> None:
     if not (long.text.startswith(short.text) and len(long.text) > len(short.text)):
         raise UnclearError("the text with a limit of 3 tokens is not the beginning of the longer text")
     if short.finish != "length":
-        told = f"3 tokens, {shown(short.text)}, begin {shown(long.text)}, and end with `{short.finish}`"
-        raise UntrueError(told, short.answer, long.answer)
+        evidence = f"3 tokens, {shown(short.text)}, begin {shown(long.text)}, and end with `{short.finish}`"
+        raise UntrueError(evidence, short.answer, long.answer)
 
 
 @FINISH.check("finish-stop", "An answer that ended before its token limit has the finish reason `stop`.", OBJECT)
@@ -34,8 +34,8 @@ def _natural(server: ServerUnderCheck) -> None:
     if seen.usage.completion_tokens >= 48:
         raise UnclearError("the model gave no answer that ends within 48 tokens")
     if seen.finish != "stop":
-        told = f"{seen.usage.completion_tokens} of 48 tokens end with `{seen.finish}`"
-        raise UntrueError(told, seen.answer)
+        evidence = f"{seen.usage.completion_tokens} of 48 tokens end with `{seen.finish}`"
+        raise UntrueError(evidence, seen.answer)
 
 
 @FINISH.check("finish-known", "A finish reason is a value of the API, and a complete response has one.", OBJECT)
@@ -180,8 +180,8 @@ def _characters(server: ServerUnderCheck) -> None:
 def _parts(server: ServerUnderCheck) -> None:
     parts = [{"role": "user", "content": [{"type": "text", "text": COUNTING}]}]
     server.must_equal(
-        (server.whole(server.chat(parts), "messages", "content"), _told),
-        (server.whole(server.chat()), _told),
+        (server.whole(server.chat(parts), "messages", "content"), _text_and_prompt),
+        (server.whole(server.chat()), _text_and_prompt),
         "text and `prompt_tokens` with a list of parts, and with a string, are",
     )
 
@@ -194,17 +194,17 @@ def _all_parts(server: ServerUnderCheck) -> None:
         for count in (1, 3)
     )
     if long.usage.prompt_tokens <= short.usage.prompt_tokens + 4:
-        told = f"three parts have {long.usage.prompt_tokens} `prompt_tokens`, one has {short.usage.prompt_tokens}"
-        raise UntrueError(told, short.answer, long.answer)
+        evidence = f"three parts have {long.usage.prompt_tokens} `prompt_tokens`, one has {short.usage.prompt_tokens}"
+        raise UntrueError(evidence, short.answer, long.answer)
 
 
 def _heard(server: ServerUnderCheck, role: str) -> None:
     """Whether a message of a role before the user's makes the prompt longer."""
-    told = [{"role": role, "content": "You are a clerk who counts one two three four five six."}]
+    once = [{"role": role, "content": "You are a clerk who counts one two three four five six."}]
     user = [{"role": "user", "content": COUNTING}]
     # The template may have a system message of its own, which another takes the place of: two lengths tell.
-    more = [{"role": role, "content": told[0]["content"] * 4}]
-    short, long = (server.whole(server.chat([*given, *user], 1), "messages", role) for given in (told, more))
+    more = [{"role": role, "content": once[0]["content"] * 4}]
+    short, long = (server.whole(server.chat([*given, *user], 1), "messages", role) for given in (once, more))
     if long.usage.prompt_tokens < short.usage.prompt_tokens + 12:
         counts = f"{short.usage.prompt_tokens} and {long.usage.prompt_tokens}"
         raise UntrueError(
@@ -232,10 +232,10 @@ def _image(server: ServerUnderCheck) -> None:
     )
     without = server.whole(server.chat([{"role": "user", "content": [text]}], 1))
     if seen.usage.prompt_tokens <= without.usage.prompt_tokens:
-        told = f"`prompt_tokens` is {seen.usage.prompt_tokens} with an image and {without.usage.prompt_tokens} without"
-        raise UntrueError(told, seen.answer, without.answer)
+        what = f"`prompt_tokens` is {seen.usage.prompt_tokens} with an image and {without.usage.prompt_tokens} without"
+        raise UntrueError(what, seen.answer, without.answer)
 
 
-def _told(seen: WholeReply) -> tuple[str, int | None]:
+def _text_and_prompt(seen: WholeReply) -> tuple[str, int | None]:
     usage = seen.reply.usage
     return seen.text, usage.prompt_tokens if usage else None

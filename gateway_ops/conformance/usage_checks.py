@@ -75,11 +75,11 @@ def _of_choices(server: ServerUnderCheck) -> None:
     if one.finish != "length" or [choice.finish_reason for choice in two.reply.choices] != ["length", "length"]:
         raise UnclearError("not all answers ended at the limit, so their token counts are unknown")
     if two.usage.completion_tokens != 8:
-        told = f"two choices of 4 tokens have {two.usage.completion_tokens} `completion_tokens`"
-        raise UntrueError(told, two.answer)
+        evidence = f"two choices of 4 tokens have {two.usage.completion_tokens} `completion_tokens`"
+        raise UntrueError(evidence, two.answer)
     if one.usage.prompt_tokens != two.usage.prompt_tokens:
-        told = f"`prompt_tokens` is {one.usage.prompt_tokens}, and {two.usage.prompt_tokens} with `n: 2`"
-        raise UntrueError(told, one.answer, two.answer)
+        evidence = f"`prompt_tokens` is {one.usage.prompt_tokens}, and {two.usage.prompt_tokens} with `n: 2`"
+        raise UntrueError(evidence, one.answer, two.answer)
 
 
 @USAGE.check("usage-prompt-fixed", "`prompt_tokens` depends on the prompt, and not on the limit of the answer.", OBJECT)
@@ -87,16 +87,16 @@ def _prompt_fixed(server: ServerUnderCheck) -> None:
     seen = [server.whole(server.chat(limit=limit)) for limit in (1, LIMIT)]
     counts = [each.usage.prompt_tokens for each in seen]
     if counts[0] != counts[1]:
-        told = f"`prompt_tokens` is {counts[0]} with a limit of 1 token, {counts[1]} with {LIMIT}"
-        raise UntrueError(told, *(each.answer for each in seen))
+        evidence = f"`prompt_tokens` is {counts[0]} with a limit of 1 token, {counts[1]} with {LIMIT}"
+        raise UntrueError(evidence, *(each.answer for each in seen))
 
 
 @USAGE.check("usage-prompt-counted", "A longer prompt has more `prompt_tokens`.", OBJECT)
 def _prompt_counted(server: ServerUnderCheck) -> None:
     short, long = (server.whole(server.chat(" ".join(map(str, range(1, last)))), "messages") for last in (5, 65))
     if long.usage.prompt_tokens < short.usage.prompt_tokens + 30:
-        told = f"`prompt_tokens` is {short.usage.prompt_tokens}, with 60 numbers more {long.usage.prompt_tokens}"
-        raise UntrueError(told, short.answer, long.answer)
+        evidence = f"`prompt_tokens` is {short.usage.prompt_tokens}, with 60 numbers more {long.usage.prompt_tokens}"
+        raise UntrueError(evidence, short.answer, long.answer)
 
 
 @USAGE.check(

@@ -23,13 +23,11 @@ class UntrueError(Exception):
     """A response that is against the promise.
 
     Attributes:
-        evidence: what it says, as a clause.
         requests: that show it.
     """
 
     def __init__(self, evidence: str, *answers: HttpAnswer) -> None:
         super().__init__(evidence)
-        self.evidence = evidence
         self.requests: tuple[CheckRequest, ...] = tuple(dict.fromkeys(answer.request for answer in answers))
 
 

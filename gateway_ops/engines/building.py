@@ -77,9 +77,9 @@ def build(
         for number, command in enumerate(commands, 1):
             if number == 2 and commands[0].step.name == "download":
                 judge()
-            told = partial(_numbered, tell, f"{deployment.name}, step {number} of {len(commands)}")
+            numbered = partial(_numbered, tell, f"{deployment.name}, step {number} of {len(commands)}")
             with _model_alone(command, base):
-                _named(deployment, command, machine, told, base, rebuild=rebuild)
+                _named(deployment, command, machine, numbered, base, rebuild=rebuild)
 
 
 def _numbered(tell: Tell, place: str, said: str) -> None:

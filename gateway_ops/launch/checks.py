@@ -187,12 +187,12 @@ def _engines(deployments: Sequence[DeploymentSettings]) -> Iterator[LaunchProble
 def _differences(folder: Path, rendering: Rendering) -> Iterator[LaunchProblem]:
     """Say where a repository is not what the file describes: changed by hand, or rendered before the file was."""
     models = read_repository(folder)
-    theirs = {name: model.config for name, model in models.items() if model.config is not None}
+    found = {name: model.config for name, model in models.items() if model.config is not None}
     unfilled = {name: model.unfilled_settings for name, model in models.items()}
-    only = {name: config for name, config in theirs.items() if name in rendering.configs}
-    told = [str(one) for one in differences(rendering.configs, only, whole=True, unfilled=unfilled)]
-    told += file_differences(rendering, folder)
-    if told:
-        more = f" and {len(told) - 1} more" if len(told) > 1 else ""
-        what = f"{folder} differs from the file: {told[0]}{more}."
+    only = {name: config for name, config in found.items() if name in rendering.configs}
+    changed = [str(one) for one in differences(rendering.configs, only, whole=True, unfilled=unfilled)]
+    changed += file_differences(rendering, folder)
+    if changed:
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        what = f"{folder} differs from the file: {changed[0]}{more}."
         yield LaunchProblem(what, f"See gateway repo build -f FILE --diff {folder}.", fatal=False)

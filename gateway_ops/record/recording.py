@@ -120,7 +120,7 @@ def read_recording(file: Path) -> tuple[bool, list[RecordedCall]]:
     """Read whether a recording is redacted, and its calls.
 
     Raises:
-        RecordingError: the file cannot be read, is not a recording, or has another form.
+        RecordingError: the file cannot be read, is not a recording, or has an unknown format.
     """
     lines = _lines(file)
     head = next(lines, None)

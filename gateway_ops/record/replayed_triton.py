@@ -46,8 +46,8 @@ class ReplayedTriton:
             request = read(method, raw, answer=False)
             exchange = self._find(method, request)
             if exchange is None:
-                async for told in self._unknown(method, request, context):
-                    yield told
+                async for response in self._unknown(method, request, context):
+                    yield response
                 continue
             begun = asyncio.get_running_loop().time()
             for after, answer in zip(exchange.after_s, exchange.answers, strict=True):

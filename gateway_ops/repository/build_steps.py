@@ -106,11 +106,11 @@ def _prepared(deployment: DeploymentSettings, original: str) -> list[BuildStep]:
     source = original if remote else deployment.model.source
     steps = [_download(deployment, source)] if remote else []
     cache = "fp8" if deployment.kv_cache.dtype == "fp8" else "none"  # else it would quantise the cache to fp8
-    told = ["--pyt_ckpt_path", source, "--export_path", deployment.folder, "--qformat", quantization]
+    arguments = ["--pyt_ckpt_path", source, "--export_path", deployment.folder, "--qformat", quantization]
     title = f"quantise to {quantization}, in Hugging Face's format"
     if quantization.endswith("awq"):
-        told += ["--awq_block_size", str(deployment.build.awq_block_size)]
-    words = (*told, "--kv_cache_qformat", cache, *_calibration(deployment, "--dataset"))
+        arguments += ["--awq_block_size", str(deployment.build.awq_block_size)]
+    words = (*arguments, "--kv_cache_qformat", cache, *_calibration(deployment, "--dataset"))
     return [*steps, BuildStep("checkpoint", title, "llm_ptq/hf_ptq.py", words, (source,), deployment.folder)]
 
 
@@ -124,25 +124,25 @@ def _checkpoint(deployment: DeploymentSettings, checkpoint: str) -> BuildStep:
     if chosen == "convert_checkpoint":
         found = converter_of(deployment)
         folder, converter = found if found is not None else (f"models/core/{family_of(deployment)}", None)
-        told = options(deployment, converter) if converter is not None else []
+        arguments = options(deployment, converter) if converter is not None else []
         tool, title = f"{folder}/convert_checkpoint.py", "convert the model to a TensorRT-LLM checkpoint"
         heads = deployment.speculative.heads if deployment.speculative is not None else None
         reads += [heads] if heads is not None else []
     else:
-        told, tool = _quantize_options(deployment), "quantization/quantize.py"
+        arguments, tool = _quantize_options(deployment), "quantization/quantize.py"
         title = f"quantise the model to {deployment.model.quantization}"
-    return BuildStep("checkpoint", title, tool, (*folders, *told), tuple(reads), checkpoint)
+    return BuildStep("checkpoint", title, tool, (*folders, *arguments), tuple(reads), checkpoint)
 
 
 def _quantize_options(deployment: DeploymentSettings) -> list[str]:
     model, parallelism = deployment.model, deployment.parallelism
-    told = ["--dtype", model.dtype, "--tp_size", str(parallelism.tp), "--pp_size", str(parallelism.pp)]
-    told += ["--qformat", model.quantization]
+    arguments = ["--dtype", model.dtype, "--tp_size", str(parallelism.tp), "--pp_size", str(parallelism.pp)]
+    arguments += ["--qformat", model.quantization]
     if model.quantization.endswith("awq"):
-        told += ["--awq_block_size", str(deployment.build.awq_block_size)]
+        arguments += ["--awq_block_size", str(deployment.build.awq_block_size)]
     if deployment.kv_cache.dtype != "auto":
-        told += ["--kv_cache_dtype", deployment.kv_cache.dtype]
-    return [*told, *_calibration(deployment, "--calib_dataset")]
+        arguments += ["--kv_cache_dtype", deployment.kv_cache.dtype]
+    return [*arguments, *_calibration(deployment, "--calib_dataset")]
 
 
 def _calibration(deployment: DeploymentSettings, dataset: str) -> list[str]:
@@ -209,15 +209,15 @@ def _engine_options(deployment: DeploymentSettings) -> list[str]:
         modes = {"draft_target": "draft_tokens_external", "redrafter": "explicit_draft_tokens"}
         modes["lookahead"] = "lookahead_decoding"
         values["speculative_decoding_mode"] = modes.get(speculative.method, speculative.method)
-    told = [part for name, value in values.items() if value is not None for part in (f"--{name}", str(value))]
+    arguments = [part for name, value in values.items() if value is not None for part in (f"--{name}", str(value))]
     if deployment.lora is not None:
-        told += ["--lora_target_modules", *deployment.lora.modules]
+        arguments += ["--lora_target_modules", *deployment.lora.modules]
     flags = {
         "gather_context_logits": deployment.logits.context,
         "gather_generation_logits": deployment.logits.generation,
     }
     flags["weight_streaming"] = build.weight_streaming
-    return told + [f"--{name}" for name, on in flags.items() if on]
+    return arguments + [f"--{name}" for name, on in flags.items() if on]
 
 
 def _enable(*, on: bool) -> str:

@@ -99,30 +99,30 @@ def _heads_options(deployment: DeploymentSettings) -> list[str]:
     speculative = deployment.speculative
     if speculative is None or speculative.heads is None or speculative.method not in HEADS:
         return []
-    told = [f"--{speculative.method}_model_dir", speculative.heads]
+    arguments = [f"--{speculative.method}_model_dir", speculative.heads]
     if speculative.num_heads is not None:
-        told += ["--num_medusa_heads", str(speculative.num_heads)]
+        arguments += ["--num_medusa_heads", str(speculative.num_heads)]
     if speculative.max_draft_tokens is not None:
         length = "--max_medusa_token_len" if speculative.method == "medusa" else "--max_draft_len"
-        told += [length, str(speculative.max_draft_tokens)]
-    return told
+        arguments += [length, str(speculative.max_draft_tokens)]
+    return arguments
 
 
 def options(deployment: DeploymentSettings, converter: Converter) -> list[str]:
     """The options of the converter beside the folders."""
     model, parallelism = deployment.model, deployment.parallelism
-    told = [*converter.more, "--dtype", model.dtype, converter.tp_option, str(parallelism.tp)]
+    arguments = [*converter.more, "--dtype", model.dtype, converter.tp_option, str(parallelism.tp)]
     if converter.stages:
-        told += ["--pp_size", str(parallelism.pp)]
+        arguments += ["--pp_size", str(parallelism.pp)]
     if model.quantization != "none":
-        told += ["--use_weight_only", "--weight_only_precision", model.quantization.removesuffix("_wo")]
+        arguments += ["--use_weight_only", "--weight_only_precision", model.quantization.removesuffix("_wo")]
     for name, size in (("--moe_tp_size", parallelism.moe_tp), ("--moe_ep_size", parallelism.moe_ep)):
-        told += [name, str(size)] if size is not None else []
+        arguments += [name, str(size)] if size is not None else []
     if deployment.kv_cache.dtype != "auto":
-        told.append(f"--{deployment.kv_cache.dtype}_kv_cache")
+        arguments.append(f"--{deployment.kv_cache.dtype}_kv_cache")
     if deployment.build.calib_dataset is not None:
-        told += ["--calib_dataset", deployment.build.calib_dataset]
-    return told + _heads_options(deployment)
+        arguments += ["--calib_dataset", deployment.build.calib_dataset]
+    return arguments + _heads_options(deployment)
 
 
 def converter_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:

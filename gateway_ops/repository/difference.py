@@ -31,29 +31,29 @@ class SettingDifference:
     Attributes:
         model: the Triton model.
         setting: such as ``input seed dims`` or ``parameter decoding_mode``; empty for the model as a whole.
-        ours: as rendered; None where it is absent.
-        theirs: as found; None where it is absent.
+        rendered: as rendered; None where it is absent.
+        found: as found; None where it is absent.
     """
 
     model: str
     setting: str
-    ours: str | None
-    theirs: str | None
+    rendered: str | None
+    found: str | None
 
     def __str__(self) -> str:
         """One line for people."""
         where = f"{self.model}: {self.setting}" if self.setting else self.model
-        ours, theirs = self.ours or "empty", self.theirs or "empty"
-        if self.theirs is None:
-            return f"{where}: only rendered{f' ({ours})' if self.setting else ''}"
-        if self.ours is None:
-            return f"{where}: only there{f' ({theirs})' if self.setting else ''}"
-        return f"{where}: {ours} rendered, {theirs} there"
+        rendered, found = self.rendered or "empty", self.found or "empty"
+        if self.found is None:
+            return f"{where}: only rendered{f' ({rendered})' if self.setting else ''}"
+        if self.rendered is None:
+            return f"{where}: only there{f' ({found})' if self.setting else ''}"
+        return f"{where}: {rendered} rendered, {found} there"
 
 
 def differences(
-    ours: Mapping[str, Any],
-    theirs: Mapping[str, Any],
+    rendered: Mapping[str, Any],
+    found: Mapping[str, Any],
     *,
     whole: bool = False,
     unfilled: Mapping[str, Collection[str]] | None = None,
@@ -61,17 +61,19 @@ def differences(
     """Compare configurations by what they mean, not by order or layout.
 
     Args:
-        ours: ModelConfig by name, as rendered.
-        theirs: as found.
+        rendered: ModelConfig by name, as rendered.
+        found: as found.
         whole: whether every field counts. A running server adds some of its own, such as a version policy and names
             of instance groups, so there only those count that a rendering sets.
         unfilled: settings as found that hold a placeholder, by model; see `unfilled_settings`.
     """
-    for model in sorted(ours.keys() | theirs.keys()):
-        if model not in ours or model not in theirs:
-            yield SettingDifference(model, "", "model" if model in ours else None, "model" if model in theirs else None)
+    for model in sorted(rendered.keys() | found.keys()):
+        if model not in rendered or model not in found:
+            yield SettingDifference(
+                model, "", "model" if model in rendered else None, "model" if model in found else None
+            )
             continue
-        left, right = settings_of(ours[model], whole=whole), settings_of(theirs[model], whole=whole)
+        left, right = settings_of(rendered[model], whole=whole), settings_of(found[model], whole=whole)
         right |= dict.fromkeys((unfilled or {}).get(model, ()), _NOT_FILLED_IN)
         for setting in sorted(left.keys() | right.keys()):
             if left.get(setting) != right.get(setting):

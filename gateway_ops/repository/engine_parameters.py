@@ -95,8 +95,8 @@ def _python(deployment: DeploymentSettings) -> Mapping[str, Any]:
     }
     for parameter in PARAMETERS:
         read = bool(set(engines) & set(parameter.readers))  # it may be unknown which of them will run
-        told = surest(engines) in parameter.readers and parameter.key not in _ONLY_GIVEN[surest(engines)]
-        if told or (read and is_given(deployment, parameter.key)):
+        applies = surest(engines) in parameter.readers and parameter.key not in _ONLY_GIVEN[surest(engines)]
+        if applies or (read and is_given(deployment, parameter.key)):
             values[parameter.name] = value_at(deployment, parameter.key)
     if "max_batch_size" in values:
         values["max_batch_size"] = values["max_batch_size"] or deployment.triton.max_batch_size

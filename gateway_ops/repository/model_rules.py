@@ -87,7 +87,7 @@ def _references(deployment: DeploymentSettings) -> Iterator[Found]:
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 _MOE = ("parallelism.moe_tp", "parallelism.moe_ep")
 # Keys that a tool has no option for, the reason and the fix.
-_UNTOLD = {
+_UNSUPPORTED = {
     "quantize": (_MOE, "quantize.py does not take it", "Leave it out, or leave model.quantization none."),
     "another": (
         ("model.dtype", "model.quantization", "kv_cache.dtype", *_MOE),
@@ -109,7 +109,7 @@ def _tools(deployment: DeploymentSettings) -> Iterator[Found]:
     yield from _calibration(deployment)
     if deployment.engine == "tensorrt":
         tool = checkpoint_tool(deployment)
-        keys, reason, fix = _UNTOLD.get(tool, ((), "", ""))
+        keys, reason, fix = _UNSUPPORTED.get(tool, ((), "", ""))
         if tool == "another" and not has_own_conversion(deployment) and family_of(deployment) is None:
             reason, fix = _UNKNOWN
         for key in keys:

@@ -42,9 +42,9 @@ def config_of(model: ModelSource) -> dict[str, Any]:
 
 def quantization_of(model: ModelSource) -> dict[str, Any]:
     """What the model's files say of how it is quantised; empty where they say nothing, or cannot be read here."""
-    told = config_of(model).get("quantization_config")
-    told = told or _read(model, "hf_quant_config.json").get("quantization")  # older ones of NVIDIA's Model Optimizer
-    return told if isinstance(told, dict) else {}
+    found = config_of(model).get("quantization_config")
+    found = found or _read(model, "hf_quant_config.json").get("quantization")  # older ones of NVIDIA's Model Optimizer
+    return found if isinstance(found, dict) else {}
 
 
 def _read(model: ModelSource, name: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _NOTHING: Listed = MappingProxyType({})
 
 
 def activity(
-    interval: Interval, listed: Listed | None, slow_s: float = SLOW_S, told: Listed = _NOTHING
+    interval: Interval, listed: Listed | None, slow_s: float = SLOW_S, health: Listed = _NOTHING
 ) -> dict[str, Any]:
     """Summarise; null is what the gateway does not tell.
 
@@ -35,7 +35,7 @@ def activity(
         interval: two scrapes of ``/metrics``.
         listed: what ``/v1/models`` says under ``gateway``, by model; None where it could not be read.
         slow_s: seconds to the first token beyond which an answer is slow.
-        told: what ``/health/ready`` says, by model.
+        health: what ``/health/ready`` says, by model.
     """
     now = interval.now
     names = now.names("gateway_model_ready", "model")
@@ -43,9 +43,9 @@ def activity(
     return {
         "seconds": round(interval.seconds, 3),
         "total": _total(interval),
-        "models": [_model(interval, name, said.get(name, {}) | _plain(told.get(name, {})), slow_s) for name in names],
+        "models": [_model(interval, name, said.get(name, {}) | _plain(health.get(name, {})), slow_s) for name in names],
         "tritons": list(_tritons(interval)),
-        "missing": list(_missing(interval, listed, told)),
+        "missing": list(_missing(interval, listed, health)),
     }
 
 
@@ -124,9 +124,9 @@ def _state(interval: Interval, name: str, **labels: str) -> str | None:
     return next((found["state"] for found, value in interval.now.matching(name, **labels) if value), None)
 
 
-def _endpoints(interval: Interval, model: str, told: Any) -> Iterator[dict[str, Any]]:
+def _endpoints(interval: Interval, model: str, states: Any) -> Iterator[dict[str, Any]]:
     now = interval.now
-    reasons = told if isinstance(told, dict) else {}  # the list of models has them without addresses
+    reasons = states if isinstance(states, dict) else {}  # the list of models has them without addresses
     for labels, value in now.matching("gateway_endpoint_state", model=model):
         if value:
             own = {"model": model, "endpoint": labels["endpoint"]}
@@ -153,13 +153,13 @@ def _tritons(interval: Interval) -> Iterator[dict[str, Any]]:
         yield {"endpoint": endpoint, "up": bool(up), "pending": pending, "engines": engines}
 
 
-def _missing(interval: Interval, listed: Listed | None, told: Listed) -> Iterator[str]:
+def _missing(interval: Interval, listed: Listed | None, health: Listed) -> Iterator[str]:
     now = interval.now
     if _FIRST_TOKEN not in now.families:
         yield _SLIM
     elif not now.names("gateway_triton_metrics_up", "endpoint"):
         yield "No queue or KV cache of Triton: models[].triton.metrics_url is not set."
-    if listed is None and not any("reason" in each for each in told.values()):
+    if listed is None and not any("reason" in each for each in health.values()):
         yield "No reasons: /v1/models could not be read. The key is missing or wrong, or this is the internal port."
 
 

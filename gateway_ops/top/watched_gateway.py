@@ -44,7 +44,7 @@ class WatchedGateway:
         self._last = interval.now
         try:
             return activity(interval, self._listed(), self._slow_s, self._server.health())
-        except (AttributeError, KeyError, TypeError, ValueError):  # labels and values of another form
+        except (AttributeError, KeyError, TypeError, ValueError):  # malformed labels or values
             raise ChatError(f"{self.base} has no metrics of this gateway.") from None
 
     def _scrape(self) -> Scrape:

@@ -13,7 +13,7 @@ import pytest
 from gateway.api.anthropic.messages import signatures
 from gateway.api.anthropic.messages.protocol import InputMessage
 from gateway.api.anthropic.messages.serving import folded
-from gateway.api.anthropic.messages.tools import own_call_id, told_call_id
+from gateway.api.anthropic.messages.tools import client_call_id, own_call_id
 from gateway.api.anthropic.messages.translate import ChatMessages
 from gateway.api.openai.chat.protocol import chat_request
 from tests.anthropic.messages_harness import USER, error_of, post, prompt_of, whole
@@ -275,8 +275,12 @@ async def test_a_last_turn_of_the_assistant_is_continued(folder: Path) -> None:
         assert await prompt_of(running, messages=messages) == HI + "<|im_start|>assistant\nThe answer is ("
         for empty in (assistant(), assistant(text("")), {"role": "assistant", "content": ""}):
             assert await prompt_of(running, messages=[*USER, empty]) == await prompt_of(running, messages=USER)
+            assert await prompt_of(running, messages=[*messages, empty, empty]) == await prompt_of(
+                running, messages=messages
+            )
         message = error_of(await post(running, messages=ASKED), 400, "invalid_request_error")
         assert message.startswith("'messages.1' calls tools")
+        assert error_of(await post(running, messages=[*ASKED, empty]), 400, "invalid_request_error") == message
 
 
 @pytest.mark.parametrize(
@@ -456,7 +460,7 @@ async def test_a_prompt_that_is_too_long_says_so_as_anthropic_does(folder: Path)
 
 @pytest.mark.parametrize("call_id", ["call_Ab3", "abc123XYZ", "functions.get:0", "é", "x" * 58])
 def test_ids_of_calls_come_back(call_id: str) -> None:
-    shown = told_call_id(call_id)
+    shown = client_call_id(call_id)
     assert len(shown) <= 64
     assert shown.isascii()
     assert set(shown) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")

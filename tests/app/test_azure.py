@@ -62,3 +62,19 @@ async def test_a_deployment_may_have_a_slash_and_an_unknown_one_is_named(folder:
             await client.embeddings.create(model=MODEL, input="Hi")
         with pytest.raises(openai.NotFoundError, match=f"POST /openai/deployments/{MODEL}/images"):
             await client.images.generate(model=MODEL, prompt="Hi")
+        path = "/openai/deployments/other%0a/chat/completions"
+        unknown = await running.client.post(path, json={"messages": USER})
+        assert unknown.json()["error"]["code"] == "model_not_found"
+
+
+@pytest.mark.parametrize("prefix", ["", "/v1", "/openai", "/openai/v1", "/anthropic/v1", "/v1/v1"])
+async def test_errors_of_anthropics_paths_have_its_form_under_any_prefix(folder: Path, prefix: str) -> None:
+    async with gateway(folder, server={"api_keys": [KEY]}) as running:
+        for path in (f"{prefix}/messages", f"{prefix}/messages/count_tokens"):
+            for headers in ({}, {"api-key": KEY}):
+                error = (await running.client.post(path, json={}, headers=headers)).json()
+                assert (error["type"], bool(error["request_id"])) == ("error", True)
+                named = "'Authorization: Bearer KEY', 'x-api-key: KEY' or 'api-key: KEY'" in error["error"]["message"]
+                assert named is not bool(headers)
+        thread = await running.client.post("/v1/threads/thread_1/messages", json={})
+        assert thread.json()["error"]["code"] == "invalid_api_key"

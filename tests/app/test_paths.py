@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from types import ModuleType
 
 import anthropic
+import openai
 import pytest
 
 from gateway import __version__
@@ -51,6 +54,16 @@ async def test_a_line_end_is_a_part_of_the_path(folder: Path) -> None:
                 assert (await running.client.get(f"{path}{more}")).status_code == 404, path
         for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/responses/resp_1/cancel"):
             assert (await running.client.post(f"{path}%0a", json={})).status_code == 404, path
+
+
+@pytest.mark.parametrize("path", [f"/v1/models/{MODEL}%0a", f"/openai/v1/models/{MODEL}%0a", "/v1/models/x%0ay"])
+async def test_a_line_end_in_the_name_of_a_model_is_a_part_of_it(folder: Path, path: str) -> None:
+    async with gateway(folder) as running:
+        rejected = (await running.client.get(path)).json()["error"]
+        assert (rejected["code"], rejected["param"]) == ("model_not_found", "model")
+        assert "base URL" not in rejected["message"]
+        other = (await running.client.get(path, headers={"anthropic-version": "2023-06-01"})).json()
+        assert (other["type"], other["error"]["type"]) == ("error", "not_found_error")
 
 
 async def test_one_slash_more_keeps_the_body(folder: Path) -> None:
@@ -104,26 +117,44 @@ async def test_what_nobody_could_mean_has_no_hint(folder: Path, path: str) -> No
 
 
 STORED = " This gateway does not store chat completions: "
-OPENAI, ANTHROPIC, OLLAMA = (
-    f" This endpoint of {name}'s API is not supported by this gateway. " for name in ("OpenAI", "Anthropic", "Ollama")
-)
+INSTEAD = " This gateway does not support this endpoint. "
 
 
 UNSERVED = [
-    ("/v1/batches", OPENAI, "Send single requests"),
-    ("/v1/decisions", OPENAI, "'response_format'"),
-    ("/v1/skills/skill_1/content", OPENAI, "system message"),
-    ("/v1/agents", OPENAI, "/v1/responses."),
-    ("/v1/live/sessions", OPENAI, "'stream' of /v1/responses"),
-    ("/v1/threads/thread_1/messages", OPENAI, "/v1/conversations"),
-    ("/openai/deployments/m/images", OPENAI, "accept and return text"),
+    ("/v1/batches", INSTEAD, "Send single requests"),
+    ("/v1/decisions", INSTEAD, "'response_format'"),
+    ("/v1/skills/skill_1/content", INSTEAD, "system message"),
+    ("/v1/agents", INSTEAD, "to /v1/responses"),
+    ("/v1/live/sessions", INSTEAD, "'stream' of /v1/responses"),
+    ("/v1/threads/thread_1/messages", INSTEAD, "/v1/conversations"),
+    ("/openai/deployments/m/images", INSTEAD, "accept and return text"),
     ("/v1/chat/completions/chatcmpl-1", STORED, "/v1/responses"),
     ("/v1/chat/completions/chatcmpl-1/messages", STORED, "/v1/responses"),
-    ("/api/chat", OLLAMA, "Use /v1/chat/completions."),
-    ("/api/generate", OLLAMA, "Use /v1/completions."),
-    ("/api/embed", OLLAMA, "Use /v1/embeddings."),
-    ("/api/tags", OLLAMA, "Use GET /v1/models."),
+    ("/api/chat", INSTEAD, "Use /v1/chat/completions."),
+    ("/api/generate", INSTEAD, "Use /v1/completions."),
+    ("/api/tags", INSTEAD, "Use GET /v1/models."),
+    ("/embeddings", INSTEAD, "Use /v1/embeddings."),
+    ("/api/v1/embeddings", INSTEAD, "Use /v1/embeddings."),
+    ("/v1/v1/files", INSTEAD, "text of files"),
+    ("/v2/embed", INSTEAD, "Use /v1/embeddings."),
+    ("/openai/deployments", INSTEAD, "use GET /v1/models"),
+    ("/api/me", INSTEAD, "The operator"),
+    ("/api/web_search", INSTEAD, "'tools'"),
 ]
+
+
+OTHER_METHODS = {
+    ("GET", "/chat/completions"),
+    ("DELETE", "/models/{model}"),
+}
+_CALL = re.compile(r'self\._(get|post|put|patch|delete|get_api_list)\(\s*(?:path_template\(\s*)?"(/[^"?]*)')
+
+
+def calls_of(sdk: ModuleType) -> set[tuple[str, str]]:
+    """The methods and paths of an SDK's resources; a list is a GET unless it says otherwise."""
+    texts = [file.read_text() for file in (Path(sdk.__file__ or "").parent / "resources").rglob("*.py")]
+    found = [each.groups() for text in texts for each in _CALL.finditer(text)]
+    return {("GET" if method == "get_api_list" else method.upper(), path) for method, path in found}
 
 
 async def test_a_path_of_another_api_is_named_with_what_serves_it(folder: Path) -> None:
@@ -139,6 +170,23 @@ async def test_a_path_of_another_api_is_named_with_what_serves_it(folder: Path) 
         assert f"{STORED}/v1/responses" in answer.json()["error"]["message"]
 
 
+async def test_each_path_of_the_sdks_is_served_or_named(folder: Path) -> None:
+    async with gateway(folder) as running:
+        for sdk, base in ((openai, "/v1"), (anthropic, "")):
+            headers = {"anthropic-version": "2023-06-01"} if sdk is anthropic else {}
+            calls = calls_of(sdk)
+            assert len(calls) > 250  # so that the pattern still finds them
+            for method, path in sorted(calls):
+                answer = await running.client.request(method, f"{base}{path}", headers=headers, json={})
+                unknown = f"Unknown request URL: {method} {base}{path}."
+                error = answer.json().get("error") or {"message": ""}
+                if error["message"].startswith(unknown):
+                    assert error["message"].startswith(f"{unknown} This gateway does not s"), path
+                    assert (error["type"] == "not_found_error") == (sdk is anthropic)
+                else:
+                    assert answer.status_code != 405 or (method, path) in OTHER_METHODS, path
+
+
 async def test_errors_for_anthropics_client_name_its_own_api(folder: Path) -> None:
     async with gateway(folder, served=True) as running:
         url = str(running.client.base_url)
@@ -152,7 +200,7 @@ async def test_errors_for_anthropics_client_name_its_own_api(folder: Path) -> No
     for rejected, instead in ((files, "text of files"), (batches, "single requests"), (skills, "system message")):
         error = rejected.value.body["error"]
         assert error["type"] == "not_found_error"
-        assert ANTHROPIC in error["message"]
+        assert INSTEAD in error["message"]
         assert instead in error["message"]
 
 

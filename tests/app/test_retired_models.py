@@ -19,10 +19,11 @@ import yaml
 from gateway.app import create_app
 from gateway.serving.registry import Registry
 from gateway.settings import Settings
-from tests.app.harness import USER
-from tests.app.scripted import write_tokenizer
+from tests.app.harness import USER, says
+from tests.app.scripted import ScriptedBackend, ScriptedEngine, settings_for, write_tokenizer
 from tests.faults.stack import Stack, ask, stack
 from tests.triton.scripted_triton import ScriptedTriton
+from tests.waiting import until
 
 _MIB = 2**20
 
@@ -67,6 +68,35 @@ async def test_nothing_is_left_of_a_retired_model(folder: Path, where: str) -> N
             await _until_gone([backend for _, _, backend in retired])
 
 
+async def test_the_collector_waits_until_no_request_runs(folder: Path) -> None:
+    """It would hold all streams."""
+    collected: list[int] = []
+
+    def note(phase: str, about: dict[str, int]) -> None:
+        if phase == "stop" and about["generation"] == 2:
+            collected.append(about["collected"])
+
+    app = create_app(settings_for(folder), lambda _: ScriptedBackend(ScriptedEngine(says(folder, "Hello"))))
+    registry: Registry = app.state.registry
+    loop = asyncio.get_running_loop()
+    async with app.router.lifespan_context(app):
+        before, later = loop.create_future(), loop.create_future()
+        registry.running.add(before)
+        await registry.replace(settings_for(folder, max_stops=1).models)
+        await asyncio.sleep(0)  # it waits for the first
+        registry.running.add(later)
+        gc.collect()
+        gc.callbacks.append(note)
+        try:
+            before.set_result(None)
+            await until(lambda: not registry._retiring)
+            assert not collected
+            registry.running.clear()
+            await until(lambda: bool(collected))
+        finally:
+            gc.callbacks.remove(note)
+
+
 def _references(registry: Registry) -> tuple[weakref.ref[object], ...]:
     (model,) = registry
     return weakref.ref(model), weakref.ref(model.parts.tokenizer), weakref.ref(model.backend)
@@ -81,13 +111,14 @@ async def _until_gone(references: list[weakref.ref[object]]) -> None:
 
 
 @pytest.mark.long
-async def test_memory_stays_flat_over_reloads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reloads", [10, 100])
+async def test_memory_stays_flat_over_reloads(tmp_path: Path, reloads: int) -> None:
     tokenizer = _large(write_tokenizer(tmp_path / "large"))
     with stack(tmp_path, 1, model={"tokenizer": str(tokenizer)}, paced={"token_s": 0.0}) as running:
         settings = yaml.safe_load((tmp_path / "gateway.yaml").read_text())
         async with running.client() as client:
             held = []
-            for reload in range(1, 31):
+            for reload in range(1, reloads + 1):
                 settings["models"][0]["max_stops"] = 4 + reload % 2
                 (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(settings))
                 running.gateway.signal(signal.SIGHUP)

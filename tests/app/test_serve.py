@@ -124,7 +124,7 @@ def test_a_process_that_may_open_few_files_takes_fewer_connections(process: Gate
 
 
 def test_the_last_files_are_for_errors_and_the_liveness_probe(process: GatewayProcess) -> None:
-    process.launch(most_files=64)
+    process.launch(most_files=96)
     try:
         process.wait("/health/live", 200)
         kept = httpx.Limits(keepalive_expiry=None)
@@ -134,19 +134,21 @@ def test_the_last_files_are_for_errors_and_the_liveness_probe(process: GatewayPr
                 stack.enter_context(httpx.Client(base_url=process.url, verify=False)).get("/version").status_code == 200
             ):
                 pass
+            for _ in range(40):  # silent ones are closed for those that come later
+                stack.enter_context(socket.create_connection(("127.0.0.1", process.port)))
             for _ in range(10):
                 rejected = process._client.get("/version")
                 assert (rejected.status_code, rejected.headers["retry-after"]) == (503, "1")
                 assert "limit of open files" in rejected.json()["error"]["message"]
                 probe = process._client.get("/health/live")
                 assert (probe.status_code, probe.headers["connection"]) == (200, "close")
-            assert 'gateway_connections_rejected_total{reason="files"} 21.0' in inside.get("/metrics").text
+            assert 'gateway_connections_rejected_total{reason="files"} 61.0' in inside.get("/metrics").text
         process.wait("/version", 200)
     finally:
         process.stop()
     (told,) = [line for line in map(json.loads, process.log_lines()) if line.get("event") == "files_full"]
     assert told["level"] == "WARNING"
-    assert "64 open files" in told["message"]
+    assert "96 open files" in told["message"]
 
 
 def test_sighup_reloads_and_does_not_end_it(folder: Path, tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def _are(running: Gateway, count: int) -> bool:
             {"runs": {}, "flex": {"service_tier": "flex"}, "auto": {}, "priority": {"service_tier": "priority"}},
             ["priority", "auto", "flex"],
         ),
+        ({"runs": {}, "auto": {"service_tier": "auto"}, "fast": {"service_tier": "fast"}}, ["fast", "auto"]),
     ],
 )
 async def test_priorities_decide_whose_turn_is_next(
@@ -61,7 +62,8 @@ async def test_priorities_decide_whose_turn_is_next(
         assert asked(running) == ["runs", *order]
         tiers = [answer.json().get("service_tier") for answer in answers]
         assert tiers == [
-            {"flex": "flex", "priority": "priority"}.get(body.get("service_tier", "")) for body in bodies.values()
+            {"auto": "default", "fast": "priority"}.get(tier, tier)
+            for tier in (body.get("service_tier") for body in bodies.values())
         ]
 
 

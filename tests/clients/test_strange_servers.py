@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.raw_server import raw_server
 
 _ACTING = "m\x9b31m\x1b[2J\u202e\u2028\x85z"
 _SHOWN = r"m\x9b31m\x1b[2J\u202e\u2028\x85z"
+_SHOWN_IN_JSON = r"m\u009b31m\u001b[2J\u202e\u2028\u0085z"
 _METRICS = '# TYPE gateway_model_ready gauge\ngateway_model_ready{{model="{0}"}} 1\n{1}\n'.format
 _COMMANDS = {
     "bench": ("--requests", "1", "--warm-up", "0"),
@@ -30,7 +32,7 @@ def _http(body: str | bytes, kind: str = "application/json") -> bytes:
     return f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def _run(command: str, answers: dict[str, bytes]) -> tuple[int, str]:
+def _run(command: str, answers: dict[str, bytes], *options: str) -> tuple[int, str]:
     """The exit status of a command and all that it prints, on a server that has these answers by path."""
 
     def serve(peer: socket.socket) -> None:
@@ -44,7 +46,7 @@ def _run(command: str, answers: dict[str, bytes]) -> tuple[int, str]:
         peer.sendall(answers.get(path, answers.get("", b"")))
 
     with raw_server(serve) as url:
-        rest = (each.format(url=url) for each in _COMMANDS[command])
+        rest = (each.format(url=url) for each in (*_COMMANDS.get(command, ()), *options))
         done = CliRunner().invoke(app, [command, url, *rest], env={"COLUMNS": "300"})
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.output
@@ -108,19 +110,38 @@ def test_metrics_of_another_form_end_top_with_a_sentence(lines: str) -> None:
 def test_events_of_another_form_are_failures_of_bench(event: str) -> None:
     status, told = _run("bench", {"/v1/models": _list({"id": "m"}), "": _stream(event)})
     assert status == 1
-    assert "failed: 1 x an event of another form" in told
+    assert "failed: 1 x an event that is not a chat completion chunk" in told
 
 
-@pytest.mark.parametrize("command", ["bench", "models", "top", "check"])
-def test_names_of_a_server_do_not_act_upon_the_terminal(command: str) -> None:
+def _acting() -> dict[str, bytes]:
     entry = {"id": _ACTING, "gateway": {"model": _ACTING, "ready": False, "reason": f"{_ACTING}\n{_ACTING}"}}
-    answers = {
+    return {
         "/metrics": _http(_METRICS(_ACTING, f'gateway_endpoint_state{{model="{_ACTING}",endpoint="e",state="x"}} 1')),
         "/v1/models": _list(entry),
         "/health/ready": _http('{"models": {}}'),
         "/v1/chat/completions": _stream(json.dumps({"error": {"code": _ACTING}})),
         "": _http(json.dumps(entry)),
     }
-    _, told = _run(command, answers)
+
+
+@pytest.mark.parametrize("command", ["bench", "models", "top", "check"])
+def test_names_of_a_server_do_not_act_upon_the_terminal(command: str) -> None:
+    _, told = _run(command, _acting())
     assert _SHOWN in told
     assert all(line.isprintable() for line in told.replace("\t", " ").split("\n"))
+
+
+@pytest.mark.parametrize("command", ["bench", "models", "top", "check"])
+def test_json_of_a_command_does_not_act_upon_the_terminal(command: str) -> None:
+    _, printed = _run(command, _acting(), "--json")
+    assert _SHOWN_IN_JSON in printed
+    assert all(line.isprintable() for line in printed.split("\n"))
+
+
+def test_a_report_does_not_act_upon_the_terminal(tmp_path: Path) -> None:
+    _, printed = _run("report", _acting(), "--url", "{url}", "--yes", "-o", str(tmp_path / "report.json"))
+    assert _SHOWN_IN_JSON in printed
+    assert all(line.isprintable() for line in printed.split("\n"))
+    written = (tmp_path / "report.json").read_text(encoding="utf-8")
+    assert printed.startswith(written)
+    assert list(json.loads(written)["models"]) == [_ACTING]

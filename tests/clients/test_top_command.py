@@ -232,7 +232,7 @@ def test_rates_and_times_are_of_the_interval() -> None:
     before = Scrape.parse(PAGE.format(served=100, tokens=1000, fast=90, middle=90, all=100), 10.0)
     now = Scrape.parse(PAGE.format(served=110, tokens=1400, fast=95, middle=100, all=110), 12.0)
     told = {"m": {"endpoints": {"a:1": {"state": "failing", "reason": "It fails."}}}}
-    (model,) = activity(Interval(before, now), {"m": {"reason": "It is away."}}, told=told)["models"]
+    (model,) = activity(Interval(before, now), {"m": {"reason": "It is away."}}, health=told)["models"]
     assert (model["ready"], model["reason"]) == (False, "It is away.")
     assert (model["requests_per_s"], model["completion_tokens_per_s"]) == (5.0, 200.0)
     assert model["first_token_s"] == {"p50": 0.1, "p99": 0.492}  # of ten: five below 0.1, five below 0.5

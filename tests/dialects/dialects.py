@@ -28,7 +28,7 @@ class Dialect:
         kind: the model that is called: the engine step by token ids, the ensemble or BLS by text, the LLM API's, or
             that of the vLLM backend.
         version: of TensorRT-LLM; of Triton, where its vLLM backend is called.
-        variant: sets it apart from others of the kind and version.
+        variant: distinguishes it from others of the kind and version.
         options: of the stock repository; see `tests.doubles.stock.repository.Stock`.
         settings: of the served model beside those that all have.
     """

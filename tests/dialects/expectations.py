@@ -130,7 +130,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "rejected",
         "The engines are built with max_beam_width 1; vLLM has no beams among its sampling parameters.",
     ),
-    Deviation(("logit_bias",), VLLM, "rejected", "The backend reads its ids as texts, which vLLM refuses."),
+    Deviation(("logit_bias",), VLLM, "rejected", "The backend reads its ids as texts, which vLLM rejects."),
     Deviation(("priority",), EVERY, "rejected", "No request waits for its turn here: `admission` sets no bound."),
     Deviation(
         ("num_draft_tokens", "prediction"), EVERY, "rejected", "There is no draft model here, nor an engine for drafts."

@@ -41,12 +41,12 @@ what the model at hand can.
 
 Each row is a stock repository of upstream, of which `tests/doubles/` has doubles that run on the real tritonserver. The
 suite in `tests/dialects/` asks each of them for every parameter, and sees the effect in the engine, or the refusal that
-names the parameter. The text of an answer is the same in all rows, whole and streamed, where a stream is not refused;
+names the parameter. The text of an answer is the same in all rows, whole and streamed, where a stream is not rejected;
 SentencePiece's spaces are there as well.
 
 - **exact**: the engine follows the parameter with the value of the request;
 - **emulated**: the gateway does it around the engine, with the same effect;
-- **refused**: 400 that names the parameter, as long as `policies` do not say otherwise.
+- **rejected**: 400 that names the parameter, as long as `policies` do not say otherwise.
 
 The letters are [groups of parameters](#groups). Counts are of tokens in `usage`: those that are not exact are marked
 `estimated` in the answer. Of the engine family there are doubles of {engines}; of the LLM API of
@@ -55,7 +55,7 @@ The letters are [groups of parameters](#groups). Counts are of tokens in `usage`
 Of Triton's vLLM backend there are doubles of {vllm}, made by its source: vLLM itself was not
 run here. What a plain text model serves is what it declares: [dialects.md](dialects.md#plain-text-models).
 
-| dialect | TensorRT-LLM (Triton) | a stream comes | estimated counts | exact | emulated | refused |
+| dialect | TensorRT-LLM (Triton) | a stream comes | estimated counts | exact | emulated | rejected |
 |---|---|---|---|---|---|---|
 """
 _GROUPS = """

@@ -206,7 +206,7 @@ SAMPLES: Mapping[str, Sample] = {
         {**_STREAM, "stream_options": {"include_obfuscation": True}},
         lambda seen: any("obfuscation" in event for event in _events(seen)),
     ),
-    "user": _changes_nothing("user", "somebody"),
+    "user": _changes_nothing("user", "ann"),
     "logprobs": Sample(
         {"logprobs": True}, lambda seen: len(seen.choice["logprobs"]["content"]) == len(seen.engine[0]["answer"]["ids"])
     ),

@@ -1,4 +1,4 @@
-"""Every parameter by every dialect: it has its effect, or it is refused by its name; there is no third outcome."""
+"""Every parameter by every dialect: it has its effect, or it is rejected by its name; there is no third outcome."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def front_end(gateway: GatewayProcess) -> Answer:
 
 
 def openai_trtllm(gateway: GatewayProcess) -> Answer:
-    """openai_trtllm, likewise: usage of zeros, and what it does not know is dropped."""
+    """openai_trtllm, too: usage of zeros, and what it does not know is dropped."""
 
     def answer(_path: str, body: dict[str, Any]) -> Said:
         if isinstance(body.get("stop"), str):

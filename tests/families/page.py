@@ -55,7 +55,7 @@ described, is in the entries below the table.
 """
 _NOTES = """
 (1) Where the form can hold the tool's schema: the names of the arguments are closed (`additionalProperties: false`),
-and strings have no limits besides `enum`; otherwise parsed.
+and strings have no limits but `enum`; otherwise parsed.
 
 Those that are always parsed, and why:
 

@@ -57,7 +57,7 @@ def fair_stack(tmp_path: Path, workers: int, **admission: Any) -> Any:
 
 
 @contextlib.asynccontextmanager
-async def flood(running: Stack, count: int, **more: Any) -> AsyncIterator[list[Outcome]]:
+async def flood(running: Stack, count: int, tokens: int = TOKENS, **more: Any) -> AsyncIterator[list[Outcome]]:
     """So many connections that always have a request; what became of those that have ended.
 
     The gateway ends with it: httpx leaves connections open where hundreds of its requests are cancelled.
@@ -67,7 +67,7 @@ async def flood(running: Stack, count: int, **more: Any) -> AsyncIterator[list[O
 
     async def one(client: httpx.AsyncClient) -> None:
         while not over.is_set():
-            outcome = await ask(client, TOKENS, **key_of("flood"), **more)
+            outcome = await ask(client, tokens, **key_of("flood"), **more)
             if not over.is_set():
                 seen.append(outcome)
             if outcome.status == 429:
@@ -109,6 +109,29 @@ async def test_a_polite_client_does_not_notice_a_flood(
         assert p50(flooded) < slower * p50(idle), (p50(flooded), p50(idle))
         assert all(outcome.whole and not outcome.wrong for outcome in outcomes)
         assert running.tritons[0].told()["most"] <= SLOTS + workers - 1  # two that look at once may each let one run
+
+
+@_long
+@pytest.mark.parametrize(
+    ("count", "body", "slower_s"),
+    [
+        pytest.param(25, {"n": 8}, 0.5 * TOKENS * TOKEN_S, id="eight-choices"),
+        pytest.param(200, {"tokens": 10 * TOKENS}, 10.5 * TOKENS * TOKEN_S, id="longer-answers"),
+    ],
+)
+async def test_a_polite_client_waits_for_one_turn_of_other_floods_at_most(
+    tmp_path: Path, count: int, body: dict[str, Any], slower_s: float
+) -> None:
+    with fair_stack(tmp_path, 1) as running:
+        async with running.client() as client:
+            idle = await polite(client, 3)
+            async with flood(running, count, **body) as outcomes:
+                await running.until(lambda: _waiting(running) >= 100)
+                flooded = await polite(client, 9, 0.4)
+        assert all(outcome.whole and not outcome.wrong for outcome in [*idle, *flooded])
+        waits = [outcome.took - p50(idle) for outcome in flooded]
+        assert (statistics.median(waits) if "n" in body else max(waits)) < slower_s, waits
+        assert all(outcome.whole for outcome in outcomes)
 
 
 def _waiting(running: Stack) -> float:

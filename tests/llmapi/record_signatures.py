@@ -1,6 +1,6 @@
 """Record the signatures of TensorRT-LLM's LLM API that the engine ``llmapi`` depends on, into signatures.json.
 
-    python tests/llmapi/record_signatures.py REPOSITORY REF VERSION [NOTE]
+    python -m tests.llmapi.record_signatures REPOSITORY REF VERSION [NOTE]
 
 REPOSITORY is a clone of github.com/NVIDIA/TensorRT-LLM, bare or not, and REF a tag or commit in it, as ``v1.2.1``; or a
 folder of the documentation in its branch gh-pages, as ``58fb435e:1.2.1``, whose pages ``_modules/`` hold the sources of
@@ -27,6 +27,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from tests.rows import in_rows
 
 TABLE = Path(__file__).with_name("signatures.json")
 
@@ -88,7 +90,7 @@ def main() -> None:
             sys.stderr.write(f"{version}: no {name} in {path}\n")
     note = sys.argv[4] if len(sys.argv) > 4 else ""
     table[version] = {"ref": given.get("ref", ref), "note": note, "signatures": recorded}
-    TABLE.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    TABLE.write_text(in_rows(table) + "\n", encoding="utf-8")
 
 
 def read_source(repository: Path, ref: str, path: str) -> str:

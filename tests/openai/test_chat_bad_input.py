@@ -370,6 +370,7 @@ async def test_unknown_fields_can_be_refused_or_passed_over(folder: Path) -> Non
         for body, param in (
             (GOOD | {"brand_new": 1}, "brand_new"),
             (GOOD | {"messages": [{**MESSAGE, "prefix": True}]}, "messages[0].prefix"),
+            (GOOD | {"prompt_cache_options": {"prewarm": True}}, "prompt_cache_options.prewarm"),
             (GOOD | {"chat_template_kwargs": {"enable_thinking": True}}, "chat_template_kwargs.enable_thinking"),
         ):
             error = (await running.client.post("/v1/chat/completions", json=body)).json()["error"]

@@ -500,7 +500,7 @@ ILL_FORMED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("change", "fault"), ILL_FORMED)
 async def test_an_ill_formed_schema_is_left_unguided_where_the_model_may_choose(
-    shows: Path, change: dict[str, Any], fault: str
+    shows: Path, tmp_path: Path, change: dict[str, Any], fault: str
 ) -> None:
     parameters = {"type": "object", "properties": {"city": {"type": "string"}}, **change}
 
@@ -521,3 +521,7 @@ async def test_an_ill_formed_schema_is_left_unguided_where_the_model_may_choose(
             for rejected in ({"tools": tools(strict=True)}, {"tools": tools(), "tool_choice": "required"}):
                 error = (await running.chat(**rejected)).json()["error"]
                 assert error["param"] == fault
+    lines = "{% for key in tool.function.parameters.required %}{{ key }}{% endfor %}"
+    iterates = write_tokenizer(tmp_path, SHOWS_TOOLS.replace("<tool>", "<tool>" + lines))
+    async with gateway(iterates, says(iterates, said), features=UNGUIDED, max_seq_len=4096, family="hermes") as running:
+        assert (await running.chat(tools=tools())).status_code == 200

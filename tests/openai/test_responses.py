@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 from openai.types.responses import ResponseOutputMessage
 
-from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest
+from gateway.generation import Capability, EngineChunk, EngineError, ErrorKind, GenerationRequest
 from tests.app.harness import gateway, says
 from tests.app.scripted import MODEL, ByteIds, RelayingEngine, Step
 from tests.openai.responses_harness import events_of, last_of, post, streamed, whole
+from tests.openai.tools_harness import GUIDED
 
 OPENING = ["response.created", "response.in_progress", "response.output_item.added", "response.content_part.added"]
 CLOSING = ["response.output_text.done", "response.content_part.done", "response.output_item.done"]
@@ -333,6 +335,32 @@ async def test_a_prompt_is_prewarmed_and_nothing_is_shown(folder: Path) -> None:
             assert running.engine.requests[-1].max_tokens == 1
             assert running.engine.requests[-1].prompt.ids == running.engine.requests[0].prompt.ids
         assert (await whole(running, prompt_cache_options={"prewarm": False})).output_text == "Hello"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"min_tokens": 5, "max_output_tokens": 20},
+        {"truncate_prompt_tokens": -1, "max_output_tokens": 100, "input": "word " * 60},
+        {"stop": ["a", "b"], "stop_token_ids": [0], "ignore_eos": True, "num_draft_tokens": 0},
+        {"text": {"format": {"type": "json_object"}}},
+        {"tools": [{"type": "function", "name": "f", "parameters": {}}], "tool_choice": "required"},
+        {"thinking_token_budget": 0, "include": ["message.output_text.logprobs"]},
+    ],
+)
+async def test_no_parameter_of_an_answer_contradicts_a_prewarm(folder: Path, asked: dict[str, Any]) -> None:
+    able = Capability("native", "")
+    served = {**GUIDED.capabilities, "min_tokens": able, "stop_token_ids": able}
+    async with gateway(folder, features=dataclasses.replace(GUIDED, capabilities=served)) as running:
+        for ask in (whole, streamed):
+            warmed = await ask(running, prompt_cache_options={"prewarm": True}, **asked)
+            assert (warmed.status, warmed.output) == ("completed", [])
+        await post(running, **asked)
+        *warming, plain = running.engine.requests
+        for request in warming:
+            assert (request.max_tokens, request.params.min_tokens) == (1, 0)
+            assert request.prompt.ids == plain.prompt.ids  # so that the answer's request finds it in the cache
+        assert plain.max_tokens > 1
 
 
 UNREAD: list[tuple[dict[str, Any], str]] = [

@@ -106,6 +106,25 @@ async def test_a_conversation_goes_on(running: Gateway, says: Says, way: Any) ->
     assert len(await kept(running, name)) == 5  # a count is no turn
 
 
+@WAYS
+async def test_a_prewarmed_prompt_leaves_no_trace(running: Gateway, says: Says, way: Any) -> None:
+    says.text = "Yes."
+    name = await conversation(running, {"role": "user", "content": "One?"})
+    prewarm = {"prompt_cache_options": {"prewarm": True}, "input": "Two?"}
+    for more in ({}, {"store": True}, {"store": False}):
+        warmed: Response = await way(running, conversation=name, **prewarm, **more)
+        assert "One?" in shown(running)
+        assert (warmed.output, warmed.to_dict()["store"]) == ([], False)
+        assert await kept(running, name) == ["user: One?"]
+        assert (await running.client.get(f"/v1/responses/{warmed.id}")).status_code == 404
+    named = await post(running, store=True, **prewarm)
+    assert named.headers["x-ignored-parameters"] == "store"
+    rejected(await post(running, background=True, **prewarm), 400, "background", "invalid_value")
+    first: Response = await way(running, conversation=name, input="Two?")
+    assert first.to_dict()["store"] is True
+    assert await kept(running, name) == ["user: One?", "user: Two?", "assistant: Yes."]
+
+
 async def test_an_answer_that_is_cut_is_a_turn(running: Gateway, says: Says) -> None:
     says.text = "Yes."
     name = await conversation(running)

@@ -6,13 +6,14 @@ import dataclasses
 import datetime as dt
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.text.bad_request import BadRequestError
-from gateway.text.guides import check_schema, guided_schema
+from gateway.text.guides import check_schema, guided_schema, readable_part
 from gateway.text.guides.checked import checker
 from gateway.text.guides.guide import GuideBackend
 from gateway.text.guides.keywords import document
@@ -26,6 +27,8 @@ HUGE = 10**400
 BACKENDS: tuple[GuideBackend | None, ...] = (None, "xgrammar", "llguidance")
 OPEN = {"type": "object", "additionalProperties": True}
 EMPTY = {"type": "object", "additionalProperties": False}
+BAD = {"type": "any"}
+GOOD = {"type": "string"}
 
 
 def sent(schema: Any, backend: GuideBackend | None = None, *, exact: bool = True) -> dict[str, Any]:
@@ -441,3 +444,74 @@ async def test_calls_beside_a_schema_of_objects(shows: Path) -> None:
     both = {"allOf": [{"properties": {"a": {"type": "null"}}}, {"properties": {"b": {"type": "null"}}}]}
     async with gateway(shows, says(shows, "{}"), features=LLGUIDANCE, max_seq_len=4096) as running:
         await whole(running, tools=TOOLS, response_format=schema_format(both))
+
+
+async def test_a_guide_has_the_well_formed_properties_of_an_ill_formed_schema(shows: Path) -> None:
+    parameters = {"type": "object", "properties": {"city": GOOD, "days": BAD}}
+    async with gateway(shows, says(shows, "{}"), features=GUIDED, max_seq_len=4096) as running:
+        answer = await running.chat(tools=[tool("weather", parameters)], response_format=schema_format(OPEN))
+        assert answer.headers["x-ignored-parameters"] == "tools[0].function.parameters"
+        (request,) = running.engine.requests
+        assert request.params.guide is not None
+        guide = request.params.guide.text
+    assert '"city"' in guide
+    assert '"days"' not in guide
+
+
+def readable(schema: dict[str, Any]) -> dict[str, Any]:
+    with pytest.raises(BadRequestError) as caught:
+        check_schema(schema, "schema")
+    return readable_part(schema, caught.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "kept", "definitions"),
+    [
+        ({"properties": {"a": GOOD, "b": BAD, "c": True, "d": 3}}, "ac", None),
+        ({"properties": {"a": GOOD, "b": {"$ref": "#/$defs/good"}}, "$defs": {"bad": BAD, "good": GOOD}}, "ab", "good"),
+        ({"properties": {"a": {"$ref": "#/$defs/x"}, "b": {"$ref": "#/$defs/y"}}, "$defs": {
+            "x": {"items": {"$ref": "#/$defs/bad"}}, "y": {"items": {"$ref": "#/$defs/y"}}, "bad": BAD}}, "b", "y"),
+        ({"properties": {"a": {"$ref": "#/$defs/x"}, "b": {"$ref": "#/$defs/x"}, "c": GOOD}, "$defs": {
+            "x": {"$ref": "#/$defs/y"}, "y": {"$ref": "#/$defs/x"}}}, "c", ""),
+        ({"properties": {"a": {"$ref": "#/$defs/x/items"}, "b": GOOD}, "$defs": {"x": {"items": GOOD, **BAD}}},
+         "b", ""),
+        ({"properties": {"a": GOOD, "b": {"items": {"$ref": "#"}}, "c": {"$ref": "#/properties/a"}}, "required": None},
+         "ab", None),
+        ({"properties": {"a": {"enum": list(range(2000))}, "b": {"enum": [1]}}, "required": None}, "b", None),
+        ({"properties": {"a": GOOD, "b": {"$ref": "#/$defs/x"}}, "$defs": 5}, "a", None),
+        ({"properties": 5, "$defs": {"x": GOOD}}, "", "x"),
+    ],
+)  # fmt: skip
+def test_the_well_formed_part_of_a_schema_is_readable(schema: Any, kept: str, definitions: str | None) -> None:
+    found = readable({"type": "object", **schema})
+    check_schema(found, "schema")
+    assert "".join(found["properties"]) == kept
+    assert found.get("$defs", {}).keys() == ({definitions} if definitions else set())
+
+
+def reference(name: object) -> dict[str, str]:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+@pytest.mark.parametrize(
+    "definitions",
+    [
+        {0: {"properties": {f"p{number}": GOOD for number in range(1500)} | {"bad": BAD}}},
+        {number: reference(number + 1) for number in range(1500)},
+        {number: {"items": reference(number + 1)} for number in range(1500)},
+    ],
+    ids=["a large one", "a chain", "a list"],
+)
+def test_a_definition_that_all_properties_use_is_checked_once(definitions: dict[Any, Any]) -> None:
+    definitions = {str(name): part for name, part in definitions.items()}
+    properties = {f"p{number}": reference(0) for number in range(1500)}
+    whole = {"type": "object", "properties": properties, "$defs": {**definitions, "1500": GOOD, "0": GOOD}}
+
+    def seconds(work: Any, *given: Any) -> float:
+        began = time.process_time()
+        work(*given)
+        return time.process_time() - began
+
+    once = min(seconds(check_schema, {**whole, "title": str(number)}, "schema") for number in range(3))
+    assert readable({**whole, "$defs": definitions})["properties"] == {}
+    assert seconds(readable, {**whole, "$defs": definitions}) < 30 * once

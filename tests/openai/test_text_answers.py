@@ -101,6 +101,8 @@ async def test_a_status_that_follows_from_an_estimated_count_says_so(folder: Pat
             assert (response.status, mark(response)) == (status, True)
             response = await answer(running, max_output_tokens=most, stop=["l"])  # which ends it, whatever the count is
             assert (response.status, mark(response)) == ("completed", None)
+            response = await answer(running, prompt_cache_options={"prewarm": True})  # whose status is certain
+            assert (response.status, mark(response)) == ("completed", None)
     for told in (4, 5):
         script: list[Step] = [EngineChunk(text="Hello", output_tokens=told, final=True)]
         async with gateway(folder, lambda _, script=script: script, features=TEXT) as running:

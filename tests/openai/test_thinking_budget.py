@@ -54,6 +54,14 @@ def thinks_on(folder: Path, answer: str, thought: str = "x" * 200) -> Script:
     return script
 
 
+async def test_a_prewarm_counts_no_reasoning(opened: Path) -> None:
+    async with gateway(opened, thinks_on(opened, "Sunny."), features=UNGUIDED, max_seq_len=4096) as running:
+        for ask in (responses_harness.whole, responses_harness.streamed):
+            warmed = await ask(running, prompt_cache_options={"prewarm": True}, thinking_token_budget=0)
+            assert warmed.usage is not None
+            assert (warmed.usage.output_tokens, warmed.usage.output_tokens_details.reasoning_tokens) == (0, 0)
+
+
 async def test_chat(opened: Path) -> None:
     async with gateway(opened, thinks_on(opened, "Sunny."), features=UNGUIDED, max_seq_len=4096) as running:
         answer = await whole(running, thinking_token_budget=10)

@@ -26,8 +26,8 @@ AREAS: Mapping[str, Sequence[Case]] = {
     "messages": MESSAGES,
     "encoders": ENCODERS,
     "tokens_and_models": TOKENS,
-    "failures": FAILURES,
     "http": HTTP,
+    "failures": FAILURES,  # last: they count in the health of the models
 }
 _FOLDER = Path(__file__).with_name("answers")
 _HEAD = "\n=== "

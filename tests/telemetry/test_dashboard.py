@@ -45,9 +45,8 @@ def labels_of_metrics() -> dict[str, set[str]]:
         for suffix in SUFFIXES[collector._type]:
             found[collector._name + suffix] = {*collector._labelnames, *({"le"} if suffix == "_bucket" else ())}
     endpoint = EndpointStatus("a:1", READY, 0)
-    for family in _CurrentState(
-        {"m": READY}, {"m": ModelSnapshot(running=0, waiting=0, limit=1, endpoints=[endpoint])}
-    ).collect():
+    now = ModelSnapshot(running=0, waiting=0, limit=1, endpoints=[endpoint], task="generate")
+    for family in _CurrentState({"m": READY}, {"m": now}).collect():
         found[family.name] = set(family.samples[0].labels)
     return found
 

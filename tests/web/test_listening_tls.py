@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.app import unread_answer
 from gateway.http.certificates import CertificateError, FileBackedValue
-from gateway.http.http_protocol import MOST_TOLD, HttpLimits, http_protocol
+from gateway.http.http_protocol import MOST_REJECTED, SPARE_FILES, HttpLimits, http_protocol
 from gateway.http.listening_tls import listening_contexts
 from gateway.http.server import Server, ServerStages, ServerTls
 from gateway.http.shutdown import ShutdownState
@@ -76,7 +76,7 @@ async def listening(
     http = http_protocol(unread_answer, bounds)
     config = uvicorn.Config(app, http=http, ws="none", lifespan="off", log_config=None)
     config.timeout_graceful_shutdown = 1
-    stages = ServerStages(0, 0, nothing, lambda: None, nothing)
+    stages = ServerStages(0, 0, lambda: None, lambda: None, nothing)
     server = Server(config, stages, ShutdownState(), ServerTls(made, bounds))
     with socket.create_server(("127.0.0.1", 0)) as open_socket:
         running = asyncio.create_task(server._serve([open_socket]))
@@ -295,7 +295,7 @@ def test_handshakes_count_among_the_connections(run: Any, authority: Authority, 
 
     async def test() -> None:
         async with listening(contexts(pair), bounds=HttpLimits(connections=2, head_s=2)) as port:
-            idle = [await connect(port) for _ in range(2 + MOST_TOLD)]
+            idle = [await connect(port) for _ in range(2 + MOST_REJECTED)]
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 await answer(port, client(authority))
             for _, each in idle:
@@ -303,6 +303,21 @@ def test_handshakes_count_among_the_connections(run: Any, authority: Authority, 
             deadline = time.monotonic() + SOON_S
             while await first_word(port, client(authority)) != "https":
                 assert time.monotonic() < deadline
+
+    run(test())
+
+
+def test_silent_handshakes_do_not_hold_the_last_files(run: Any, authority: Authority, pair: Pair) -> None:
+    """Where the process may open few files, all of which are for rejected connections here."""
+
+    async def test() -> None:
+        async with listening(contexts(pair), bounds=HttpLimits(files=SPARE_FILES)) as port:
+            silent = [await connect(port) for _ in range(SPARE_FILES)]
+            began = time.monotonic()
+            for reader, _ in silent[: SPARE_FILES // 2]:
+                assert await asyncio.wait_for(reader.read(), SOON_S) == b""
+            assert time.monotonic() - began < SOON_S / 2  # the time of a handshake is longer
+            assert "limit of open files" in await answer(port, client(authority))
 
     run(test())
 

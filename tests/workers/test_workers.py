@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.ports import free_port
 from tests.stack import GATEWAY, GatewayProcess
 
 MODEL = "tiny"
@@ -36,8 +37,8 @@ def file(triton: Any, tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFac
     return path
 
 
-def start(file: Path, log: Path) -> GatewayProcess:
-    return GatewayProcess(log, GATEWAY_CONFIG=str(file), GATEWAY_WORKERS=str(COUNT))
+def start(file: Path, log: Path, workers: int = COUNT, **environment: str) -> GatewayProcess:
+    return GatewayProcess(log, GATEWAY_CONFIG=str(file), GATEWAY_WORKERS=str(workers), **environment)
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +48,9 @@ def shared(file: Path) -> Iterator[GatewayProcess]:
 
 
 @pytest.fixture
-def gateway(file: Path, tmp_path: Path) -> Iterator[GatewayProcess]:
-    with start(file, tmp_path / "log") as process:
+def pair(file: Path, tmp_path: Path) -> Iterator[GatewayProcess]:
+    """One of two workers, which a test ends."""
+    with start(file, tmp_path / "log", 2) as process:
         yield process
 
 
@@ -63,6 +65,13 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def degraded(gateway: GatewayProcess) -> bool:
+    """Whether a worker lacks, of which the others tell; the one that replaces it tells the same."""
+    answer = httpx.get(f"{gateway.url}/health/ready", timeout=30)
+    assert answer.status_code == 200
+    return "degraded" in answer.json()["models"][MODEL]
 
 
 def stream(gateway: GatewayProcess, begun: Callable[[], object] = lambda: None) -> bool:
@@ -96,10 +105,10 @@ def test_counts_of_all_workers_add_up_and_a_killed_one_is_replaced(shared: Gatew
         streams = [pool.submit(stream, gateway) for _ in range(6)]
         until(lambda: gateway.metric("gateway_requests_in_flight") == 6)
         os.kill(before[0], signal.SIGKILL)
-        gateway.wait("/health/ready", 503)
+        until(lambda: degraded(gateway))
         outcomes = [each.result() for each in streams]
     assert any(outcomes)  # the other workers' streams went on
-    gateway.wait("/health/ready", 200)
+    until(lambda: not degraded(gateway))
     after = worker_pids(gateway)
     assert len(after) == COUNT
     assert before[0] not in after
@@ -107,8 +116,9 @@ def test_counts_of_all_workers_add_up_and_a_killed_one_is_replaced(shared: Gatew
     assert answered() == {6 + sum(outcomes)}
 
 
-def test_requests_wait_for_the_worker_that_replaces_a_dead_one(gateway: GatewayProcess) -> None:
+def test_requests_wait_for_the_worker_that_replaces_a_dead_one(shared: GatewayProcess) -> None:
     """Running answers are lost with it; all others are served, those in its queue too, and where all workers died."""
+    gateway = shared
     until(lambda: gateway.metric("gateway_requests_in_flight") == 0)
     over = False
 
@@ -138,14 +148,17 @@ def test_requests_wait_for_the_worker_that_replaces_a_dead_one(gateway: GatewayP
 @pytest.mark.long
 def test_a_worker_takes_connections_without_triton_after_a_while(tmp_path: Path, tiny_model_dir: Path) -> None:
     settings = SETTINGS.format(name=MODEL, url="127.0.0.1:1", folder=tiny_model_dir)
-    (tmp_path / "gateway.yaml").write_text(f"{settings}timeouts: {{discovery_s: 1}}\n")
-    gateway = start(tmp_path / "gateway.yaml", tmp_path / "log")
+    (tmp_path / "gateway.yaml").write_text(f"{settings}timeouts: {{discovery_s: 4}}\n")
+    gateway = start(tmp_path / "gateway.yaml", tmp_path / "log", GATEWAY_INTERNAL_PORT=str(free_port()))
     try:
         gateway.start(ready=False)
         for pid in worker_pids(gateway):
             os.kill(pid, signal.SIGKILL)
+        gateway.wait("/metrics", 200)  # by the internal port, which does not wait
+        until(lambda: "starting" not in gateway.wait("/health/ready", 503).text)
+        assert not [line for line in gateway.log_lines() if "is not ready yet" in line]
         gateway.logged("is not ready yet", count=COUNT)
-        gateway.wait("/health/live", 200)
+        assert httpx.get(f"{gateway.url}/health/live").status_code == 200
     finally:
         gateway.stop()
 
@@ -176,10 +189,10 @@ def test_memory_is_that_of_all_workers(shared: GatewayProcess) -> None:
 
 
 def test_sighup_ends_no_worker_while_it_starts(file: Path, tmp_path: Path) -> None:
-    gateway = GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file), GATEWAY_WORKERS=str(COUNT))
+    gateway = start(file, tmp_path / "log", 2)
     gateway.launch()
     try:
-        until(lambda: len(worker_pids(gateway)) == COUNT)
+        until(lambda: len(worker_pids(gateway)) == 2)
         begun = worker_pids(gateway)
         while not all("/site-packages/" in Path(f"/proc/{pid}/maps").read_text() for pid in begun):
             gateway.signal(signal.SIGHUP)  # until all of them load their first libraries
@@ -205,7 +218,8 @@ def test_a_reload_reaches_every_worker(shared: GatewayProcess, file: Path) -> No
     file.write_text(text)
 
 
-def test_running_answers_end_before_the_workers_do(gateway: GatewayProcess) -> None:
+def test_running_answers_end_before_the_workers_do(pair: GatewayProcess) -> None:
+    gateway = pair
     pids = worker_pids(gateway)
     with ThreadPoolExecutor(4) as pool:
         begun: list[int] = []
@@ -219,9 +233,9 @@ def test_running_answers_end_before_the_workers_do(gateway: GatewayProcess) -> N
         httpx.get(gateway.url)
 
 
-def test_workers_end_with_their_supervisor(gateway: GatewayProcess) -> None:
-    pids = worker_pids(gateway)
-    process, gateway._process = gateway._process, None
+def test_workers_end_with_their_supervisor(pair: GatewayProcess) -> None:
+    pids = worker_pids(pair)
+    process, pair._process = pair._process, None
     assert process is not None
     process.kill()
     process.wait()

@@ -41,9 +41,9 @@ argument of the client scripts and flag of the tools that make engines; how it i
 - **relayed**: it is passed on as it comes; no engine here makes it, and what makes it was not run.
 - **rendered**: it is written into configurations and scripts as upstream wants it, and TensorRT-LLM itself does it. Nothing
   of TensorRT-LLM was run: its engines and NVIDIA's images need hardware that the tests do not have.
-- **refused**: an error names it.
+- **rejected**: an error names it.
 - **documented**: nothing here does it or stands in its way; the row says what to do.
-- **missing**: not there yet; where a request can ask for it, it is refused by its name.
+- **missing**: not there yet; where a request can ask for it, it is rejected by its name.
 """
 
 

@@ -17,10 +17,10 @@ _LAUNCHED = "gateway_ops/launch/test_running.py::test_it_comes_back_from_failure
 STEPS = (
     Row("Run the pre-built container (NGC)", "`launch.sh` runs inside it; it was not run", _SCRIPTS, "rendered"),
     Row("Build the container with build.py of the server", "upstream's own build, unchanged; the image only gets the rendered repository", status="documented"),
-    Row("Build the container with Docker", "likewise", status="documented"),
+    Row("Build the container with Docker", "as above", status="documented"),
     Row("Download the weights", "`hf download` in `build_engines.sh`, where `model.source` is an id", f"{_README}test_the_flags_of_the_readme_s_example_are_in_the_script", "rendered"),
     Row("Prepare TensorRT-LLM engines", "`gateway engine build`, or `build_engines.sh` of a rendered repository", _SCRIPTS, "rendered"),
-    Row("Quantize the model", "likewise, with `model.quantization`", f"{_README}test_the_flags_of_the_tutorial_are_in_the_script", "rendered"),
+    Row("Quantize the model", "as above, with `model.quantization`", f"{_README}test_the_flags_of_the_tutorial_are_in_the_script", "rendered"),
     Row("Run the engine locally (run.py)", "upstream's script, before Triton comes in; here the same by `/v1/completions`", status="documented"),
     Row("Create the model repository", "`gateway repo build`; the five models", _EXAMPLE),
     Row("Leave the BLS model out", "`bls.enabled: false`", "gateway_ops/repository/test_no_key_is_dropped.py::test_every_key_is_rendered_or_refused"),
@@ -29,12 +29,12 @@ STEPS = (
     Row("Launch without one", "`gateway up`, docker compose: the same models on a CPU", _UP),
     Row("Log in to Hugging Face before the launch", "not needed: the tokenizer is read from the model's folder", "app/test_application.py::test_tokenizer_and_context_from_what_is_discovered"),
     Row("Query the server with the generate endpoint", "all five models answer it", f"{_TEXT}test_generate_answers_over_http"),
-    Row("Query with generate_stream", "likewise", f"{_TEXT}test_generate_stream_answers_over_http"),
+    Row("Query with generate_stream", "as above", f"{_TEXT}test_generate_stream_answers_over_http"),
     Row("Query tensorrt_llm_bls instead of the ensemble", "a served model's `triton.model`, or directly", "integration/test_dialects.py::test_a_bls_model_answers_as_the_ensemble_does"),
     Row("Utilize the provided client script", "its arguments one by one [below](#arguments-of-the-client-scripts)", "clients/test_readme.py::test_python"),
     Row("Early stopping", "a client that leaves ends its generation", "integration/test_triton_repo_control.py::test_a_cancelled_call_frees_the_engine"),
     Row("Return context logits and/or generation logits", "`logits` of a deployment; log-probs are made of them", "integration/test_dialects_parameters.py::test_log_probs_from_logits_where_the_engine_has_no_others"),
-    Row("Requests with batch size above 1", "a request for each prompt; the engine batches in flight. Triton's own batch of one request is refused", "clients/test_completions.py::test_more_prompts_than_the_engine_s_queue_holds"),
+    Row("Requests with batch size above 1", "a request for each prompt; the engine batches in flight. Triton's own batch of one request is rejected", "clients/test_completions.py::test_more_prompts_than_the_engine_s_queue_holds"),
     Row("Launch Triton server within Slurm based clusters", "`launch.sbatch` of `gateway repo build --slurm`", _JOB, "rendered"),
     Row("Submit a Slurm job", "`sbatch launch.sbatch`; an allocation of another size is named", _JOB_SIZE, "rendered"),
     Row("Kill the Triton server", "SIGTERM to `gateway launch`; `gateway down`", _LAUNCHED),
@@ -83,9 +83,9 @@ MODES = (
     Row("Guided decoding", "`guided_decoding`; the reference engine has it", "integration/test_guided.py::test_answers_keep_to_their_guides"),
     Row("P-tuning", "`models[].prompt_tables`, `prompt_table` of a request", "integration/test_additions.py::test_a_table_of_a_text_acts_like_the_text"),
     Row("LLM API", "`engine: llmapi` behind the same five models", "llmapi/test_llmapi_server.py::test_tokens_are_those_of_the_reference_engine"),
-    Row("Encoder-decoder models", "`encoder` of a deployment; this project's engines refuse it", f"{_OPTIONS}test_an_option_reaches_its_configuration", "rendered"),
+    Row("Encoder-decoder models", "`encoder` of a deployment; this project's engines reject it", f"{_OPTIONS}test_an_option_reaches_its_configuration", "rendered"),
     Row("Multimodal models, Whisper", "text only", "gateway_ops/repository/test_overrides.py::test_what_cannot_be_set_says_why", "rejected"),
-    Row("Disaggregated serving", "no place in a deployment, and `context_phase_params` is refused", "engine/test_engine_refusals.py::test_what_is_listed_as_refused_is_refused", "rejected"),
+    Row("Disaggregated serving", "no place in a deployment, and `context_phase_params` is rejected", "engine/test_engine_refusals.py::test_what_is_listed_as_refused_is_refused", "rejected"),
 )  # fmt: skip
 
 
@@ -111,7 +111,7 @@ METRICS = (
     Row("nv_trt_llm_v1_metrics", "no engine here makes it", _AS_THEY_ARE, _RELAYED),
     Row("nv_trt_llm_disaggregated_serving_metrics", "no engine here makes it", _AS_THEY_ARE, _RELAYED),
     Row("nv_llm_input_token_len", "no engine here makes it; the gateway's own counts are `gateway_prompt_tokens_total`", _AS_THEY_ARE, _RELAYED),
-    Row("nv_llm_output_token_len", "likewise; `gateway_completion_tokens_total`", _AS_THEY_ARE, _RELAYED),
+    Row("nv_llm_output_token_len", "as above; `gateway_completion_tokens_total`", _AS_THEY_ARE, _RELAYED),
     *(Row(_of_triton(name), "Triton's own", _RELAY) for name in _TRITON),
     Row("nv_gpu_*", "Triton's own, where it sees a GPU; also seen on an H200 ([benchmarks/gpu.md](../benchmarks/gpu.md))", _AS_THEY_ARE, _RELAYED),
 )  # fmt: skip

@@ -128,8 +128,8 @@ OUTPUTS: dict[str, Entry] = {
     "output_log_probs": served(f"{_ANSWERS}test_cumulative_log_probs_are_sliced_to_the_new_tokens", "`logprobs`"),
     "context_logits": served(_LOGITS, "`prompt_logprobs`, where the operator allows logits"),
     "generation_logits": served(_LOGITS, "`top_logprobs`, where the operator allows logits"),
-    "batch_index": served(_ROWS, "keeps rows apart in `postprocessing`; this project's engines, which take one row, never send it"),
-    "sequence_index": served(_ROWS, "keeps sequences apart in `postprocessing`; this project's engines, which make one, never send it"),
+    "batch_index": served(_ROWS, "distinguishes rows in `postprocessing`; this project's engines, which take one row, never send it"),
+    "sequence_index": served(_ROWS, "distinguishes sequences in `postprocessing`; this project's engines, which make one, never send it"),
     "kv_cache_alloc_new_blocks": served(_BLOCKS, "with `return_perf_metrics`"),
     "kv_cache_reused_blocks": served(f"{_ANSWERS}test_cached_tokens_are_exact_or_whole_blocks_and_never_more_than_the_prompt", "`cached_tokens` of `usage`"),
     "kv_cache_alloc_total_blocks": served(_BLOCKS, "with `return_perf_metrics`"),
@@ -157,7 +157,7 @@ OLDER_OPTIONS = (
 )  # fmt: skip
 OLDER_INPUTS = (
     Row("min_length", "`min_tokens`, where the model has it by this name", _TENSORS),
-    Row("random_seed", "`seed`, likewise", _TENSORS),
+    Row("random_seed", "`seed`, as above", _TENSORS),
 )
 OLDER_OUTPUTS = (
     Row("generation_logtis", "a slip of the READMEs for `generation_logits`", "integration/test_triton_repo_parameters.py::test_gathered_logits_are_those_behind_the_log_probs"),

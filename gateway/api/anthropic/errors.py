@@ -21,7 +21,7 @@ OVERLOADED: Final = 529
 NO_THREADS: Final = "thread_unsupported_request"
 """Anthropic's code for a request with a ``thread``, on which its clients send whole conversations instead."""
 
-_PATH = re.compile(r"/v1/messages(?:/|$)")
+_PATH = re.compile(r"(?:/v1|^|^/openai)/messages(?:/|$)")
 _TYPES: Final[Mapping[int, str]] = {
     401: "authentication_error",
     403: "permission_error",
@@ -97,4 +97,4 @@ class AnthropicMiddleware:
 def wants_anthropic(scope: Scope) -> bool:
     """Whether the errors of a request have Anthropic's shape."""
     headers = scope.get(HEADERS) or headers_of(scope)
-    return bool(headers.get(b"anthropic-version") or _PATH.match(scope["path"]))
+    return bool(headers.get(b"anthropic-version") or _PATH.search(scope["path"]))

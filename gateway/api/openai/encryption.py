@@ -37,7 +37,7 @@ class TextCipher:
         self._fernet = MultiFernet([Fernet(key) for key in keys])
 
     def of(self, owner: str) -> OwnerCipher:
-        """The seal of one owner."""
+        """Return the cipher of one owner."""
         return OwnerCipher(self._fernet, owner)
 
 

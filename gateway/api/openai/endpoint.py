@@ -81,7 +81,7 @@ class PendingAnswer(ABC):
         names: tells the request's names of parameters that errors of the engine call otherwise.
         padded: whether the events of its stream are padded.
         kept: whether its end is stored before it is sent to the client.
-        changed: paths of texts that the model is shown in another form or place than they have.
+        changed: paths of texts that the prompt has changed or moved.
     """
 
     __slots__ = ("_noted", "changed", "generations", "kept", "names", "padded")

@@ -207,7 +207,7 @@ HANDLED: tuple[type[Exception], ...] = (
 def _hint(request: Request) -> str:
     """Say what serves the same need as the path, or which path was meant; empty if neither is known."""
     given = request.scope["path"][:256]
-    if instead := served_instead(given, anthropic="anthropic-version" in request.headers):
+    if instead := served_instead(given):
         return instead
     path = meant(given, request.app.router.routes)
     if path is None:
@@ -226,7 +226,7 @@ async def handle_http(request: Request, error: Exception) -> Response:
         failure = OpenAIError(404, f"Unknown request URL: {where}.{_hint(request)}", code="unknown_url")
     elif status == 405:
         reads = request.method in ("GET", "HEAD")
-        instead = served_instead(request.scope["path"], anthropic=False) if reads else ""
+        instead = served_instead(request.scope["path"]) if reads else ""
         headers = {"Allow": allowed(request.scope, request.app.router.routes)}
         message = f"Method not allowed: {where}.{instead}"
         failure = OpenAIError(405, message, code="method_not_supported", headers=headers)

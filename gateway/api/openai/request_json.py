@@ -20,7 +20,7 @@ MOST_CHARACTERS = 2**23  # of one string
 MOST_LEVELS = 64  # of nesting
 MOST_CONTAINERS = 65536  # objects and arrays, and keys
 MOST_ITEMS = 327680  # of objects and arrays
-_MOST_SURROGATES = 65536  # groups of escapes in a body that has a lone one
+_MOST_SURROGATES = 65536  # lone ones in a body
 _MOST_NAMED = 33  # paths of replaced characters; a header names 32 and says whether there are more
 _LONGEST_PATH = 256  # characters
 _CONTAINERS = frozenset((dict, list))
@@ -30,10 +30,9 @@ _BOM = b"\xef\xbb\xbf"
 _NUL = b"\\u0000"
 _REPLACEMENT = "\ufffd"
 _SURROGATES = re.compile(
-    rb"(?P<pairs>(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})+)"
-    rb"|(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})+|\\u[dD][89abAB][0-9a-fA-F]{2}"
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?P<second>\\u[dD][c-fC-F][0-9a-fA-F]{2})?|[c-fC-F][0-9a-fA-F]{2})"
 )
-_ESCAPE = len(_NUL)
+_BACKSLASHES = re.compile(rb"\\*")
 _LONE = ("lone leading surrogate", "unexpected end of hex escape")  # in jiter's words
 _DUPLICATE = re.compile(r'Detected duplicate key "(.*)" at line', re.DOTALL)
 _SHOWN = frozenset(
@@ -52,6 +51,7 @@ _SHOWN = frozenset(
         "queries",
         "text_1",
         "text_2",
+        "prediction",
     )
 )  # fields with texts that a model is shown
 _NAMES = frozenset(("name", "role", "type", "id"))  # in them, and what ends with _id
@@ -121,6 +121,8 @@ def _syntax_error(raw: bytes, reason: str) -> BadRequestError:
         return _unreadable("it begins with a byte order mark")
     if reason.startswith("recursion limit"):
         return _too_deep()
+    if reason.startswith("number out of range"):
+        return _unreadable(f"an integer in it has more than 4,300 digits{reason.removeprefix('number out of range')}")
     if duplicate := _DUPLICATE.match(reason):
         key = printable(duplicate[1])[:64]
         return _unreadable(f"the key {key!r} is duplicated", key)
@@ -135,29 +137,22 @@ def _without_lone_surrogates(raw: bytes) -> bytes:
     """Write NUL escapes for the escapes of lone surrogates.
 
     Raises:
-        BadRequestError: the body has too many escapes of surrogates to look at each.
+        BadRequestError: the body has too many of them.
     """
-    pieces: list[bytes] = []
-    places = dict.fromkeys((b"\\ud", b"\\uD"), -1)
-    end = at = 0
-    for _ in range(_MOST_SURROGATES):
-        for mark, place in places.items():
-            if place < at:
-                found = raw.find(mark, at)
-                places[mark] = len(raw) if found < 0 else found
-        start = min(places.values())
-        if start == len(raw):
-            return b"".join((*pieces, raw[end:]))
-        match = _SURROGATES.match(raw, start)
-        before = raw[at:start]  # all backslashes before it: behind one of them something was found
-        if match is None or (len(before) - len(before.rstrip(b"\\"))) % 2:  # its own is escaped
-            at = start + 1
+    written, end, lone = bytearray(raw), 0, 0
+    for match in _SURROGATES.finditer(raw):
+        before, start, second = raw[end : match.start()], match.start(), match.start("second")
+        end = match.end()
+        if (len(before) - len(before.rstrip(b"\\"))) % 2:
+            start = second  # the first is text behind an escaped backslash
+        elif second >= 0:
             continue
-        at = match.end()
-        if not match["pairs"]:
-            pieces += raw[end:start], _NUL * ((at - start) // _ESCAPE)
-            end = at
-    raise _unreadable("it has a lone surrogate and too many escaped surrogates")
+        if start >= 0:
+            written[start : start + len(_NUL)] = _NUL
+            lone += 1
+        if lone > _MOST_SURROGATES:
+            raise _unreadable(f"it has more than {_MOST_SURROGATES} lone surrogates")
+    return bytes(written)
 
 
 def _check_counts(raw: bytes) -> None:
@@ -177,8 +172,8 @@ def _outside_strings(raw: bytes) -> Iterator[bytes]:
     inside, start = False, 0
     while start < len(raw):
         end = start + _PIECE
-        while raw[end - 1 : end] == b"\\":  # the escape goes on behind it
-            end += 1
+        if raw[end - 1 : end] == b"\\":  # the escape goes on behind it
+            end = _BACKSLASHES.match(raw, end).end() + 1  # type: ignore[union-attr] # matches anything
         parts = raw[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         yield b"".join(parts[inside::2])
         inside ^= len(parts) % 2 == 0
@@ -194,7 +189,7 @@ def _check_values(value: dict[str, Any]) -> None:
             inner += each.values() if type(each) is dict else each
         kinds = set(map(type, inner))
         if float in kinds and (math.inf in inner or -math.inf in inner):
-            raise _unreadable("a number in it is too large")
+            raise _unreadable("a number in it exceeds the range of a double")
         if kinds.isdisjoint(_CONTAINERS):
             return
         level = [each for each in inner if type(each) in _CONTAINERS]
@@ -285,8 +280,8 @@ def _without_nul(value: Any, path: _Path, replaced: list[str]) -> Any:
             replaced.append(_named(path) or "")
         return value.replace("\0", _REPLACEMENT)
     if isinstance(value, dict):
-        if any("\0" in key for key in value):
-            raise _nul(path)
+        if (key := next((key for key in value if "\0" in key), None)) is not None:
+            raise _nul((*path, key))
         return {key: _without_nul(child, (*path, key), replaced) for key, child in value.items()}
     if isinstance(value, list):
         return [_without_nul(child, (*path, index), replaced) for index, child in enumerate(value)]

@@ -3,69 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
-_STATE: Final = "Use /v1/responses, and /v1/conversations for what is stored between requests."
-_LIVE: Final = "Use 'stream' of /v1/responses or /v1/chat/completions; both accept and return text."
-_FILES: Final = "Put the text of files into the messages of a request."
-_ONE_BY_ONE: Final = "Send single requests, several at a time: the engine batches them."
-_TEXT_ONLY: Final = "The served models accept and return text; use another server for this."
-_AGENTS: Final = "Run the agent in your program, and send each of its turns to "
-_SKILLS: Final = "Put the instructions of a skill into a system message."
+_AGENTS: Final = "Run the agent in your program, and send each of its turns to /v1/responses or /v1/messages."
 _CHOICE: Final = "Use 'response_format' or 'structured_outputs' of /v1/chat/completions to choose among texts."
-_BY_OPERATOR: Final = "The operator of the gateway does this with settings and commands."
+_OPERATOR: Final = "The operator of the gateway has settings, commands and an access log for this."
+_TEXT_ONLY: Final = "The served models accept and return text; use another server for this."
 
-_OPENAI: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("assistants", "chatkit", "threads"), _STATE),
-    **dict.fromkeys(("live", "realtime"), _LIVE),
-    **dict.fromkeys(("containers", "files", "uploads", "vector_stores"), _FILES),
-    **dict.fromkeys(("audio", "images", "moderations", "videos"), _TEXT_ONLY),
-    **dict.fromkeys(("evals", "fine_tuning", "organization", "projects", "vaults", "webhook_endpoints"), _BY_OPERATOR),
-    "agents": f"{_AGENTS}/v1/responses.",
-    "batches": _ONE_BY_ONE,
-    "decisions": _CHOICE,
-    "skills": _SKILLS,
-}
-_ANTHROPIC: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        ("agents", "deployments", "dreams", "environments", "memory_stores", "sessions"), f"{_AGENTS}/v1/messages."
-    ),
-    **dict.fromkeys(("organizations", "tunnels", "user_profiles", "vaults"), _BY_OPERATOR),
-    "complete": "Use /v1/messages.",
-    "files": _FILES,
-    "skills": _SKILLS,
-}
-_OLLAMA: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("blobs", "copy", "create", "delete", "pull", "push"), _BY_OPERATOR),
-    **dict.fromkeys(("embed", "embeddings"), "Use /v1/embeddings."),
-    **dict.fromkeys(("ps", "show", "tags"), "Use GET /v1/models."),
-    "chat": "Use /v1/chat/completions.",
-    "generate": "Use /v1/completions.",
-    "version": "Use GET /version.",
-}
+# What a path begins with behind /v1, one or two of its segments, and what to use instead.
+_ROWS: Final = (
+    ("embed embeddings api/embed api/embeddings", "Use /v1/embeddings."),
+    ("decisions", _CHOICE),
+    ("audio content_provenance_checks images moderations videos", _TEXT_ONLY),
+    ("assistants chatkit threads", "Use /v1/responses, and /v1/conversations for what is stored between requests."),
+    ("live/sessions realtime", "Use 'stream' of /v1/responses or /v1/chat/completions; both accept and return text."),
+    ("containers files uploads vector_stores", "Put the text of files into the messages of a request."),
+    ("skills", "Put the instructions of a skill into a system message."),
+    ("agents deployment_runs dreams environments memory_stores sessions vaults", _AGENTS),
+    ("deployments", f"Azure's deployments are models: use GET /v1/models. {_AGENTS}"),
+    ("compliance evals fine_tuning organization organizations projects safety tunnels user_profiles", _OPERATOR),
+    ("api/blobs api/copy api/create api/delete api/me api/pull api/push api/signout", _OPERATOR),
+    ("webhook_endpoints webhook_event_types", "Use 'stream' of /v1/responses, or GET /v1/responses/{id}."),
+    ("batches messages/batches", "Send single requests, several at a time: the engine batches them."),
+    ("complete", "Use /v1/messages."),
+    ("api/chat", "Use /v1/chat/completions."),
+    ("api/generate", "Use /v1/completions."),
+    ("api/ps api/show api/tags", "Use GET /v1/models."),
+    ("api/version", "Use GET /version."),
+    ("api/web_fetch api/web_search", "Define a function in 'tools' that your program runs."),
+)
+_INSTEAD: Final = {name: instead for names, instead in _ROWS for name in names.split()}
 _STORED_CHAT: Final = re.compile(r"/v1/chat/completions(/(?!chat/)[^/]+(/messages)?)?/?")
-_BATCHES: Final = re.compile(r"/v1/messages/batches(/|$)")
-_FIRST: Final = re.compile(r"/(?:(api|v1)/)?([^/]+)")
+_BASE: Final = re.compile(r"/v[12](?=/)")
 
 
-def served_instead(path: str, *, anthropic: bool) -> str:
-    """Explain an unserved path of a known API; empty for any other path.
-
-    Args:
-        path: of the request.
-        anthropic: whether the client speaks Anthropic's API.
-    """
+def served_instead(path: str) -> str:
+    """Explain an unserved path of a known API; empty for any other path."""
     if _STORED_CHAT.fullmatch(path):
         return " This gateway does not store chat completions: /v1/responses stores responses and returns them by id."
-    if _BATCHES.match(path):
-        return _sentences("Anthropic", _ONE_BY_ONE)
-    found = _FIRST.match(path)
-    base, name = (found[1], found[2]) if found else (None, "")
-    api = "Ollama" if base == "api" else "Anthropic" if anthropic else "OpenAI"
-    table = {"Ollama": _OLLAMA, "Anthropic": _ANTHROPIC, "OpenAI": _OPENAI}[api]
-    return _sentences(api, table[name]) if base in ("api", "v1") and name in table else ""
-
-
-def _sentences(api: str, instead: str) -> str:
-    return f" This endpoint of {api}'s API is not supported by this gateway. {instead}"
+    names = _BASE.split(path)[-1].strip("/").split("/")
+    instead = _INSTEAD.get("/".join(names[:2])) or _INSTEAD.get(names[0])
+    return f" This gateway does not support this endpoint. {instead}" if instead else ""

@@ -104,7 +104,7 @@ class Guard:
         return Keys(auth, await anyio.to_thread.run_sync(named_keys, auth), stamp)
 
     def take(self, keys: Keys) -> None:
-        """Let other keys be in force."""
+        """Replace the accepted keys."""
         self._auth, self._seen = keys.auth, keys.stamp
         self.identity.keys = KeyRing(self._plain, keys.named)
 

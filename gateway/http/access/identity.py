@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 WRONG: Final = "Incorrect API key provided."
-_MISSING: Final = "You didn't provide an API key: send it in the header 'Authorization: Bearer KEY'."
+KEY_HEADERS: Final = (b"x-api-key", b"api-key")  # Anthropic's and Azure's
+_HEADERS: Final = " or ".join(f"'{name.decode()}: KEY'" for name in KEY_HEADERS)
+_MISSING: Final = f"You didn't provide an API key: send it in the header 'Authorization: Bearer KEY', {_HEADERS}."
 _EXPIRED: Final = "The API key has expired."
 _EXPIRED_TOKEN: Final = "The token has expired."  # noqa: S105 - a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class AuthFailure:
-    """Why a request is not let in.
+    """Why a request is rejected.
 
     Attributes:
         message: one sentence for the client.
@@ -66,22 +68,17 @@ class Identity:
 
     async def check(self, given: Sequence[bytes]) -> Key | AuthFailure:
         """Find the key of a request with unknown keys, or why it is rejected."""
+        failure = AuthFailure(WRONG)
         if self.tokens is None:
-            return AuthFailure(WRONG)
-        found: Key | AuthFailure = AuthFailure(WRONG)
-        for token in filter(None, given):
-            found = await self._check(self.tokens, token)
-            if isinstance(found, Key):
-                break
-        return found
-
-    async def _check(self, tokens: TokenChecker, token: bytes) -> Key | AuthFailure:
+            return failure
         from gateway.http.access.tokens import ExpiredTokenError, TokenError  # noqa: PLC0415 - an extra
 
-        try:
-            return await tokens.check(token)
-        except ExpiredTokenError:
-            return AuthFailure(_EXPIRED_TOKEN)
-        except TokenError as error:
-            _log.debug("a token is rejected: %s", error, extra={"event": "token_refused"})
-            return AuthFailure(WRONG)
+        for token in filter(None, given):
+            try:
+                return await self.tokens.check(token)
+            except ExpiredTokenError:  # noqa: PERF203 - one a token
+                failure = AuthFailure(_EXPIRED_TOKEN)
+            except TokenError as error:
+                _log.debug("a token is rejected: %s", error, extra={"event": "token_refused"})
+                failure = AuthFailure(WRONG)
+        return failure

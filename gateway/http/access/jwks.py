@@ -51,7 +51,7 @@ class JwksSource:
         self._looked = -float("inf")
         self._looking: asyncio.Task[None] | None = None
         self._text = b""
-        self._away = False
+        self._unreachable = False
 
     async def find(self, kid: str | None) -> jwt.PyJWK | None:
         """The key with an id, which the provider may have made since the last look; None where there is none."""
@@ -92,17 +92,17 @@ class JwksSource:
             text = await anyio.to_thread.run_sync(self._fetch, abandon_on_cancel=True)
             keys = self.keys if text == self._text else parse_keys(text)
         except (OSError, ValueError) as error:
-            if not self._away:
+            if not self._unreachable:
                 _log.error(
                     "the keys of the identity provider cannot be read, the previous keys stay in use: %s",
                     error,
                     extra={"event": "identity_keys_unread"},
                 )
-            self._away = True
+            self._unreachable = True
             return
-        if self._away:
+        if self._unreachable:
             _log.warning("the keys of the identity provider can be read again", extra={"event": "identity_keys_read"})
-        self._away = False
+        self._unreachable = False
         if text != self._text:
             self._text, self.keys = text, keys
             self.generation += 1

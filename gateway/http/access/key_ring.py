@@ -1,4 +1,4 @@
-"""The keys that open the gateway, found by their digests."""
+"""Finds accepted API keys by their digests."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def too_many_requests(who: Caller, level: Level) -> LimitedError:
     return LimitedError(message, "requests_per_minute", wait, RemainingLimits(requests=level))
 
 
-def too_many_tokens(who: Caller, level: Level, cost: int) -> LimitedError:
+def tokens_not_left(who: Caller, level: Level, cost: int) -> LimitedError:
     """Return the error of tokens that are not left, or that no minute has.
 
     Args:

@@ -54,7 +54,7 @@ class RateLimiter:
         self._buckets = buckets
         self._redis = redis
         self._gateways = gateways
-        self._away = False
+        self._unreachable = False
         self._running: dict[str, Caller] = {}  # with a limit of requests in flight, by their leases
         # What ended requests have used, by their leases, which end by themselves.
         self._unsettled = BoundedDict[str, tuple[Caller, int]](_MOST_UNSETTLED)
@@ -91,7 +91,7 @@ class RateLimiter:
         redis = self._redis
         if redis is None:
             return self._buckets.admit(who, who.limits)
-        admitted = None if self._away else await self._asked(lambda: redis.admit(who, who.limits, lease))
+        admitted = None if self._unreachable else await self._asked(lambda: redis.admit(who, who.limits, lease))
         if admitted is None:
             standing = self._buckets.admit(who, self._own(who.limits))
         else:
@@ -107,7 +107,7 @@ class RateLimiter:
             LimitedError: they are not left; nothing is taken.
         """
         redis = self._redis
-        if redis is not None and not self._away:
+        if redis is not None and not self._unreachable:
             reserved = await self._asked(lambda: redis.reserve(who, who.limits, lease, tokens))
             if reserved is not None:
                 return reserved[0], Reservation(shared=tokens)
@@ -128,7 +128,7 @@ class RateLimiter:
         self._buckets.settle(who, self._own(who.limits), reserved.here - used_here)
         if redis is not None:
             self._unsettled[lease] = (who, used - used_here)
-            if not self._away:
+            if not self._unreachable:
                 task = asyncio.create_task(self._settle(redis, lease))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
@@ -147,8 +147,8 @@ class RateLimiter:
         try:
             found = await ask()
         except (RedisError, OSError) as error:
-            if not self._away:
-                self._away = True
+            if not self._unreachable:
+                self._unreachable = True
                 part = f"1/{self._gateways} of each limit" if self._gateways > 1 else "the whole of each limit"
                 _log.error(
                     "limits are not shared, this gateway applies %s because Redis cannot be used: %s",
@@ -164,12 +164,12 @@ class RateLimiter:
         renewals = Cooldown(_RENEW_S)
         while True:
             await asyncio.sleep(_LOOK_S)
-            if self._away or renewals.due():
+            if self._unreachable or renewals.due():
                 answered = await self._asked(
                     lambda: redis.renew([(who, lease) for lease, who in self._running.items()])
                 )
-                if answered is not None and self._away:
-                    self._away = False
+                if answered is not None and self._unreachable:
+                    self._unreachable = False
                     _log.warning("limits are shared again: Redis can be used", extra={"event": "limits_shared"})
                     await asyncio.gather(*(self._settle(redis, lease) for lease in list(self._unsettled)))
 

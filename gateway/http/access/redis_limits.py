@@ -21,7 +21,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from gateway.http.access.buckets import Level
 from gateway.http.access.caller import Caller
-from gateway.http.access.limits import RemainingLimits, too_many_in_flight, too_many_requests, too_many_tokens
+from gateway.http.access.limits import RemainingLimits, tokens_not_left, too_many_in_flight, too_many_requests
 from gateway.settings import KeyLimits
 
 LEASE_S: Final = 30.0
@@ -148,7 +148,7 @@ class RedisLimits:
         """
         why, standing = await self._run("reserve", who, limits, lease, tokens)
         if why and standing.tokens is not None:
-            raise too_many_tokens(who, standing.tokens, tokens)
+            raise tokens_not_left(who, standing.tokens, tokens)
         return standing.tokens
 
     async def settle(self, who: Caller, limits: KeyLimits, lease: str, used: int) -> None:

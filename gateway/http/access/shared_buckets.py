@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.http.access.buckets import Level, refilled
 from gateway.http.access.caller import Caller
-from gateway.http.access.limits import RemainingLimits, too_many_in_flight, too_many_requests, too_many_tokens
+from gateway.http.access.limits import RemainingLimits, tokens_not_left, too_many_in_flight, too_many_requests
 from gateway.settings import KeyLimits
 from gateway.text.shared_memory import SharedMemory, key_of
 
@@ -93,7 +93,7 @@ class SharedBuckets:
             # Of a part of the limit, in which it has no room, a request takes all: time pays the rest.
             whole = min(tokens, level.limit) if tokens <= (who.limits.tokens_per_minute or 0) else tokens
             if not level.allows(whole):
-                raise too_many_tokens(who, level, tokens)
+                raise tokens_not_left(who, level, tokens)
             return self._put(base + _TOKENS, level, level.left - tokens)
 
     def settle(self, who: Caller, limits: KeyLimits, unused: int) -> None:

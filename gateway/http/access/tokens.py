@@ -1,4 +1,4 @@
-"""Tokens of an identity provider (JWT, RFC 7519) that stand for callers."""
+"""Validates tokens of an identity provider (JWT, RFC 7519), and finds their callers."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from gateway.text.bounded_dict import BoundedDict
 _LONGEST: Final = 16384  # bytes of a token
 _LONGEST_NAME: Final = 128
 _MOST_MODELS: Final = 256
-_CHECKED: Final = 4096  # tokens whose signatures need not be checked again
+_CHECKED: Final = 4096  # tokens in the cache
 _RECHECK_S: Final = 60.0
 
 
 class TokenError(Exception):
-    """A token that does not open the gateway; the message is for its log."""
+    """A token that is not valid; the message is for the log."""
 
 
 class ExpiredTokenError(TokenError):
-    """A token that once did."""
+    """A token that has expired."""
 
 
 class TokenChecker:
-    """Checks tokens, and remembers those that it has checked for a minute.
+    """Validates tokens, and caches valid ones for a minute.
 
     Args:
-        settings: what is expected of them.
-        again_s: seconds between two looks for an unknown key of the provider.
+        settings: the provider, and the claims that tokens must have.
+        again_s: seconds between two requests to the provider for an unknown key.
     """
 
     def __init__(self, settings: JwtSettings, again_s: float = AGAIN_S) -> None:
@@ -45,7 +45,7 @@ class TokenChecker:
         self._checked = BoundedDict[bytes, tuple[Key, float, int]](_CHECKED)
 
     def known(self, token: bytes) -> Key | None:
-        """The caller of a token that was checked a moment ago; None for one that must be."""
+        """The cached caller of a token; None where the token must be validated."""
         found = self._checked.get(hashlib.sha256(token).digest())
         if found is None or found[1] <= time.monotonic() or found[2] != self.source.generation:
             return None
@@ -53,10 +53,10 @@ class TokenChecker:
         return None if key.expires is not None and key.expires <= time.time() else key
 
     async def check(self, token: bytes) -> Key:
-        """Find out whose a token is.
+        """Validate a token, and find its caller.
 
         Raises:
-            TokenError: it does not open the gateway.
+            TokenError: the token is not valid.
         """
         settings = self._settings
         if token.count(b".") != 2 or len(token) > _LONGEST:
@@ -81,13 +81,8 @@ class TokenChecker:
             key = self._key(claims)
         except jwt.ExpiredSignatureError:
             raise ExpiredTokenError("it has expired") from None
-        except (
-            jwt.PyJWTError,
-            ValueError,
-            TypeError,
-            OverflowError,
-            RecursionError,
-        ) as error:  # all but the first of tokens of strange forms
+        # The library raises built-in errors, too, for malformed headers and claims.
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise TokenError(str(error)) from None
         self._checked[hashlib.sha256(token).digest()] = (key, time.monotonic() + _RECHECK_S, self.source.generation)
         return key

@@ -4,8 +4,9 @@ Start-time fair queueing (Goyal et al., 1996) over all worker processes. A bound
 wait for their turn. A generation costs its prompt's tokens and those that it may have, and what it did not use is given
 back at its end. The next turn goes to the waiting caller that was given least for its weight. A caller that comes after
 a pause begins where the others are, so that a pause saves nothing up.
-Turns of a caller that has most of the engine are spread: where all of its answers are as long and began together,
-all slots would come free together, and another caller would wait for a whole answer instead of for the next slot.
+Beside another caller, turns of one that has most of the engine are spread: where all of its answers are as long and
+began together, all slots would come free together, and the other would wait for a whole answer instead of for the next
+slot. How far follows from its shortest recent answer: answers of mixed lengths end one by one, and are hardly held up.
 Of the requests of one caller the one with the smallest priority goes first, then the oldest.
 """
 
@@ -33,14 +34,18 @@ from gateway.serving.admission.shares import (
     SharedLines,
 )
 from gateway.settings.model_settings import AdmissionSettings
+from gateway.text.bounded_dict import BoundedDict
 from gateway.text.shared_memory import key_of
 
 _SCALE: Final = 64  # parts of a token that shares are counted in: weights may be 64 times as large as another
 _LOOK_S: Final = 0.05  # while something waits: another process may have ended without waking this one
 _TOGETHER, _SPREAD = 0.25, 0.75  # of the time from an end to the next: turns that are spread, and how far
-_WINDOW_S: Final = 10.0  # over which the rate of ends is taken
+_LONGEST_INTERVAL_S: Final = 1.0  # of these times
+_RECENT: Final = 16  # answers of a caller whose durations are known
+_WINDOW_S: Final = 10.0  # over which the rate of ends is taken, and in which a caller that has waited may come again
 _FIRST: Final = 1 << 10  # priorities are from -_FIRST on, up to below it
 _CLOCK_BITS: Final = 51  # of a rank: microseconds of 71 years
+_CLOCK: Final = (1 << _CLOCK_BITS) - 1
 _LONGEST_RETRY_S: Final = 600
 
 
@@ -120,7 +125,7 @@ class QueueTicket:
         admission = self.admission
         admission.own[RUNNING] -= 1
         admission.own[ENDED] += 1
-        admission.lasted = admission.now() - self.began
+        admission.durations.setdefault(self.caller, deque(maxlen=_RECENT)).append(admission.now() - self.began)
         admission.dispatch()
 
     def __lt__(self, other: QueueTicket) -> bool:
@@ -140,7 +145,7 @@ class Admission:
         rejected: called with the reason whenever a request is rejected: ``full`` or ``late``.
         own: the line of the model by itself, of this process.
         now: the clock of the shares, in seconds.
-        lasted: seconds that the generation ran which ended last.
+        durations: seconds that each caller's latest generations ran which ended in this process.
         successor: of the same model with other settings, whose limit holds for those that still wait here.
     """
 
@@ -160,7 +165,7 @@ class Admission:
         self._model = key_of(model)
         self.own = shares.line(self._model)
         self.now = shares.clock
-        self.lasted = 0.0
+        self.durations = BoundedDict[int, deque[float]](64)
         self._spread_until = 0.0
         self._spread: asyncio.TimerHandle | None = None
         self._queues: dict[int, list[QueueTicket]] = {}  # heaps, by the caller's key
@@ -369,27 +374,38 @@ class Admission:
             if chosen.row != self._shares.row:
                 self._shares.wake(chosen.row)
                 return
-            most = limit is not None and len(served) > 1 and 2 * has[chosen.caller] >= limit
+            most = limit is not None and 2 * has[chosen.caller] >= limit
             # Without a queue here it waits for the model as it was before its settings changed.
-            if chosen.caller not in self._queues or (most and self._spreads(latest / 1e6, limit or 1)):
+            if chosen.caller not in self._queues or (most and self._spreads(chosen.caller, latest / 1e6, limit or 1)):
                 return
             self._grant(self._queues[chosen.caller][0], served[chosen.caller], virtual)
 
-    def _spreads(self, latest: float, limit: int) -> bool:
-        """Whether a turn has to wait, since another one has just been given; it is looked at again in time.
+    def _spreads(self, caller: int, latest: float, limit: int) -> bool:
+        """Whether a caller's turn has to wait, since another one has just been given; it is looked at again in time.
 
         Args:
+            caller: that has most of the engine.
             latest: when that one was given.
             limit: of those that run.
         """
-        now, interval = self.now(), self.lasted / limit  # from an end to the next, where they are spread
+        shortest = min(self.durations.get(caller, (0.0,)))
+        now, interval = self.now(), min(shortest / limit, _LONGEST_INTERVAL_S)  # from an end to the next, once spread
         if now >= self._spread_until:
-            if now - latest >= _TOGETHER * interval:
+            if now - latest >= _TOGETHER * interval or not self._has_company(caller):
                 return False
             self._spread_until = latest + _SPREAD * interval
         if self._spread is None:
             self._spread = asyncio.get_running_loop().call_later(self._spread_until - now, self._end_spread)
         return True
+
+    def _has_company(self, caller: int) -> bool:
+        """Whether another caller runs or waits, or has waited recently."""
+        since = self.now() - _WINDOW_S
+        return any(
+            entry.running or entry.waiting or _queued_at(entry.rank) > since
+            for entry in self._shares.entries(self._model)
+            if entry.caller not in {0, caller}
+        )
 
     def _end_spread(self) -> None:
         self._spread = None
@@ -414,6 +430,11 @@ class Admission:
         ticket.running, ticket.began = True, self.now()
         ticket.line[RUNNING] += 1
         self.own[RUNNING] += 1
+
+
+def _queued_at(rank: int) -> float:
+    """When a request of this rank began to wait, by the clock of the shares."""
+    return (rank & _CLOCK) / 1e6
 
 
 def _cost(tokens: int, weight: float) -> int:

@@ -93,8 +93,8 @@ def facts_of(entry: Mapping[str, Any], of_text: Any, of_turns: Any) -> TargetFac
         "context": None if context is None else f"{context} tokens",
     }
     gateway = entry.get("gateway")
-    told = gateway if isinstance(gateway, dict) else {}
-    values |= {name: _shown(told.get(field)) for name, field in _OF_GATEWAY.items()}
+    reported = gateway if isinstance(gateway, dict) else {}
+    values |= {name: _shown(reported.get(field)) for name, field in _OF_GATEWAY.items()}
     return TargetFacts(values, context, _abilities(entry.get("capabilities")))
 
 
@@ -115,8 +115,8 @@ def compare_facts(a: TargetFacts, b: TargetFacts) -> list[FactPair]:
     """The facts of both, in one order; abilities only where they differ, or where one tells none."""
     facts = [FactPair(name, a.values[name], b.values[name]) for name in a.values]
     if a.abilities is None or b.abilities is None:
-        told = [None if each.abilities is None else "told" for each in (a, b)]
-        return [*facts, FactPair("parameters", *told)]
+        reported = [None if each.abilities is None else "reported" for each in (a, b)]
+        return [*facts, FactPair("parameters", *reported)]
     return [*facts, *_abilities_that_differ(a.abilities, b.abilities)]
 
 
@@ -127,10 +127,10 @@ def _abilities_that_differ(a: Mapping[str, str], b: Mapping[str, str]) -> Iterat
             yield fact
 
 
-def _abilities(told: Any) -> dict[str, str] | None:
-    if not isinstance(told, dict):
+def _abilities(given: Any) -> dict[str, str] | None:
+    if not isinstance(given, dict):
         return None
-    ways = {one_line(name)[:_LONGEST_NAME]: each.get("how") for name, each in told.items() if isinstance(each, dict)}
+    ways = {one_line(name)[:_LONGEST_NAME]: each.get("how") for name, each in given.items() if isinstance(each, dict)}
     return {name: one_line(str(how))[:_LONGEST_WAY] for name, how in ways.items()}
 
 

@@ -101,8 +101,8 @@ class ComparisonReport:
         self.noise = SelfDifference() if repeat else None
         self._rules = rules
         self._show_text = show_text
-        self._only_told = most_rows is not None
-        self._most = _MOST_KEPT if self._only_told else None
+        self._bounded = most_rows is not None
+        self._most = _MOST_KEPT if self._bounded else None
         self._rows: deque[tuple[int, dict[str, Any]]] = deque(maxlen=most_rows)
         self._salt = secrets.token_bytes(16)
 
@@ -150,7 +150,7 @@ class ComparisonReport:
         if isinstance(a, WholeAnswer) and isinstance(b, WholeAnswer):
             self.delays[0].add(a)
             self.delays[1].add(b)
-        if kind is not OutcomeKind.EQUAL or not self._only_told:
+        if kind is not OutcomeKind.EQUAL or not self._bounded:
             self._rows.append((row["request"], self._row(row, kind, (a, b), differences, own)))
         return kind
 
@@ -184,7 +184,7 @@ class ComparisonReport:
 
     def _room(self, parts: Sequence[object]) -> int | None:
         """Characters that each part of a row may have; None where rows are not bounded."""
-        return _LONGEST_KEPT // max(len(parts), 1) if self._only_told else None
+        return _LONGEST_KEPT // max(len(parts), 1) if self._bounded else None
 
     def _difference(self, each: AnswerDifference, room: int | None) -> dict[str, Any]:
         where = {} if each.choice is None else {"choice": each.choice}
@@ -200,8 +200,8 @@ class ComparisonReport:
         if isinstance(outcome, Failure):
             return {"failed": outcome.kind}
         if isinstance(outcome, Refusal):
-            told = {"status": outcome.status, "code": outcome.code, "param": outcome.param}
-            return told | ({"message": outcome.message} if show else {})
+            described = {"status": outcome.status, "code": outcome.code, "param": outcome.param}
+            return described | ({"message": outcome.message} if show else {})
         first, kept = outcome.first_s, outcome.choices[: self._most]
         room = self._room(kept)
         return {
@@ -224,8 +224,8 @@ class ComparisonReport:
 
 def _clipped(value: Any, room: int) -> Any:
     """A value, or the beginning of its JSON where that is too long."""
-    told = orjson.dumps(value).decode()
-    return value if len(told) <= room else told[:room]
+    text = orjson.dumps(value).decode()
+    return value if len(text) <= room else text[:room]
 
 
 def exit_status(counts: Mapping[str, int]) -> int:

@@ -169,18 +169,18 @@ def _of_log_probs(
     if alone is not None:
         counts = {side: len(each.alternatives) for side, each in zip(("a", "b"), pairs[alone], strict=True)}
         yield AnswerDifference("logprobs", index, {"at_token": alone, "alternatives": counts})
-    apart = [_apart(mine, other) for mine, other in pairs]
-    beyond = [place for place, value in enumerate(apart) if not value <= tolerance]
+    distances = [_distance(mine, other) for mine, other in pairs]
+    beyond = [place for place, value in enumerate(distances) if not value <= tolerance]
     if beyond:
         values = {"a": a.tokens[beyond[0]].log_prob, "b": b.tokens[beyond[0]].log_prob}
-        yield AnswerDifference("logprobs", index, {"at_token": beyond[0], **values, "largest": max(apart)})
+        yield AnswerDifference("logprobs", index, {"at_token": beyond[0], **values, "largest": max(distances)})
 
 
-def _apart(a: AnswerToken, b: AnswerToken) -> float:
+def _distance(a: AnswerToken, b: AnswerToken) -> float:
     """Return the largest distance of log-probs at one place, among the tokens and their shared alternatives."""
     shared = a.alternatives.keys() & b.alternatives.keys()
-    return max([_distance(a.log_prob, b.log_prob), *(_distance(a.alternatives[t], b.alternatives[t]) for t in shared)])
+    return max([_gap(a.log_prob, b.log_prob), *(_gap(a.alternatives[t], b.alternatives[t]) for t in shared)])
 
 
-def _distance(a: float, b: float) -> float:
+def _gap(a: float, b: float) -> float:
     return 0.0 if a == b else abs(a - b)  # the distance of equal infinities is 0

@@ -44,7 +44,7 @@ class Addresses:
         self._entries = entries
         self._changed = changed
         self._found: dict[str, list[str]] = {}
-        self._told: list[str] | None = None
+        self._reported: list[str] | None = None
         self._complaints: dict[str, str] = {}
 
     @property
@@ -66,8 +66,8 @@ class Addresses:
             addresses = addresses[:MOST_ENDPOINTS]
         else:
             self._complaints.pop("", None)
-        if addresses != self._told:
-            self._told = addresses
+        if addresses != self._reported:
+            self._reported = addresses
             self._changed(addresses)
 
     async def _look_up(self, entry: str) -> list[str]:

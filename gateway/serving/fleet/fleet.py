@@ -136,8 +136,8 @@ class Fleet:
         endpoints = self.members.values()
         ready = [each for each in endpoints if each.ready]
         if ready and self._features is not None:
-            away = len(endpoints) - len(ready)
-            out = f"; {away} of {len(endpoints)} endpoints are unavailable" if away else ""
+            unavailable = len(endpoints) - len(ready)
+            out = f"; {unavailable} of {len(endpoints)} endpoints are unavailable" if unavailable else ""
             return FleetStatus(ready=True, reason=f"{self._features.reason}{out}")
         reasons = dict.fromkeys(each.conflict or each.reason for each in endpoints)
         return FleetStatus(ready=False, reason="; ".join(reasons) or "no endpoint address is known")

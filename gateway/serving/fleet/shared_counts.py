@@ -224,7 +224,7 @@ class SharedHealth:
         self._closed = False
 
     def close(self) -> None:
-        """Leave the others."""
+        """Remove the counts of this process."""
         if not self._closed:
             self._closed = True
             self._counts.leave(self._key)

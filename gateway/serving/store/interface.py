@@ -215,16 +215,16 @@ class StoreOutage:
             name: of the store, in log lines; without a password.
         """
         self._name = name
-        self._away = False
+        self._unreachable = False
 
     def begin(self, reason: object) -> None:
         """Log that the store cannot be used, unless already logged."""
-        if not self._away:
+        if not self._unreachable:
             _log.error("the store cannot be used: %s: %s", self._name, reason, extra={"event": "store_unavailable"})
-        self._away = True
+        self._unreachable = True
 
     def end(self) -> None:
         """Log that the store can be used again, after an outage."""
-        if self._away:
+        if self._unreachable:
             _log.warning("the store can be used again: %s", self._name, extra={"event": "store_available"})
-        self._away = False
+        self._unreachable = False

@@ -126,7 +126,7 @@ class RedisStore:
     """A `Store` in Redis; all that use one have the same bounds."""
 
     def __init__(self, url: str, bounds: StoreBounds) -> None:
-        """Describe it; connections are made when they are needed.
+        """Configure the store; it connects when it is first used.
 
         Args:
             url: of Redis.

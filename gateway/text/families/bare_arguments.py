@@ -102,11 +102,11 @@ def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> st
     if types == {"string"} or (types == {"string", "null"} and bare not in {"null", "None"}):
         return dumps(text)
     word = bare.lower().replace("none", "null") if types & {"boolean", "null"} and "string" not in types else bare
-    told = WORDS.get(word) or value_json(text)
-    if told.startswith('"') and "string" not in types and bare[:1] in {_BEGINNINGS.get(kind) for kind in types}:
+    value = WORDS.get(word) or value_json(text)
+    if value.startswith('"') and "string" not in types and bare[:1] in {_BEGINNINGS.get(kind) for kind in types}:
         literal = python_json(bare)
-        return literal if literal[:1] == bare[:1] else told
-    return told
+        return literal if literal[:1] == bare[:1] else value
+    return value
 
 
 def argument_types(parameters: Mapping[str, Any] | None, name: str) -> set[str]:

@@ -121,9 +121,9 @@ class _Messages:
         self._source.record()
         if recipient := _recipient(header):
             yield from self._parser.attempt(call, self._call(call, recipient.removeprefix(_FUNCTIONS)))
-            return (yield from self._text(reasoning=False, apart=False))
+            return (yield from self._text(reasoning=False, separate=False))
         self._source.recorded()
-        return (yield from self._text(reasoning=_reasons(header), apart=True))
+        return (yield from self._text(reasoning=_reasons(header), separate=True))
 
     def _call(self, call: FormingCall, name: str) -> Steps[None]:
         need((yield from self._source.ahead()) or not self._source.cut)
@@ -131,12 +131,12 @@ class _Messages:
         yield from read_arguments(self._source, call, *_ENDS)
         call.complete()
 
-    def _text(self, *, reasoning: bool, apart: bool) -> Steps[str | None]:
+    def _text(self, *, reasoning: bool, separate: bool) -> Steps[str | None]:
         """Read text of one kind, as part of a message or as a message; an empty line separates messages."""
         emit = self._parser.emitter.reasoning if reasoning else self._parser.emitter.content
-        if apart and reasoning in self._said:
+        if separate and reasoning in self._said:
             emit("\n\n")
-        if apart:
+        if separate:
             self._said.add(reasoning)
         self._parser.thinking = reasoning
         while True:

@@ -133,7 +133,7 @@ class NamedCalls(Grammar):
 
     @property
     def begins(self) -> Sequence[str]:
-        """That of the section, if there is one."""
+        """Return the marker that begins a section, or a call where there are no sections."""
         return self.section[:1] if self.section[0] else self.opens
 
     @property

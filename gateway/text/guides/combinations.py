@@ -181,17 +181,19 @@ class Disjointness:
             return True
         # Guides give a schema without a type the one that its keywords are about.
         objects = all((types_of(each) or beside.kinds or implied(each)) == ("object",) for each in (one, other))
-        return objects and self._told_apart(one, other, level, beside)
+        return objects and self._exclusive(one, other, level, beside)
 
-    def _told_apart(self, one: Schema, other: Schema, level: int, beside: Conjunct) -> bool:
+    def _exclusive(self, one: Schema, other: Schema, level: int, beside: Conjunct) -> bool:
         """Tell whether a property that one of the objects must have cannot be the other's, too."""
         shared = {*one.get("required", ()), *other.get("required", ()), *beside.required}
-        properties, theirs = one.get("properties", {}), other.get("properties", {})
+        properties, other_properties = one.get("properties", {}), other.get("properties", {})
         self._left -= len(shared)
         if _forbids(one, other) or _forbids(other, one):
             return True
         return any(
-            name in properties and name in theirs and self._two(properties[name], theirs[name], level + 1, Conjunct())
+            name in properties
+            and name in other_properties
+            and self._two(properties[name], other_properties[name], level + 1, Conjunct())
             for name in shared
         )
 

@@ -7,7 +7,6 @@ schemas that is checked here in 0.2 s.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
@@ -92,15 +91,23 @@ def readable_part(schema: Mapping[str, Any], error: BadRequestError) -> dict[str
     """
     if error.code != "invalid_json_schema" and not isinstance(error, UnknownTargetError):
         raise error
-    definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
-    given = schema.get("properties")
-    properties: dict[str, Any] = {}
-    for name, part in given.items() if isinstance(given, Mapping) else ():
-        with contextlib.suppress(BadRequestError):
-            check_schema({**part, **definitions} if isinstance(part, Mapping) else part, "")
-            properties[name] = part
-    used = definitions if properties else {}
-    return {"type": "object", "properties": properties, "additionalProperties": True, **used}
+    root = localized(schema)
+    groups = {key: root[key] for key in ("properties", "$defs", "definitions") if isinstance(root.get(key), Mapping)}
+    checker = _Checker({key: parts for key, parts in groups.items() if key != "properties"})
+    waiting = [part for parts in groups.values() for part in parts.values()]
+    users: dict[int, list[int]] = {id(part): [] for part in waiting}  # of each part, those that refer to it
+    faulty: list[int] = []
+    for part in waiting:  # which grows
+        try:
+            for target in checker.targets(part):
+                waiting += () if id(target) in users else (target,)
+                users.setdefault(id(target), []).append(id(part))
+        except BadRequestError:  # noqa: PERF203 - one a part
+            faulty.append(id(part))
+    for each in faulty:  # which grows
+        faulty += users.pop(each, ())
+    sound = {key: {name: part for name, part in parts.items() if id(part) in users} for key, parts in groups.items()}
+    return {"type": "object", "properties": {}, "additionalProperties": True, **sound}
 
 
 def _key(tenant: str, text: bytes) -> bytes | None:
@@ -146,8 +153,7 @@ def _deviations(schema: Any, path: str, level: int) -> Iterator[str]:
 class _Checker:
     def __init__(self, root: Schema) -> None:
         self._root = root
-        self._properties = 0
-        self._choices = 0
+        self._properties = self._choices = 0
         self._seen: set[int] = set()
         self._ending: dict[str, Any] = {}  # references that end, and the targets that they name themselves
         self._references: list[tuple[Schema, str, int]] = []
@@ -178,6 +184,15 @@ class _Checker:
             if id(target) not in self._seen:
                 self.check(target, path, level)
 
+    def targets(self, schema: Any) -> Iterator[Any]:
+        """Check a schema by itself; give what it refers to, and the definitions in which that stands."""
+        self._properties = self._choices = 0
+        self._references.clear()
+        self.check(schema, "", 0)
+        for part, path, _ in self._references:
+            yield self._target(part, path)
+            yield resolve(self._root, "/".join(part["$ref"].split("/")[:3]))
+
     def _count(self, schema: Schema, path: str) -> None:
         """Count properties and constants, over all of the root."""
         if "properties" in schema:
@@ -191,20 +206,21 @@ class _Checker:
 
     def _target(self, schema: Schema, path: str) -> Any:
         """Return the target of a reference: a schema inside of the root, and at the end of the chain no reference."""
-        seen: dict[str, Any] = {}
+        chain: dict[str, Any] = {}
         found: Any = schema
         while isinstance(found, Mapping) and "$ref" in found:
             reference = found["$ref"]
             if not isinstance(reference, str):
                 raise invalid(path, "the value must be a string")
+            if self._ending.get(reference, found) is None:
+                raise invalid(path, "the reference only refers to itself")
             if reference in self._ending:
                 break
-            if reference in seen:
-                raise invalid(path, "the reference only refers to itself")
-            found = seen[reference] = self._resolved(reference, path)
+            self._ending[reference] = None  # until it is known to end
+            found = chain[reference] = self._resolved(reference, path)
             if not isinstance(found, Mapping | bool):
                 raise invalid(path, f"{reference[:100]!r} is not a schema")
-        self._ending.update(seen)
+        self._ending.update(chain)
         return self._ending[schema["$ref"]]
 
     def _resolved(self, reference: str, path: str) -> Any:
@@ -232,11 +248,9 @@ def _type(value: Any) -> str | None:
         if not isinstance(kind, str) or kind not in TYPES:
             shown = repr(kind[:64]) if isinstance(kind, str) else "this"
             return f"{shown} is not one of {', '.join(TYPES)}"
-    return (
-        "the value must be a list of at least one type without duplicates"
-        if not kinds or len(set(kinds)) < len(kinds)
-        else None
-    )
+    if kinds and len(set(kinds)) == len(kinds):
+        return None
+    return "the value must be a list of at least one type without duplicates"
 
 
 def _names(value: Any) -> str | None:

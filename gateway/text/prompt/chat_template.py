@@ -42,7 +42,7 @@ _ASKED = ({"role": "user", "content": "Hello"},)
 _ARGUMENTS = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
 
 
-def _told(value: Any, words: Collection[str]) -> Any:
+def _stand_in(value: Any, words: Collection[str]) -> Any:
     """A value for probes in place of a request's, of which there are few: its kind and whether it is true stay."""
     if isinstance(value, str):
         return value if value in words else "value" if value else ""
@@ -135,7 +135,7 @@ class ChatTemplate:
             variables: of the request; a template may show reasoning only where one of them switches thinking on.
         """
         tools = tools and self.shows_tools
-        read = {name: _told(value, self._words) for name, value in variables.items() if name in self.variables}
+        read = {name: _stand_in(value, self._words) for name, value in variables.items() if name in self.variables}
         key = (tools, *sorted((name, repr(value)) for name, value in read.items()))
         found = self._found.get(key)
         if found is None:

@@ -103,7 +103,7 @@ class TemplateAbilities:
     short_ids: bool = False
     null_content: bool = False
     result_names: bool = True
-    several_calls: Literal["together", "apart", "plain"] = "together"
+    several_calls: Literal["together", "separate", "plain"] = "together"
     text_with_calls: Literal["beside", "before", "previous", "plain"] = "beside"
     plain_results: Literal["tool", "user"] = "tool"
     reasoning: str | None = None
@@ -325,7 +325,7 @@ class _Conversation:
         native = _is_native(message, abilities)
         if not native:
             self._put(self._plain_message(_with_calls_as_text(message)))
-        elif abilities.several_calls == "apart":
+        elif abilities.several_calls == "separate":
             self._put_apart(message, turn.results)
             return
         else:

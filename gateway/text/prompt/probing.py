@@ -273,7 +273,7 @@ class _Probing:
         text = (_calls("a", text="marktexta"), _result("a"), _calls("b", text="marktextb"), _result("b"))
         both = (_calls("a", "b", text="marktexta"), _result("a"), _result("b"))
         for fact, values, turn in (
-            ("several_calls", ("together", "apart", "plain"), several),
+            ("several_calls", ("together", "separate", "plain"), several),
             ("text_with_calls", ("beside", "before", "previous", "plain"), text),
         ):
             candidates = self._replaced(**{fact: values})

@@ -18,7 +18,7 @@ class Prompt:
         bos_text: the BOS token's text where ``ids`` begin with BOS and the tokenizer adds BOS by itself when asked
             for special tokens; empty otherwise. A text dialect needs it to send BOS exactly once.
         recalled: how many of the ids were known from an earlier prompt; the same prompt may be known or not.
-        changed: paths of texts of the conversation that are shown in another form or place than they have.
+        changed: paths of texts of the conversation that the prompt has changed or moved.
     """
 
     text: str

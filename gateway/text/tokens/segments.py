@@ -124,17 +124,17 @@ class NoBounds:
         self.recall = recall
 
     def check_characters(self, size: int) -> None:
-        """Let it pass."""
+        """Accept any length."""
 
     def check(self, count: int) -> None:
-        """Let it pass."""
+        """Accept any count."""
 
     def stopped(self) -> bool:
-        """Go on."""
+        """Never stop."""
         return False
 
     def begin(self, size: int) -> None:
-        """Let it be."""
+        """Do nothing."""
 
 
 Part = tuple[str, str, bool]

@@ -188,7 +188,7 @@ class TritonEngine(ABC):
 
 
 def check_required(model: ModelView, spec: ModelSpec, filled: frozenset[str]) -> None:
-    """Reject a model that requires inputs that are not sent, or takes inputs in another form.
+    """Reject a model that requires inputs that are not sent, or takes inputs of another type or shape.
 
     Args:
         model: the model that is called.

@@ -70,7 +70,7 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     """Find out how an encoder is called, by its configuration and what the settings add.
 
     Raises:
-        DiscoveryError: it cannot be told, with the setting that tells it.
+        DiscoveryError: it is not known; the message names the setting that says it.
     """
     tensors = _tensors(model, settings)
     takes = _takes(model, tensors)

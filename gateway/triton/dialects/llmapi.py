@@ -112,8 +112,8 @@ def _text(model: ModelView, options: EngineOptions) -> TextForm:
 def _ignored(version: Version | None, since: Version) -> str | None:
     first = ".".join(map(str, since))
     if version is None:
-        told = "and Triton does not report the version; set `engine_version`"
-        return f"TensorRT-LLM before {first} silently ignores it, {told}."
+        advice = "and Triton does not report the version; set `engine_version`"
+        return f"TensorRT-LLM before {first} silently ignores it, {advice}."
     if version < since:
         return f"TensorRT-LLM before {first} silently ignores it, and this version is {'.'.join(map(str, version))}."
     return None

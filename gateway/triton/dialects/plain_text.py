@@ -172,14 +172,14 @@ class PlainReader:
         decoupled: whether a request may have several responses, each with what is new of the text.
     """
 
-    __slots__ = ("_answered", "_decoder", "_decoupled", "_left", "_outputs", "_told")
+    __slots__ = ("_answered", "_decoder", "_decoupled", "_left", "_outputs", "_reported")
 
     def __init__(self, most: int, *, decoupled: bool) -> None:
         self._left = most
         self._decoupled = decoupled
         self._outputs = OutputReader(("text_output", *_RETURNED))
         self._decoder = codecs.getincrementaldecoder("utf-8")()  # a model may cut its text within a character
-        self._answered = self._told = False
+        self._answered = self._reported = False
 
     def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
         """Turn a response into a chunk: its new text, and what the model tells of it.
@@ -196,9 +196,9 @@ class PlainReader:
             chunk.finish_reason, chunk.failure = read_finish(word, final=final)
             if chunk.finish_reason == "length":  # the model may have a limit of its own
                 chunk.finish_reason = "cut"
-            self._told |= chunk.finish_reason is not None or chunk.failure is not None
-        if final and not self._told:
-            chunk.finish_reason = "untold"
+            self._reported |= chunk.finish_reason is not None or chunk.failure is not None
+        if final and not self._reported:
+            chunk.finish_reason = "unreported"
         raw = self._outputs.string(outputs, "text_output")
         if raw is None and final and not self._answered and chunk.failure is None:
             raise no_final_response()

@@ -90,8 +90,8 @@ class TensorRtLlmDialect(GeneratorDialect):
 
 def _draft_room(models: Models, options: EngineOptions) -> int:
     """What a TensorRT engine that was built for drafts keeps free: it cuts answers that would need it, in silence."""
-    ours = models.engine is not None and "engine" in models.engine.parameters
-    return 0 if ours or not models.drafted else options.max_draft_tokens or 0
+    own = models.engine is not None and "engine" in models.engine.parameters
+    return 0 if own or not models.drafted else options.max_draft_tokens or 0
 
 
 def relative(called: ModelView, models: Models, options: EngineOptions) -> Iterator[str]:

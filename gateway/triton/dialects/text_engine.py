@@ -79,8 +79,8 @@ class TextDialect(GeneratorDialect):
 
 def estimates(*, counts: bool, finishes: bool) -> frozenset[Estimate]:
     """List what may be inexact where a model does not report counts or finish reasons."""
-    told: Mapping[Estimate, bool] = {"completion_tokens": counts, "finish_reason": finishes}
-    return frozenset(name for name, tells in told.items() if not tells)
+    reported: Mapping[Estimate, bool] = {"completion_tokens": counts, "finish_reason": finishes}
+    return frozenset(name for name, tells in reported.items() if not tells)
 
 
 class TextEngine(TritonEngine):

@@ -149,7 +149,8 @@ _NOTES: Mapping[str, str] = {
     "repetition_penalty": "vLLM counts the tokens of the prompt too",
     "bad_words": "vLLM bans each as its usual token sequences, with and without a space before it",
 }
-_SAMPLING = {name: each.neutral for name, each in INPUTS.items() if each.neutral is not None}
+_TAKEN = ("top_p", "top_k", "min_p", "repetition_penalty", "min_tokens", *GROUPS["penalties"])
+_SAMPLING = {name: INPUTS[name].neutral for name in _TAKEN}
 
 
 class VllmDialect(TextDialect):
@@ -380,8 +381,7 @@ class VllmReader:
         # Then the limit alone ends it.
         self._unending = request.params.ignore_eos and not request.params.stop_token_ids and not form.finishes
         self._answered = self._ended = False
-        self._tokens = 0
-        self._sum = 0.0
+        self._tokens, self._sum = 0, 0.0
 
     def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
         """Turn a response into a chunk: its new text with its count, or its new ids with their log-probs.
@@ -462,6 +462,6 @@ class VllmReader:
         """Hold the first of each entry against vLLM's own sum: nothing else tells which of them was drawn."""
         self._sum += sum(logprobs)
         raw = outputs.get("cumulative_logprob")
-        told = memoryview(raw).cast("f")[0] if raw is not None and len(raw) == 4 else None
-        if told is None or not abs(told - self._sum) <= _OFF * (1 + abs(told)):
-            raise MalformedOutputError(f"log-probs with the sum {self._sum}, but vLLM reports {told}", _NO_IDS)
+        reported = memoryview(raw).cast("f")[0] if raw is not None and len(raw) == 4 else None
+        if reported is None or not abs(reported - self._sum) <= _OFF * (1 + abs(reported)):
+            raise MalformedOutputError(f"log-probs with the sum {self._sum}, but vLLM reports {reported}", _NO_IDS)

@@ -174,15 +174,15 @@ def _same_but_for(message: bytes, other: bytes, names: Sequence[str]) -> bool:
         changed = _parse(other)
     except DecodeError:
         return False
-    ours, theirs = one.infer_response, changed.infer_response
-    if len(ours.raw_output_contents) != len(theirs.raw_output_contents):
+    before, after = one.infer_response, changed.infer_response
+    if len(before.raw_output_contents) != len(after.raw_output_contents):
         return False
     for index, name in enumerate(names):
         if name in _VARYING:
-            if theirs.raw_output_contents[index] == ours.raw_output_contents[index]:
+            if after.raw_output_contents[index] == before.raw_output_contents[index]:
                 return False
-            theirs.raw_output_contents[index] = ours.raw_output_contents[index]
-    theirs.id = ours.id
+            after.raw_output_contents[index] = before.raw_output_contents[index]
+    after.id = before.id
     return bool(one == changed)
 
 

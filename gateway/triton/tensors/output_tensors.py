@@ -14,7 +14,7 @@ from gateway.generation.engine import MalformedOutputError
 from gateway.text.bounded_dict import BoundedDict
 from gateway.text.contract import BLS, TENSORRT_LLM, VLLM
 
-_MOST_KNOWN = 4096  # cumulative outputs have another form in each response
+_MOST_KNOWN = 4096  # cumulative outputs have another shape in each response
 _SINGLE = ["output_ids", "sequence_length"]
 _SIZES = {"INT32": 4, "UINT32": 4, "FP32": 4}
 _MODELS = (TENSORRT_LLM, BLS, VLLM)

@@ -157,8 +157,12 @@ def check_gpus(models: Models) -> Iterator[Finding]:
             fix = "Give them different GPUs, lower kv_cache_free_gpu_mem_fraction, or set max_tokens_in_paged_kv_cache."
             yield warning(model, "gpu_device_ids", what, fix)
         folder = filled(model, "gpt_model_path").rstrip("/")
-        apart = _gpus(one) and _gpus(model) and not shared  # then each is a copy of its own
-        if folder and folder == filled(one, "gpt_model_path").rstrip("/") and (not apart or {first, name} in drafting):
+        separate = _gpus(one) and _gpus(model) and not shared  # then each is a copy of its own
+        if (
+            folder
+            and folder == filled(one, "gpt_model_path").rstrip("/")
+            and (not separate or {first, name} in drafting)
+        ):
             what = f"{name} and {first} load the same engine, {folder}."
             fix = "Give each model its own engine, or use one model with several instances."
             yield warning(model, "gpt_model_path", what, fix)

@@ -106,8 +106,8 @@ def _check_backend(model: ModelFolder) -> Iterator[Finding]:
         (folder / library).is_file() for folder in (model.path, *(model.path / one for one in model.versions))
     )
     meant = difflib.get_close_matches(backend, _KNOWN_BACKENDS, n=1, cutoff=0.75)
-    ours = bool(_OURS & {tensor.name for tensor in config.input})
-    if not brought and backend not in OTHER_BACKENDS and (meant or ours):
+    is_own = bool(_OURS & {tensor.name for tensor in config.input})
+    if not brought and backend not in OTHER_BACKENDS and (meant or is_own):
         what = f"These models cannot run on the backend {backend!r}."
         yield Finding(Severity.ERROR, where, what, f"Did you mean {meant[0]!r}?" if meant else f"{fix}.")
     else:
@@ -123,11 +123,11 @@ def _check_placeholders(model: ModelFolder) -> Iterator[Finding]:
     native = model.config is None or model.config.backend == "tensorrtllm"
     optional = []
     for found in model.placeholders:
-        ours = found.name.isupper() and found.quoted
-        if ours and not native:
+        is_own = found.name.isupper() and found.quoted
+        if is_own and not native:
             continue  # this project's Python models read these from the environment
         where = f"{model.file}:{found.line}"
-        if ours:
+        if is_own:
             what = f"${{{found.name}}} is not replaced: the C++ backend does not read environment variables."
             yield Finding(Severity.ERROR, where, what, "Write the value.")
         elif not found.quoted or _is_mandatory(found, model):

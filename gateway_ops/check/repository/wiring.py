@@ -104,11 +104,11 @@ def _check_step(ensemble: ModelFolder, step: Any, model: ModelFolder) -> Iterato
     if step.model_version != -1 and there and step.model_version not in there:
         what = f"A step runs version {step.model_version} of {name}, of which Triton loads {_versions(there)}."
         yield _error(ensemble, name, what, "Write model_version: -1, the newest version.")
-    ours, theirs = ensemble.config.max_batch_size, model.config.max_batch_size
+    own, other_side = ensemble.config.max_batch_size, model.config.max_batch_size
     if "max_batch_size" not in model.unfilled | ensemble.unfilled and (
-        0 < theirs < ours or (theirs == 0) != (ours == 0)
+        0 < other_side < own or (other_side == 0) != (own == 0)
     ):
-        what = f"max_batch_size is {ours}, but {theirs} in {name}."
+        what = f"max_batch_size is {own}, but {other_side} in {name}."
         yield _error(ensemble, "max_batch_size", what, "Give every step at least the max_batch_size of the ensemble.")
     if ensemble.config.response_cache.enable and model.config.model_transaction_policy.decoupled:
         what = f"Its step {name} is decoupled, so it has no response cache; Triton rejects the model."
@@ -160,8 +160,8 @@ def _compare(ensemble: ModelFolder, taker: _Tensor, name: str, source: _Tensor) 
     if not (taker.filled and source.filled and is_whole(spec) and is_whole(source.spec)):
         return  # the fault has a finding of its own
     if spec.data_type != source.spec.data_type:
-        theirs, ours = datatype_name(source.spec), datatype_name(spec)
-        what = f"{name!r} is {theirs} from {source.maker}, but {ours} for {taker.maker}."
+        other_side, own = datatype_name(source.spec), datatype_name(spec)
+        what = f"{name!r} is {other_side} from {source.maker}, but {own} for {taker.maker}."
         yield _error(ensemble, name, what, "Declare the same data_type in both configurations.")
     elif not fits(list(source.spec.dims), list(spec.dims)):
         what = (
@@ -237,17 +237,17 @@ def _check_types(model: ModelFolder, engine: ModelFolder | None) -> Iterator[Fin
     if engine is None or stock_model(engine) != "tensorrt_llm":
         return
     for kind in ("input", "output"):
-        known, theirs = known_tensors(_BLS, kind), tensors(engine, kind)
+        known, other_side = known_tensors(_BLS, kind), tensors(engine, kind)
         for name, tensor in tensors(model, kind).items():
-            other = theirs.get(ENGINE_NAMES.get(name, name))
+            other = other_side.get(ENGINE_NAMES.get(name, name))
             if name not in known or other is None or {name, other.name} & (model.unfilled | engine.unfilled):
                 continue
             allowed = allowed_types(known[name])
             if len(allowed) > 1 and datatype_name(tensor) != datatype_name(other):
-                ours, its = datatype_name(tensor), datatype_name(other)
-                what = f"The {kind} {name!r} is {ours}, but {its} in {engine.path.name}, which it calls."
+                own, its = datatype_name(tensor), datatype_name(other)
+                what = f"The {kind} {name!r} is {own}, but {its} in {engine.path.name}, which it calls."
                 fix = "Declare the same data_type in both configurations."
-                if {ours, its} <= {*allowed}:  # else the check of the tables names the wrong one
+                if {own, its} <= {*allowed}:  # else the check of the tables names the wrong one
                     yield Finding(Severity.ERROR, at_tensor(model, name), what, fix)
 
 

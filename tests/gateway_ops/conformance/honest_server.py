@@ -55,7 +55,8 @@ class Lie:
     path: str = "/v1/chat/completions"
     takes_every_key: bool = False
     counts_for_ever: bool = False
-    engine_counts: bool = False  # work that was left, though the server counts it no longer
+    gauge: str = "vllm:num_requests_running"
+    engine_counts: bool | None = None  # work that was left, though the server counts it no longer; None: no gauge of it
     goes_on_s: float = 0.0  # with it the server has one slot
 
 
@@ -107,9 +108,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/metrics":
-            page = f'vllm:num_requests_running{{m="x"}} {self.owner.running}.0\n'
-            if self.owner.lie.engine_counts:
-                for kind, count in (("max", 8), ("active", self.owner.left)):
+            page = f'{self.owner.lie.gauge}{{m="x"}} {self.owner.running}.0\n'
+            if self.owner.lie.engine_counts is not None:
+                for kind, count in (("max", 8), ("active", self.owner.left * self.owner.lie.engine_counts)):
                     page += f'nv_trt_llm_request_metrics{{model="x",request_type="{kind}",version="1"}} {count}\n'
             self._send(Reply(raw=page.encode()), {})
         else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
+import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,11 +13,11 @@ from typing import Any
 import pytest
 
 from gateway_ops.conformance import cancel_checks, suite
-from gateway_ops.conformance.bounded_http import Http
+from gateway_ops.conformance.bounded_http import Http, HttpAnswer
 from gateway_ops.conformance.checks import Check
 from gateway_ops.conformance.server_under_check import ServerUnderCheck
 from gateway_ops.conformance.suite import CheckOutcome
-from gateway_ops.conformance.verdicts import Verdict
+from gateway_ops.conformance.verdicts import UntrueError, Verdict
 from tests.gateway_ops.conformance.by_curl import send_by_curl
 from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer, Lie, RejectedError, Reply
 from tests.gateway_ops.conformance.lies import FAULT, LIES
@@ -97,6 +99,20 @@ def test_a_printed_line_shows_the_evidence() -> None:
     assert "13 + 16 = 13 tokens" in found.evidence
 
 
+def test_texts_of_a_server_do_not_act_upon_the_terminal() -> None:
+    acting = "m\x9b31m\x1b[2J\u202e\nz"
+
+    def body(server: ServerUnderCheck) -> None:
+        raise UntrueError(f"the answer is {acting}", HttpAnswer(server.chat(), 200))
+
+    server = ServerUnderCheck(Http("http://127.0.0.1:1", None, 1.0), acting, 0.0)
+    found = suite.run_one(server, "group", Check("name", "promise", "source", body))
+    assert found.evidence == r"the answer is m\x9b31m\x1b[2J\u202e z"
+    (line,) = found.curl
+    assert line.isprintable()
+    assert json.loads(shlex.split(line)[-1])["model"] == acting
+
+
 @pytest.mark.usefixtures("soon")
 def test_a_request_that_stays_counted_is_shown_with_what_counts_it() -> None:
     with HonestServer(LIES["cancel-frees"]()) as server:
@@ -117,11 +133,14 @@ def _never_alike(body: dict[str, Any], reply: Reply) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_work_that_only_the_engine_counts_goes_on() -> None:
-    with HonestServer(Lie(engine_counts=True)) as server:
-        met = meet(server)
-        found = run(met, "cancel-frees")
-    assert (found.verdict, "still counted" in found.evidence) == (Verdict.UNTRUE, True), found.evidence
+@pytest.mark.parametrize(
+    ("counts", "verdict"), [(None, Verdict.UNCLEAR), (True, Verdict.UNTRUE), (False, Verdict.TRUE)]
+)
+def test_a_gateways_own_count_does_not_show_that_its_engine_stopped(counts: bool | None, verdict: Verdict) -> None:
+    with HonestServer(Lie(gauge="gateway_requests_in_flight", engine_counts=counts)) as server:
+        found = run(meet(server), "cancel-frees")
+    assert found.verdict is verdict, found.evidence
+    assert ("still counted" in found.evidence) is bool(counts)
 
 
 @pytest.mark.usefixtures("soon")
@@ -194,7 +213,8 @@ def test_a_server_that_is_busy_for_a_moment_is_asked_again(after_s: str) -> None
     with HonestServer(Lie(after=after)) as server:
         known = meet(server)
         assert run(known, "usage-total").verdict is Verdict.TRUE
-        assert run(known, "text-stream-same").verdict is Verdict.TRUE
+        if after_s == "0":  # without a number the server is left alone for a second each time
+            assert run(known, "text-stream-same").verdict is Verdict.TRUE
 
 
 def test_a_context_that_is_no_number_of_tokens_is_not_known() -> None:

@@ -19,6 +19,8 @@ from typing import Any
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
+from tests.rows import in_rows
+
 FILE = Path(__file__).with_name("upstream.json")
 MODELS = ("ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls")
 VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -82,7 +84,8 @@ def newest(old: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     old = {name: facts((Path(sys.argv[1]) / name / "config.pbtxt").read_text()) for name in MODELS}
-    FILE.write_text(json.dumps({"0.19.0": old, "1.2.1": newest(old)}, indent=1, sort_keys=True) + "\n")
+    found = json.dumps({"0.19.0": old, "1.2.1": newest(old)}, sort_keys=True)
+    FILE.write_text(in_rows(json.loads(found)) + "\n")
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
+import random
+import selectors
 import statistics
-import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -28,8 +30,10 @@ async def processes(count: int = 1, **settings: Any) -> AsyncIterator[list[Admis
     """The admissions of one model in so many processes, which share memory and wake each other."""
     cells = memoryview(bytearray(size_of(count) * 8)).cast("q")
     wakers = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(count)]
+    clock = asyncio.get_running_loop().time
     admissions = [
-        Admission(MODEL, AdmissionSettings(**settings), SharedLines(count, row, cells, wakers)) for row in range(count)
+        Admission(MODEL, AdmissionSettings(**settings), SharedLines(count, row, cells, wakers, clock))
+        for row in range(count)
     ]
     try:
         yield admissions
@@ -416,35 +420,123 @@ async def test_room_for_many_tokens_is_made_by_as_many_requests_as_it_takes() ->
         assert len(line.order) == 5
 
 
-ANSWER_S = 0.2
+SLOTS = 8
+ANSWER_S = 0.8
 
 
-@pytest.mark.parametrize("together", [1, pytest.param(8, marks=pytest.mark.long)])
-@pytest.mark.parametrize("pause_s", [ANSWER_S / 2, pytest.param(ANSWER_S / 16, marks=pytest.mark.long)])
-async def test_who_pauses_waits_for_the_next_slot_only(together: int, pause_s: float) -> None:
-    """Beside a flood of equal answers which began together, and so would end together, too."""
-    async with processes(max_running=8) as (admission,):
+class TimersAlone(selectors.SelectSelector):
+    """Advances the time of an event loop to its next timer instead of waiting for it."""
 
-        async def answer(caller: str) -> None:
-            ticket = await admission.enter(demand(caller))
-            try:
-                await asyncio.sleep(ANSWER_S)
-            finally:
-                ticket.leave(100)
+    now = 1000.0
 
-        async def flood() -> None:
-            while True:
-                await asyncio.gather(*(answer("flood") for _ in range(together)))
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(timeout and 0)
+        self.now += 0.0 if ready else timeout or 0.0
+        return ready
 
-        flooding = [asyncio.ensure_future(flood()) for _ in range(160 // together)]
+
+def in_virtual_time(work: Coroutine[Any, Any, None]) -> None:
+    selector = TimersAlone()
+    loop = asyncio.SelectorEventLoop(selector)
+    loop.time = lambda: selector.now  # type: ignore[method-assign]
+    try:
+        loop.run_until_complete(work)
+    finally:
+        loop.close()
+
+
+class Answers:
+    """Takes slots of admissions, and notes for how long."""
+
+    def __init__(self, admissions: list[Admission]) -> None:
+        self._admissions = itertools.cycle(admissions)
+        self._slots: list[tuple[float, float]] = []
+        self._now = asyncio.get_running_loop().time
+
+    async def give(self, caller: str, seconds: float) -> float:
+        """Wait for a slot and hold it for so long; the seconds from the request to its end."""
+        asked = self._now()
+        ticket = await next(self._admissions).enter(demand(caller))
+        began = self._now()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            ticket.leave(100)
+            self._slots.append((began, self._now()))
+        return self._now() - asked
+
+    async def polite(self, times: int, pause_s: float) -> list[float]:
         took = []
-        for _ in range(8):
+        for _ in range(times):
             await asyncio.sleep(pause_s)
-            began = time.monotonic()
-            await answer("polite")
-            took.append(time.monotonic() - began)
+            took.append(await self.give("polite", ANSWER_S))
+        return took
+
+    @contextlib.asynccontextmanager
+    async def flood(self, lengths: Sequence[float], together: int = 1) -> AsyncIterator[None]:
+        chosen = random.Random(0)
+
+        async def one() -> None:
+            while True:
+                await asyncio.gather(*(self.give("flood", chosen.choice(lengths)) for _ in range(together)))
+
+        flooding = [asyncio.ensure_future(one()) for _ in range(160 // together)]
+        yield
         for each in flooding:
             each.cancel()
         await asyncio.gather(*flooding, return_exceptions=True)
         await asyncio.sleep(0)
-    assert statistics.median(took) < 1.4 * ANSWER_S, took
+
+    def used(self, begin: float, end: float) -> float:
+        """The part of the slots' time between two moments in which they were held."""
+        held = sum(max(0.0, min(end, until) - max(begin, since)) for since, until in self._slots)
+        return held / SLOTS / (end - begin)
+
+
+@pytest.mark.parametrize(
+    ("count", "together", "pause_s", "flood_s"),
+    [
+        *itertools.product([1, 4], [1, 8], [0.0, 0.05, 0.4], [ANSWER_S]),
+        *itertools.product([1], [1], [0.0, 0.05, 0.4], [10 * ANSWER_S]),
+    ],
+)
+def test_who_pauses_waits_for_a_part_of_an_answer_or_for_one_longer_one(
+    count: int, together: int, pause_s: float, flood_s: float
+) -> None:
+    """Beside a flood of equal answers which began together, and so would end together, too."""
+
+    async def test() -> None:
+        async with processes(count, max_running=SLOTS) as admissions:
+            answers = Answers(admissions)
+            async with answers.flood([flood_s], together):
+                took = await answers.polite(9, pause_s)
+        if flood_s == ANSWER_S:
+            assert statistics.median(took) < 1.5 * ANSWER_S, took
+        assert max(took) <= flood_s + ANSWER_S + 0.001, took
+
+    in_virtual_time(test())
+
+
+@pytest.mark.parametrize(
+    ("count", "lengths"),
+    [(1, [0.4, 1.2, 2.0]), (1, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2]), (4, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2])],
+)
+def test_answers_of_mixed_lengths_leave_no_slot_idle(count: int, lengths: list[float]) -> None:
+    """None where another caller was there a while ago, and hardly any beside one."""
+
+    async def test() -> None:
+        now = asyncio.get_running_loop().time
+        async with processes(count, max_running=SLOTS) as admissions:
+            answers = Answers(admissions)
+            async with answers.flood(lengths):
+                moments = [now()]
+                await answers.polite(20, 0.4)
+                moments.append(now())
+                await asyncio.sleep(12)
+                moments.append(now())
+                await asyncio.sleep(20)
+                moments.append(now())
+        assert answers.used(moments[0], moments[1]) > 0.98
+        assert answers.used(moments[2], moments[3]) == pytest.approx(1)
+
+    in_virtual_time(test())

@@ -10,7 +10,7 @@ from pydantic_core import from_json
 
 from gateway.api.anthropic.errors import error_body
 from gateway.api.anthropic.messages.signatures import signature_of
-from gateway.api.anthropic.messages.tools import told_call_id
+from gateway.api.anthropic.messages.tools import client_call_id
 from gateway.api.anthropic.messages.translate import MessagesTurn
 from gateway.api.openai.chat.answer import ChatAnswer
 from gateway.api.openai.chat.serving import PreparedChat
@@ -225,8 +225,8 @@ class MessagesAnswer(ChatAnswer):
             reason = "tool_use"
         elif isinstance(assembler.stop_reason, str):
             reason, sequence = "stop_sequence", assembler.stop_reason
-        told = {"stop_reason": reason, "stop_sequence": sequence}
-        return told | {"stop_reason_estimated": True} if assembler.finish_estimated else told
+        delta = {"stop_reason": reason, "stop_sequence": sequence}
+        return delta | {"stop_reason_estimated": True} if assembler.finish_estimated else delta
 
     def failed(self, error: OpenAIError) -> bytes:
         """The data of the event of an error that has ended the answer."""
@@ -240,7 +240,7 @@ class MessagesAnswer(ChatAnswer):
         if isinstance(said, CallArguments):
             return self.content.arguments(said.text)
         call = self.parsed[0].made[said.index]
-        return self.content.call(told_call_id(call.id), self._tools.own_name(call.name))
+        return self.content.call(client_call_id(call.id), self._tools.own_name(call.name))
 
 
 class MessagesEvents:

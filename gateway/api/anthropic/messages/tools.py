@@ -142,7 +142,7 @@ def _validated(kind: type[Any], given: dict[str, Any], path: str) -> Any:
         raise placed(error_of(error), path) from None
 
 
-def told_call_id(call_id: str) -> str:
+def client_call_id(call_id: str) -> str:
     """Make a call's id in the client's form: at most 64 letters, digits, ``_`` and ``-``."""
     if _PLAIN_ID.fullmatch(call_id):
         return _ID_PREFIX + call_id.removeprefix(_NEW_ID)

@@ -262,7 +262,8 @@ class ChatMessages:
         if not last["content"] and "reasoning_content" not in last:
             self.messages.pop()
             self.origins.pop()
-            return False
+            before = self.messages[-1]["role"] if self.messages else None  # a turn of the assistant may be in pieces
+            return before == "assistant" and self.has_prefill(self.origins[-1])
         if not last["content"]:
             message = f"'{path}' has no text that the model could continue; the last message must have the role 'user'."
             raise BadRequestError(message, path, _INVALID)

@@ -88,13 +88,13 @@ class ParsedCall:
     def push(self, arguments: str) -> str:
         """Take more of its arguments; returns what there is to tell of them, or of a custom tool's input."""
         self.arguments.append(arguments)
-        return arguments if self.custom is None else self._told(self.custom.push(arguments))
+        return arguments if self.custom is None else self._add_input(self.custom.push(arguments))
 
     def end(self) -> str:
         """End its arguments; returns what is left of a custom tool's input."""
-        return "" if self.custom is None else self._told(self.custom.finish())
+        return "" if self.custom is None else self._add_input(self.custom.finish())
 
-    def _told(self, text: str) -> str:
+    def _add_input(self, text: str) -> str:
         self.input.append(text)
         return text
 

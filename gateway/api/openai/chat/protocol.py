@@ -62,7 +62,7 @@ _MOST_TOOL_BYTES = 2**20
 _MetadataKey = Annotated[str, Field(min_length=1, max_length=64)]
 _MetadataValue = Annotated[str, Field(max_length=512)]
 _Identifier = Annotated[str, Field(max_length=512)]
-_TIER_PRIORITIES = {"priority": -1, "flex": 1}
+_TIER_PRIORITIES = {"fast": -1, "priority": -1, "flex": 1}
 _SAID = (
     "safety_identifier",
     "metadata",
@@ -71,7 +71,7 @@ _SAID = (
     "prompt_cache_key",
     "prompt_cache_retention",
 )  # of the request itself
-_TIERS: dict[str, Literal["flex", "priority"]] = {"flex": "flex", "priority": "priority"}
+_TIERS: dict[str, Literal["flex", "priority"]] = {"fast": "priority", "flex": "flex", "priority": "priority"}
 
 
 class PromptCacheOptions(RequestPart):
@@ -275,8 +275,9 @@ class ChatCompletionRequest(GenerationFields):
         Literal["auto", "default", "flex", "scale", "priority", "fast"] | None,
         Annotation(
             "chooses a service tier",
-            "If requests are queued (`admission`), `priority` requests of a caller go before its other requests, and "
-            "`flex` requests after them; otherwise there is one tier, and the response says `default`.",
+            "If requests are queued (`admission`), `priority` requests of a caller (or `fast`, which is the same) go "
+            "before its other requests, and `flex` requests after them; otherwise there is one tier, and the response "
+            "says `default`.",
             neutral=("auto", "default"),
         ),
     ] = None
@@ -385,10 +386,12 @@ class ChatCompletionRequest(GenerationFields):
         for index, tool in enumerate(self.tools):
             if isinstance(tool, CustomTool):
                 found |= _extras_of_custom(f"tools[{index}].custom", tool.custom)
+        if self.prompt_cache_options is not None:
+            found |= extras("prompt_cache_options", self.prompt_cache_options)
         if self.tools or self.functions:
             for path, function in zip(self.offered.paths, self.offered.functions, strict=True):
                 found |= extras(path, function)
-                if function.unguided:
+                if function.readable is not function.parameters:
                     found[f"{path}.parameters"] = True
         return found
 

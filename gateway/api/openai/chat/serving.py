@@ -268,7 +268,7 @@ class PreparedChat:
         generations: one for each candidate; nothing was sent yet.
         parsed: one for each generation where calls or reasoning may be in it, else none.
         expectations: conditions that are checked at the end.
-        changed: paths of texts that the model is shown in another form or place than they have.
+        changed: paths of texts that the prompt has changed or moved.
     """
 
     generations: Sequence[Generation]
@@ -294,7 +294,13 @@ async def prepare(
 
 
 async def prepare_generations(
-    request: ChatCompletionRequest, plan: ChatPlan, model: GeneratorModel, record: RequestRecord, *, clamp: bool = False
+    request: ChatCompletionRequest,
+    plan: ChatPlan,
+    model: GeneratorModel,
+    record: RequestRecord,
+    *,
+    clamp: bool = False,
+    most: int | None = None,
 ) -> PreparedChat:
     """Build the prompt and prepare the generations, without sending anything yet.
 
@@ -304,6 +310,7 @@ async def prepare_generations(
         model: that is asked.
         record: of the HTTP request.
         clamp: whether a limit of tokens beyond the context is clamped, whatever the operator's policy.
+        most: tokens to generate in place of the request's limits, which still cut the prompt; None keeps them.
 
     Raises:
         BadRequestError: when the engine cannot give what is asked, or calls cannot be read from its answers.
@@ -320,6 +327,8 @@ async def prepare_generations(
         None if request.truncate_prompt_tokens is None else request.truncation(params),
         params.cache_salt,
     )
+    if most is not None:
+        params = dataclasses.replace(params, max_tokens=most, min_tokens=0)
     readers = [choice.reader for choice in parsed] if parsed else ()
     affinity = model.affinity(plan.source, request.prompt_cache_key or record.session)
     generations = await model.generate(

@@ -31,18 +31,18 @@ class FunctionDefinition(RequestPart):
     _readable: dict[str, Any] | None = PrivateAttr(default=None)
 
     @property
-    def unguided(self) -> bool:
-        """Whether its parameters are ill-formed, so that no guide enforces them; the prompt has them unchanged."""
-        return self._readable is not None
-
-    @property
     def readable(self) -> dict[str, Any] | None:
-        """The parameters for guides and for parsers of calls."""
+        """The parameters for guides and for parsers of calls: of ill-formed ones the well-formed part."""
         return self.parameters if self._readable is None else self._readable
 
     def leave_unguided(self, error: BadRequestError) -> None:
-        """Keep the readable part of ill-formed parameters; raises the error of well-formed unsupported ones."""
-        self._readable = readable_part(self.parameters or {}, error)
+        """Keep the readable part of ill-formed parameters; raises the error of well-formed unsupported ones.
+
+        The prompt has no ``properties`` or ``required`` over which a template cannot iterate.
+        """
+        given, kinds = self.parameters or {}, {"properties": dict, "required": list}
+        self._readable = readable_part(given, error)
+        self.parameters = {key: part for key, part in given.items() if isinstance(part, kinds.get(key, object))}
 
 
 class FunctionTool(RequestPart):

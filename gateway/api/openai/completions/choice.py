@@ -153,8 +153,8 @@ class PreparedPrompt:
             return prompt.text
         if prompt.text.endswith(source.text):
             return source.text
-        theirs = not source.add_special_tokens or source.text.startswith(prompt.bos_text)
-        return prompt.text if theirs else prompt.text.removeprefix(prompt.bos_text)
+        has_bos = not source.add_special_tokens or source.text.startswith(prompt.bos_text)
+        return prompt.text if has_bos else prompt.text.removeprefix(prompt.bos_text)
 
     @property
     def silent_bos(self) -> bool:

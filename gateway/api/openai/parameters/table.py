@@ -168,7 +168,7 @@ _CHANGES: tuple[_Entry, ...] = (
     ("kv_transfer_params", "object", "moves a KV cache", _PARTS, ()),
     ("ec_transfer_params", "object", "moves the cache of an encoder", _PARTS, ()),
     ("disaggregated_params", "object", "moves a KV cache", _PARTS, ()),
-    ("bootstrap_host", "string", "is where a KV cache comes from", _PARTS, ()),
+    ("bootstrap_host", "string", "names the source of a KV cache", _PARTS, ()),
     ("bootstrap_port", "integer", "is where a KV cache comes from", _PARTS, ()),
     ("bootstrap_room", "integer", "is where a KV cache comes from", _PARTS, ()),
     ("disagg_prefill_dp_rank", "integer", "is where a KV cache comes from", _PARTS, ()),

@@ -46,11 +46,11 @@ class ResponsesAnswer(ChatAnswer):
     Attributes:
         items: its output.
         id: of the response.
-        told: whether the response was announced to the client.
+        announced: whether the response was announced to the client.
         end: the response as it has ended: its status, and its own fields; None before.
     """
 
-    __slots__ = ("_entries", "_sent", "_turn", "_written", "end", "id", "items", "told")
+    __slots__ = ("_entries", "_sent", "_turn", "_written", "announced", "end", "id", "items")
 
     def __init__(self, turn: ResponsesTurn, prepared: PreparedChat, names: Names, known: Mapping[str, Any]) -> None:
         """Take a generation that has not begun.
@@ -73,7 +73,7 @@ class ResponsesAnswer(ChatAnswer):
         self.id = new_response_id()
         self.items = OutputItems(self.id, turn.cipher)
         self.kept = turn.response_store is not None and not turn.request.background
-        self.told = False
+        self.announced = False
         self.end: tuple[str, bytes] | None = None
         self._written = False
         self._turn = turn
@@ -114,7 +114,9 @@ class ResponsesAnswer(ChatAnswer):
     def usage(self, group: Generations) -> Usage:
         """Count tokens so far, without the one token of a request that only reads its prompt."""
         usage = super().usage(group)
-        return dataclasses.replace(usage, completion_tokens=0, estimated=False) if self.prewarms else usage
+        if not self.prewarms:
+            return usage
+        return dataclasses.replace(usage, completion_tokens=0, reasoning_tokens=0, estimated=False)
 
     @property
     def prewarms(self) -> bool:
@@ -151,7 +153,7 @@ class ResponsesAnswer(ChatAnswer):
     def leave(self) -> None:
         """See the base."""
         response_store = self._turn.response_store
-        if response_store is not None and self.kept and self.told and not self._written:
+        if response_store is not None and self.kept and self.announced and not self._written:
             if self.end is None:
                 self.cancelled()
             begun(self.write_end(response_store, 0))
@@ -223,7 +225,8 @@ class ResponsesAnswer(ChatAnswer):
         if self.end is not None:
             return merge_json_objects(self.end[1], self._sent)
         cut = self.cut
-        marks = {"status_estimated": True} if self.generations[0].assembler.finish_estimated else {}
+        estimated = self.generations[0].assembler.finish_estimated and not self.prewarms
+        marks = {"status_estimated": True} if estimated else {}
         return self._ended(
             "incomplete" if cut else "completed",
             **marks,
@@ -378,7 +381,7 @@ class ResponsesEvents:
 
     def queued(self) -> bytes:
         """The events of a background response before the engine has responded; the opening goes on from there."""
-        self._answer.told = True
+        self._answer.announced = True
         response = self._answer.response("queued")
         return self._written([_whole("created", response), _whole("queued", response)])
 
@@ -386,9 +389,9 @@ class ResponsesEvents:
         self._opened = True
         begun = self._answer.response("in_progress")
         events = [
-            _whole(name, begun) for name in (("in_progress",) if self._answer.told else ("created", "in_progress"))
+            _whole(name, begun) for name in (("in_progress",) if self._answer.announced else ("created", "in_progress"))
         ]
-        self._answer.told = True
+        self._answer.announced = True
         self._unsent = self._written(events)
 
     def _passed(self) -> PassthroughTemplate | None:

@@ -415,7 +415,7 @@ class BackgroundRuns:
             await asyncio.wait(self._tasks)
 
     async def close(self) -> None:
-        """Stop all: they have failed."""
+        """Stop all background responses and mark them failed."""
         for run in self._runs.values():
             run.stop(shut=True)
         if self._tasks:

@@ -70,7 +70,7 @@ def parse_compact_request(fields: dict[str, Any]) -> ResponsesRequest:
 
 
 def needed(cipher: OwnerCipher | None) -> OwnerCipher:
-    """The seal of the client.
+    """Return the cipher of the client.
 
     Raises:
         BadRequestError: there is none.

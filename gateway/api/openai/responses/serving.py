@@ -44,7 +44,8 @@ def check_turn(turn: ResponsesTurn, model: GeneratorModel) -> tuple[ResponsesTur
 async def prepare(turn: ResponsesTurn, plan: ChatPlan, model: GeneratorModel, record: RequestRecord) -> ResponsesAnswer:
     """Prepare the answer to a Responses request; see ``prepare_generations``."""
     with turn.translation.renaming():
-        prepared = await prepare_generations(turn.chat, plan, model, record, clamp=True)
+        most = 1 if turn.request.prewarms else None  # the engine's minimum; the token is not returned
+        prepared = await prepare_generations(turn.chat, plan, model, record, clamp=True, most=most)
     return ResponsesAnswer(turn, prepared, plan.names, _echoed(turn, model.defaults))
 
 
@@ -153,8 +154,11 @@ def _check_state(asked: ResponsesRequest, *, keeps: bool) -> None:
     if asked.conversation is not None and asked.previous_response_id is not None:
         message = "'conversation' and 'previous_response_id' cannot be used together; send only one of them."
         raise BadRequestError(message, None, "mutually_exclusive_parameters")
+    if asked.background and asked.prewarms:
+        message = "'background' cannot be used with 'prompt_cache_options.prewarm', which stores no response."
+        raise BadRequestError(message, "background", "invalid_value")
     for name, (nowhere, unkept) in _NEED_STORE.items():
         if getattr(asked, name) and not keeps:
             raise BadRequestError(f"The parameter {name!r} is not supported: {nowhere}", name, "unsupported_parameter")
-        if getattr(asked, name) and asked.store is False:
+        if getattr(asked, name) and asked.store is False and not asked.prewarms:
             raise BadRequestError(unkept, name, "invalid_value")

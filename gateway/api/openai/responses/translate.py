@@ -131,7 +131,7 @@ def translated(
     fields |= updated
     translation = Translation(conversation.origins, tools.paths, fields, {**tools.renamed, **conversation.renamed})
     data, left_out = _fields(request, cipher)
-    store = kept.store if kept is not None else None
+    store = kept.store if kept is not None and not request.prewarms else None  # prewarming stores nothing
     left_out += ["input.duplicate"] * _sends_again(request, given)
     left_out += ["store"] * (request.store is True and store is None)
     data |= {"messages": conversation.close()}
@@ -195,8 +195,6 @@ def _fields(request: ResponsesRequest, cipher: OwnerCipher | None) -> tuple[dict
     left_out = request.unread()
     if request.max_output_tokens is not None:
         data["max_completion_tokens"] = request.max_output_tokens
-    if request.prewarms:
-        data["max_completion_tokens"] = 1  # the engine's minimum; the token is not returned
     if request.metadata:
         data["metadata"] = request.metadata
     if request.service_tier in _TIERS:

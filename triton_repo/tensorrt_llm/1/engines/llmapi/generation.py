@@ -50,7 +50,7 @@ class Generation:
         self._top: list[list[tuple[int, float]]] = []
         self._first_token_ns = self._last_token_ns = 0
         self._prompt: PromptScores | None = None
-        self._prompt_told = request.prompt_log_probs is None and not request.context_logits
+        self._prompt_scored = request.prompt_log_probs is None and not request.context_logits
         self._metrics: Any = None
         self._said = 0  # tokens that the engine has spoken of
         self._logits = GatheredLogits(to_array, limit) if request.generation_logits and to_array else None
@@ -87,8 +87,8 @@ class Generation:
                 break
         if finish is None and (not self.request.streaming or len(self._ids) == start):
             return None
-        if not self._prompt_told:
-            self._prompt, self._prompt_told = self._score_prompt(context_logits), True
+        if not self._prompt_scored:
+            self._prompt, self._prompt_scored = self._score_prompt(context_logits), True
         self._metrics = getattr(output, "request_perf_metrics", None)
         return self._respond(start, finish)
 
