@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import logging
@@ -15,9 +16,10 @@ import anyio.to_thread
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.generation import EngineError, EngineFeatures, ErrorKind
+from gateway.generation import Capability, EngineError, EngineFeatures, ErrorKind
 from gateway.generation.encoder import EncodedItems, EncoderParams, EncoderRequest
 from gateway.generation.engine import MalformedOutputError
+from gateway.generation.ids import new_id
 from gateway.generation.route import RoutingHints
 from gateway.generation.token_counts import Usage
 from gateway.http.access.caller import caller
@@ -27,6 +29,7 @@ from gateway.serving.deadlines import Deadlines
 from gateway.serving.encoding import Encoding
 from gateway.serving.served_model import ServedModel
 from gateway.settings import ConfigError
+from gateway.telemetry.traces import current_trace
 from gateway.text.bad_request import first_of
 from gateway.text.tokens import TokenizerError
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
@@ -34,6 +37,7 @@ from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
 _log = logging.getLogger(__name__)
 _OF_INPUTS = (ErrorKind.CONTEXT_LENGTH, ErrorKind.INVALID_REQUEST, ErrorKind.INTERNAL)
 _MOST_NAMED = 8  # inputs in a message
+_MOST_INLINE = 2_000  # characters that are tokenized at most while the event loop waits, within 1 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +106,9 @@ class EncoderModel(ServedModel):
             LimitedError: the caller has not so many tokens left.
         """
         self.check_ready()
-        prepared = [self._prefixed(each, params.input_type) for each in inputs]
-        if self._tokenizer is not None:
-            work = functools.partial(self._tokenizer.tokenize, prepared, self.max_seq_len, params.truncate)
-            prepared = await anyio.to_thread.run_sync(work)
+        trace = current_trace()
+        with contextlib.nullcontext() if trace is None else trace.step("prompt"):
+            prepared = await self._prepare(inputs, params)
         granted, known = permit(), sum(len(each.ids) for each in prepared)
         tally = None if granted is None else await granted.reserve(known)
         encoded = await self._encode_all(prepared, params, request_id, arrived)
@@ -113,6 +116,15 @@ class EncoderModel(ServedModel):
         if tally is not None:
             tally.ended(Usage(encoded.tokens, 0))
         return encoded
+
+    async def _prepare(self, inputs: Sequence[EncoderInput], params: EncoderParams) -> Sequence[EncoderInput]:
+        """The inputs with prefixes, and with token ids where there is a tokenizer."""
+        prepared = [self._prefixed(each, params.input_type) for each in inputs]
+        if self._tokenizer is not None:
+            work = functools.partial(self._tokenizer.tokenize, prepared, self.max_seq_len, params.truncate)
+            length = sum(len(each.text) + len(each.pair or "") for each in prepared)
+            prepared = work() if length <= _MOST_INLINE else await anyio.to_thread.run_sync(work)
+        return prepared
 
     def abort(self, error: EngineError) -> None:
         """End all its running requests with an error."""
@@ -138,12 +150,12 @@ class EncoderModel(ServedModel):
         batches = [order[start : start + most] for start in range(0, len(order), most)]
         slots = asyncio.Semaphore(self.settings.max_parallel_generations)
 
-        async def encode(number: int, batch: Sequence[int]) -> EncodedItems:
-            request = EncoderRequest(f"{request_id}-{number}", [inputs[index] for index in batch], params)
+        async def encode(batch: Sequence[int]) -> EncodedItems:
+            request = EncoderRequest(f"{request_id}-{new_id()}", [inputs[index] for index in batch], params)
             async with slots:
                 return await self._encode(request, batch, arrived)
 
-        results = await all_or_none(encode(number, batch) for number, batch in enumerate(batches))
+        results = await all_or_none(encode(batch) for batch in batches)
         values = np.empty((len(inputs), results[0].values.shape[1]), np.float32)
         tokens = 0
         for batch, result in zip(batches, results, strict=True):
@@ -168,9 +180,14 @@ class EncoderModel(ServedModel):
         self._running.add(encoding)
         try:
             encoded = await encoding.run()
-            _check_values(encoded.values, zeros=self.task != "embed")
+            wrong = _wrong_row(encoded.values, zeros=self.task != "embed")
+            if wrong is not None:
+                row, message = wrong
+                batch = [batch[row]]
+                self.metrics.failures[ErrorKind.INTERNAL.value].inc()
+                raise MalformedOutputError(message, message)
         except EngineError as error:
-            if error.kind in _OF_INPUTS:
+            if error.kind in _OF_INPUTS and error.param is None:
                 first, more = first_of([f"{index}" for index in sorted(batch)], _MOST_NAMED)
                 error.message = f"{error.message.rstrip('.')} (input {', '.join(first)}{more})."
             raise
@@ -206,7 +223,12 @@ class EncoderModel(ServedModel):
             )
 
     def _adopt(self, features: EngineFeatures) -> None:
-        self._capabilities = features.capabilities
+        self._capabilities = {**features.capabilities}
+        how = self._capabilities["truncate"].how
+        if how == "emulated" and (self._tokenizer is None or self.max_seq_len is None):
+            missing = "tokenizer" if self._tokenizer is None else "max_seq_len"
+            note = f"The gateway cannot tell which texts are too long; set {missing} in the model's settings."
+            self._capabilities["truncate"] = Capability("impossible", note)
         self._most_items = features.most_items
         _log.info(
             "model %s is served on the %s path: %s", self.name, features.path, features.reason,
@@ -228,16 +250,15 @@ async def all_or_none(works: Iterable[Coroutine[Any, Any, Result]]) -> list[Resu
         await asyncio.wait(tasks)
 
 
-def _check_values(values: NDArray[np.float32], *, zeros: bool) -> None:
-    """Reject numbers that no input can have.
-
-    Raises:
-        MalformedOutputError: one is not finite, or a row is all zeros where ``zeros`` are wrong.
-    """
-    if not np.isfinite(values).all():
-        raise MalformedOutputError("not finite", "The model returned numbers that are not finite.")
-    if not zeros and not values.any(axis=1).all():
-        raise MalformedOutputError("zeros", "The model returned a vector of zeros.")
+def _wrong_row(values: NDArray[np.float32], *, zeros: bool) -> tuple[int, str] | None:
+    """The first row with numbers that no input can have, with a sentence; ``zeros``: whether a row may be zeros."""
+    finite = np.isfinite(values).all(axis=1)
+    if not finite.all():
+        return int(finite.argmin()), "The model returned numbers that are not finite."
+    some = values.any(axis=1)
+    if not zeros and not some.all():
+        return int(some.argmin()), "The model returned a vector of zeros."
+    return None
 
 
 def labels_of(folder: Path) -> Sequence[str]:
