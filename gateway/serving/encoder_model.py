@@ -155,7 +155,7 @@ class EncoderModel(ServedModel):
             async with slots:
                 return await self._encode(request, batch, arrived)
 
-        results = await all_or_none(encode(batch) for batch in batches)
+        results = [await encode(batches[0])] if len(batches) == 1 else await all_or_none(map(encode, batches))
         values = np.empty((len(inputs), results[0].values.shape[1]), np.float32)
         tokens = 0
         for batch, result in zip(batches, results, strict=True):

@@ -52,16 +52,17 @@ class Encoding:
         self._metrics = metrics
         self._arrived = arrived
         self._heard: float | None = None
+        self._counted: int | None = None  # tokens, by the model
         self._lost: EngineError | None = None  # why the call of this route was ended
         self._aborted: EngineError | None = None
         self._scope: anyio.CancelScope | None = None  # while it runs
         self._trace = current_trace()
-        self._call: asyncio.Task[EncodedItems] | None = None
+        self._call: anyio.CancelScope | None = None  # of the route
 
     @property
     def prompt_tokens(self) -> int:
         """Tokens of its inputs, as far as they are known; see ``gateway.generation.health.WatchedRequest``."""
-        return sum(len(item.ids) for item in self.request.items)
+        return sum(len(item.ids) for item in self.request.items) if self._counted is None else self._counted
 
     def heard(self) -> float | None:
         """``time.perf_counter()`` at the response; see ``gateway.generation.health.WatchedRequest``."""
@@ -79,7 +80,7 @@ class Encoding:
 
     def _lose(self, error: EngineError) -> None:
         """Go elsewhere: the engine was found dead."""
-        if self._call is not None and not self._call.done():
+        if self._call is not None:
             self._lost = error
             self._call.cancel()
 
@@ -144,25 +145,26 @@ class Encoding:
         if route.notes is not None:
             route.notes.began()
         route.health.began(self)
+        encoded: EncodedItems | None = None
         failure: EngineError | None = None
-        self._call = asyncio.ensure_future(cast("Encoder", route.engine).encode(request))
         try:
-            encoded = await self._call
-            self._heard = time.perf_counter()
-            if route.notes is not None:
-                route.notes.responded()
-        except (EngineError, asyncio.CancelledError) as error:
-            self._call.cancel()
-            failure = self._lost or (error if isinstance(error, EngineError) else None)
-            if failure is None:
-                raise
-            raise failure from None
+            with anyio.CancelScope() as self._call:
+                encoded = await cast("Encoder", route.engine).encode(request)
+                self._heard = time.perf_counter()
+                self._counted = None if encoded.token_counts is None else sum(encoded.token_counts)
+                if route.notes is not None:
+                    route.notes.responded()
+        except EngineError as error:
+            failure = self._lost or error
         finally:
+            failure = failure or (self._lost if encoded is None else None)
             self._leave(route, failure)
             if traced is not None:
-                error_type = failure.kind.value if failure else "cancelled" if self._heard is None else None
-                traced.ended(Usage(self.prompt_tokens, 0) if self._heard else None, None, error_type, None)
-        return encoded
+                error_type = failure.kind.value if failure else "cancelled" if encoded is None else None
+                traced.ended(Usage(self.prompt_tokens, 0) if encoded else None, None, error_type, None)
+        if failure is not None:
+            raise failure
+        return cast("EncodedItems", encoded)
 
     def _leave(self, route: Route, failure: EngineError | None) -> None:
         """Tell the route how the request ended; without a response and a failure it was cancelled."""
