@@ -26,7 +26,7 @@ from gateway.http.access.caller import caller
 from gateway.http.access.permit import permit
 from gateway.serving.admission.admission import GenerationDemand
 from gateway.serving.deadlines import Deadlines
-from gateway.serving.encoding import Encoding
+from gateway.serving.encoder_call import EncoderCall
 from gateway.serving.served_model import ServedModel
 from gateway.settings import ConfigError
 from gateway.telemetry.traces import current_trace
@@ -66,7 +66,7 @@ class EncoderModel(ServedModel):
         self.labels: Sequence[str] = ()
         self._tokenizer: EncoderTokenizer | None = None
         self._folder: Path | None = None
-        self._running: set[Encoding] = set()
+        self._running: set[EncoderCall] = set()
         self._deadlines = Deadlines(self._timeouts.first_token_s, self._timeouts.total_s)
 
     @property
@@ -128,8 +128,8 @@ class EncoderModel(ServedModel):
 
     def abort(self, error: EngineError) -> None:
         """End all its running requests with an error."""
-        for encoding in list(self._running):
-            encoding.abort(error)
+        for call in list(self._running):
+            call.abort(error)
 
     def _prefixed(self, given: EncoderInput, input_type: str | None) -> EncoderInput:
         """An input as the model wants texts of its type; ids stay as they are."""
@@ -169,7 +169,7 @@ class EncoderModel(ServedModel):
     async def _encode(self, request: EncoderRequest, batch: Sequence[int], arrived: float) -> EncodedItems:
         who = caller()
         demand = GenerationDemand(who.id, who.weight, sum(len(item.ids) for item in request.items))
-        encoding = Encoding(
+        call = EncoderCall(
             request,
             enter=functools.partial(self.admission.enter, demand),
             find=functools.partial(self.backend.find, RoutingHints()),
@@ -177,9 +177,9 @@ class EncoderModel(ServedModel):
             metrics=self.metrics,
             arrived=arrived,
         )
-        self._running.add(encoding)
+        self._running.add(call)
         try:
-            encoded = await encoding.run()
+            encoded = await call.run()
             wrong = _wrong_row(encoded.values, zeros=self.task != "embed")
             if wrong is not None:
                 row, message = wrong
@@ -192,7 +192,7 @@ class EncoderModel(ServedModel):
                 error.message = f"{error.message.rstrip('.')} (input {', '.join(first)}{more})."
             raise
         finally:
-            self._running.discard(encoding)
+            self._running.discard(call)
         return encoded
 
     async def _load(self) -> bool:

@@ -107,3 +107,12 @@ def test_the_command_prints_them(encoders: EncoderServer) -> None:
     assert "ready for traffic: yes" in done.output
     wrong = CliRunner().invoke(app, ["check", address, "--model", "nim", "--task", "sing"])
     assert "it is one of generate, embed" in wrong.output
+
+
+async def test_models_of_a_file_are_proven(encoders: EncoderServer, tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(yaml.safe_dump({"models": [encoders.model("nim"), encoders.model("bge_m3")]}))
+    found = await check(str(file), model="", api_key=None, offline=False)
+    assert found.errors == 0, found.findings
+    assert [each.what for each in found.findings if "numbers and the length" in each.what] != []
+    assert found.models["nim"].task == "embed"

@@ -80,7 +80,7 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     """Find out how an encoder is called, by its configuration and what the settings add.
 
     Raises:
-        DiscoveryError: it cannot be told, with the setting that tells it.
+        DiscoveryError: with the setting that says what the configuration does not.
     """
     tensors = _tensors(model, settings)
     takes = _takes(model, tensors)
@@ -541,7 +541,7 @@ def _vectors_of_json(raw: NDArray[Any] | bytes) -> NDArray[np.float32]:
 
 
 def _rows(values: NDArray[Any], rows: int, form: EncoderForm, told: NDArray[Any] | bytes | None) -> NDArray[Any]:
-    """The output with one row for each item; vectors that come one behind the other are told by their length."""
+    """The output with one row for each item; vectors that come one behind the other are split by their length."""
     if values.ndim < 2:
         width = int(told.reshape(-1)[0]) if isinstance(told, np.ndarray) and told.size else values.size // rows
         if width * rows != values.size:

@@ -19,7 +19,7 @@ from gateway.telemetry.metrics import ModelMetrics
 from gateway.telemetry.traces import current_trace
 
 
-class Encoding:
+class EncoderCall:
     """A request to an encoder.
 
     Args:
