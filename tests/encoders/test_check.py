@@ -95,7 +95,7 @@ async def test_a_family_without_prefixes_is_found(
 
 
 async def test_a_model_that_needs_a_tokenizer_is_an_error(encoders: EncoderServer) -> None:
-    found = await check(encoders.triton.grpc_url, model="bge_m3", api_key=None, offline=False, task="embed")
+    found = await check(encoders.triton.grpc_url, model="gemma", api_key=None, offline=False, task="embed")
     assert ["takes token ids" in each.what for each in found.findings if each.severity is Severity.ERROR] == [True]
 
 
@@ -111,7 +111,7 @@ def test_the_command_prints_them(encoders: EncoderServer) -> None:
 
 async def test_models_of_a_file_are_proven(encoders: EncoderServer, tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
-    file.write_text(yaml.safe_dump({"models": [encoders.model("nim"), encoders.model("bge_m3")]}))
+    file.write_text(yaml.safe_dump({"models": [encoders.model("nim"), encoders.model("cross")]}))
     found = await check(str(file), model="", api_key=None, offline=False)
     assert found.errors == 0, found.findings
     assert [each.what for each in found.findings if "numbers and the length" in each.what] != []

@@ -52,8 +52,11 @@ async def test_a_wrong_result_fails_the_request_and_names_the_input(
     assert 'gateway_engine_failures_total{kind="internal",model="nim"} 1.0' in metrics
 
 
-async def test_a_deadline_ends_the_work(encoders: EncoderServer) -> None:
-    async with serving(encoders.model("nim"), timeouts={"first_token_s": 0.5}) as gateway:
+@pytest.mark.parametrize("transport", ["h2", "grpcio"])
+async def test_a_deadline_ends_the_work(encoders: EncoderServer, transport: str) -> None:
+    model = encoders.model("nim")
+    model["triton"]["transport"] = transport
+    async with serving(model, timeouts={"first_token_s": 0.5}) as gateway:
         begun = time.monotonic()
         answer = await gateway.embed("nim", ["!wait"])
         assert 0.5 <= time.monotonic() - begun < 5

@@ -73,7 +73,6 @@ ROWS: Mapping[str, Row] = {
         " num_input_tokens UINT32 1",
         {"kind": "json", "from": "embedding_request", "to": "text_output"}, batch=0, more="decoupled",
     ),
-    "bge_m3": _ids("sentence_embedding FP32 -1"),
     "jina_v3": _ids(
         "13049 FP32 1024", inputs=f"{_IDS}, task_id INT64 1",
         settings={"inputs": {"task_id": 4}, "input_types": {"query": {"inputs": {"task_id": 0}}}},
@@ -104,7 +103,6 @@ ROWS: Mapping[str, Row] = {
     ),
     "deploy": _ids("output FP16 -1 -1", "hidden", "input_ids INT32 -1, attention_mask INT32 -1",
                    settings={"pooling": "cls", "normalize": False}),
-    "last": _ids("last_hidden_state FP64 -1 8", "hidden", settings={"pooling": "last"}, does={"width": 8}),
     "litellm": _text("input_text", "anything FP32 -1 4", inputs="input_text STRING -1", batch=0, settings={"batch": 4}),
     "classes": _text("text", "logits FP32 3", width=3, task="classify", settings={"labels": ["bad", "so", "good"]}),
 }  # fmt: skip
