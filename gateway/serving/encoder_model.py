@@ -224,8 +224,8 @@ class EncoderModel(ServedModel):
 
     def _adopt(self, features: EngineFeatures) -> None:
         self._capabilities = {**features.capabilities}
-        how = self._capabilities["truncate"].how
-        if how == "emulated" and (self._tokenizer is None or self.max_seq_len is None):
+        cut = self._capabilities.get("truncate")
+        if cut is not None and cut.how == "emulated" and (self._tokenizer is None or self.max_seq_len is None):
             missing = "tokenizer" if self._tokenizer is None else "max_seq_len"
             note = f"The gateway cannot tell which texts are too long; set {missing} in the model's settings."
             self._capabilities["truncate"] = Capability("impossible", note)

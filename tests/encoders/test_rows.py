@@ -159,7 +159,8 @@ async def test_scores_of_pairs(encoders: EncoderServer, tokenizer: Tokenizer, na
     np.testing.assert_allclose(found.values, expected, atol=1e-6)
     asked = encoders.requests(name)
     assert len(asked) == (1 if name == "jina_reranker" else 2)
-    if name == "nim_rerank":
+    if name == "nim_rerank":  # whose configuration names the request parameter
+        assert asked[0]["parameters"]["truncate"] == "NONE"
         assert asked[0]["inputs"]["query"] == [[8, 1], [["which?"]] * 8]
         assert found.tokens == sum(len(each.split()) for each in names)
     if name == "cross":

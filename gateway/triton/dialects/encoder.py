@@ -447,6 +447,8 @@ def _fill_query(
     wire: service_pb2.ModelInferRequest, model: ModelView, form: EncoderForm, request: EncoderRequest
 ) -> None:
     queries = [item.text for item in request.items]
+    if not model.batched and len(set(queries)) > 1:
+        raise EngineError(ErrorKind.INVALID_REQUEST, "This model takes the documents of one query in a request.")
     _put_texts(wire, model, form.tensors["query"], queries if model.batched else queries[:1])
     _put_texts(wire, model, form.tensors["document"], [item.pair or "" for item in request.items])
 

@@ -30,7 +30,7 @@ class Row:
         settings: of ``encoder``.
         task: of the served model.
         tokenizer: whether the settings name one.
-        more: further lines of its configuration.
+        more: a further line of its configuration; ``decoupled`` or ``ensemble`` where it is that.
     """
 
     inputs: str
@@ -64,7 +64,7 @@ ROWS: Mapping[str, Row] = {
     "nim_rerank": Row(
         "query STRING 1, passage STRING 1", "index INT32 1, logit FP32 1, token_count INT32 1",
         {"kind": "sorted", "from": "query,passage", "to": "logit"},
-        settings={"parameters": {"truncate": "END"}}, task="rerank",
+        task="rerank", more='parameters { key: "request_fields" value: { string_value: "truncate" } }',
     ),
     "vllm": Row(
         "text_input? STRING 1, image? STRING -1, stream? BOOL 1, sampling_parameters? STRING 1,"
@@ -152,6 +152,7 @@ def write_row(repository: Path, name: str, row: Row) -> None:
             'backend: "python"', f'parameters {{ key: "does" value: {{ string_value: {does} }} }}',
             "instance_group { count: 1 kind: KIND_CPU }",
             f"model_transaction_policy {{ decoupled: {str(row.more == 'decoupled').lower()} }}",
+            row.more.removeprefix("decoupled"),
         ]  # fmt: skip
     folder = repository / name / "1"
     folder.mkdir(parents=True)
