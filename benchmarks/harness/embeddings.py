@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -84,7 +85,9 @@ def _cpu_of(gateway: Child, body: Path) -> float:
 
 def _directly(python: str, program: str, address: str) -> float:
     command = [python, str(ROOT / "benchmarks" / "embedding_client.py"), program, address, str(_DIRECT)]
-    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    env = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    env.pop("PYTHONPATH", None)
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     if outcome.returncode:
         raise BenchmarkError(f"{program}: {outcome.stderr.strip()[-500:]}")
     return float(outcome.stdout.split()[-1])
