@@ -16,7 +16,7 @@ import anyio.to_thread
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.generation import Capability, EngineError, EngineFeatures, ErrorKind
+from gateway.generation import EngineError, EngineFeatures, ErrorKind
 from gateway.generation.encoder import EncodedItems, EncoderParams, EncoderRequest
 from gateway.generation.engine import MalformedOutputError
 from gateway.generation.ids import new_id
@@ -223,12 +223,7 @@ class EncoderModel(ServedModel):
             )
 
     def _adopt(self, features: EngineFeatures) -> None:
-        self._capabilities = {**features.capabilities}
-        cut = self._capabilities.get("truncate")
-        if cut is not None and cut.how == "emulated" and (self._tokenizer is None or self.max_seq_len is None):
-            missing = "tokenizer" if self._tokenizer is None else "max_seq_len"
-            note = f"The gateway cannot tell which texts are too long; set {missing} in the model's settings."
-            self._capabilities["truncate"] = Capability("impossible", note)
+        self._capabilities = features.capabilities
         self._most_items = features.most_items
         _log.info(
             "model %s is served on the %s path: %s", self.name, features.path, features.reason,

@@ -121,13 +121,8 @@ async def test_prefixes_and_fixed_parameters(encoders: EncoderServer) -> None:
             found = await gateway.vectors("several", TEXTS, **({"input_type": input_type} if input_type else {}))
             np.testing.assert_array_equal(found, _of([prefix + text for text in TEXTS]))
         wrong = await gateway.embed("several", "a", input_type="title")
-        cut = await gateway.vectors("several", TEXTS, dimensions=3)
-        long = await gateway.embed("several", "a", dimensions=9)
     assert wrong.status_code == 400
     assert "'passage', 'query'" in wrong.json()["error"]["message"]
-    np.testing.assert_allclose(cut, _unit(_of([f"passage: {text}" for text in TEXTS])[:, :3]), atol=1e-6)
-    assert long.json()["error"]["param"] == "dimensions"
-    assert "4 numbers, but 'dimensions' is 9" in long.json()["error"]["message"]
     assert encoders.requests("several")[0]["parameters"].items() >= {"embed_model": "e5", "truncation": True}.items()
 
 
@@ -178,11 +173,11 @@ async def test_classes(encoders: EncoderServer) -> None:
 async def test_a_large_request(encoders: EncoderServer) -> None:
     """As many inputs as a request may have, and as many tokens."""
     short = [f"{number}" for number in range(2048)]
-    long = [f"{number} {'x' * 995}" for number in range(300)]
+    long = [f"{number} {'x' * 990}" for number in range(300)]
     async with serving(encoders.model("ensemble")) as gateway:
         np.testing.assert_array_equal(await gateway.vectors("ensemble", short), _of(short))
         answer = await gateway.embed("ensemble", long)
-    assert answer.json()["usage"]["prompt_tokens"] == sum(len(text) + 2 for text in long) > 299_000
+    assert answer.json()["usage"]["prompt_tokens"] == sum(len(text) + 2 for text in long) > 298_000
     np.testing.assert_array_equal([each["embedding"] for each in answer.json()["data"]], _of(long))
 
 

@@ -44,7 +44,6 @@ _NAMES: Final[Mapping[str, EncoderTensor]] = {
     "query": "query",
     **dict.fromkeys(_DOCUMENTS, "document"),
 }
-_OTHER_WIDTH: Final = "The model returned vectors of another length than 'dimensions' asks for."
 _PROBE = EncoderInput(text="a", pair="a", ids=(0,), type_ids=(0,))
 
 Takes = Literal["text", "pair", "query", "ids", "json"]
@@ -371,7 +370,6 @@ class TritonEncoder:
         values = _rows(values, rows, form, outputs.get(form.width or ""))
         if form.hidden:
             values = _pooled(values, request.items, form, settings.pooling)
-        values = self._shortened(values, request.params.dimensions)
         if form.hidden if settings.normalize is None else settings.normalize:
             values = scaled(values)
         values = self._activated(values)
@@ -380,20 +378,6 @@ class TritonEncoder:
         if form.order is not None:
             values = _unsorted(values, outputs.get(form.order))
         return EncodedItems(values.astype(np.float32, copy=False), token_counts)
-
-    def _shortened(self, values: NDArray[Any], asked: int | None) -> NDArray[Any]:
-        """Vectors of the length that a request asks for."""
-        width = values.shape[1]
-        if asked is None:
-            return values
-        if self._features.capabilities["dimensions"].how == "native":
-            if width != asked:
-                raise MalformedOutputError(f"vectors of {width} numbers, not {asked}", _OTHER_WIDTH)
-            return values
-        if width < asked:
-            message = f"This model's vectors have {width} numbers, but 'dimensions' is {asked}."
-            raise EngineError(ErrorKind.INVALID_REQUEST, message, param="dimensions", code="integer_above_max_value")
-        return scaled(values[:, :asked])
 
     def _activated(self, values: NDArray[Any]) -> NDArray[Any]:
         """Scores as probabilities, where the model gives logits."""
