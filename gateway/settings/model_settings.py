@@ -393,8 +393,11 @@ class ModelSettings(Section):
     @classmethod
     def _fits_the_task(cls, value: Any, info: ValidationInfo) -> Any:
         task, name = info.data.get("task", "generate"), str(info.field_name)
-        known = name != "encoder" if task == "generate" else name in _OF_ENCODERS
-        if not known and value != cls.model_fields[name].get_default(call_default_factory=True):
+        if (
+            task != "generate"
+            and name not in _OF_ENCODERS
+            and value != cls.model_fields[name].get_default(call_default_factory=True)
+        ):
             raise ValueError(f"it is not a setting of a model whose task is {task}")
         return value
 
