@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from . import cores
 from .load import Load, generate, parse, run
 from .peers.environments import LITELLM, install
 from .processes import BUILT, ROOT, BenchmarkError, Child, SyntheticTriton, free_port, raise_file_limit
@@ -24,6 +25,7 @@ _PATH = "/v1/embeddings"
 _FORMATS = ("base64", "float")
 _RATES = (100, 500, 1000)
 _SECONDS = 4
+_WORKERS = 4
 _LOAD = Load("embeddings", 8, 0, 1, rounds=100, path=_PATH)
 _DIRECT = 800
 _TURNS = 3  # of all subjects in each round
@@ -54,7 +56,8 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
         at = {"url": f"127.0.0.1:{triton.port}", "model": _MODEL, "transport": transports()[0]}
         served = {"name": _MODEL, "task": "embed", "triton": at}
         subject = Subject("gateway", "tokens", transports()[0])
-        gateway = stack.enter_context(start(subject, triton, label="embeddings", more_models=[served]))
+        workers = min(_WORKERS, len(cores.split()[0]))
+        gateway = stack.enter_context(start(subject, triton, label="embeddings", more_models=[served], workers=workers))
         litellm = stack.enter_context(_litellm(tell))
         bodies = {each: _body(each) for each in _FORMATS}
         for number in range(rounds):
@@ -68,6 +71,7 @@ def measure(rounds: int, tell: Tell) -> dict[str, Any]:
         delays = {rate: _delays(gateway, bodies["base64"], rate, rounds) for rate in _RATES}
     return {
         "rounds": rounds,
+        "workers": workers,
         "cpu_us": {name: round(statistics.median(each), 1) for name, each in cpu.items()},
         "delays_us": delays,
     }
