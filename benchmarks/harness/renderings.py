@@ -267,7 +267,7 @@ def embeddings(values: dict[str, Any]) -> str:
     ]
     return (
         "One short text a request, 384 numbers, from a Triton that answers by return. Medians of"
-        f" {values['rounds']} rounds. The gateway has {values['workers']} workers. Without a server: a program that has"
+        f" {values['rounds']} rounds. Workers of the gateway: {values['workers']}. Without a server: a program that has"
         " eight requests to Triton in flight, by gRPC, or by HTTP with LiteLLM's provider."
         f"\n\n{cpu}\n\n{table(['requests/s', 'base64, response ms p50 / p99'], rows)}"
     )
