@@ -169,6 +169,7 @@ async def _described(base: str, api_key: str | None, entries: Mapping[str, Any],
 def _proof(base: str, model: str, task: str, api_key: str | None) -> list[Finding]:
     """Have a model do its task once, for one token; what is wrong where it does not."""
     path, fields = _SMALLEST[task]
+    asked = "one token" if task == "generate" else "one short text"
     body = json.dumps({"model": model, **fields}).encode()
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {})
     request = urllib.request.Request(f"{base}{path}", body, headers)  # noqa: S310 - as for _get
@@ -181,10 +182,10 @@ def _proof(base: str, model: str, task: str, api_key: str | None) -> list[Findin
             told = error.read(2000).decode(errors="replace")
         limited = error.code == http.HTTPStatus.TOO_MANY_REQUESTS
         severity = Severity.WARNING if limited else Severity.ERROR
-        what = f"A request for one token got status {error.code}: {told.strip()}"
+        what = f"A request for {asked} got status {error.code}: {told.strip()}"
         return [Finding(severity, f"{base} {model}", sentence(what))]
     except (OSError, ValueError, http.client.HTTPException) as error:
-        return [Finding(Severity.ERROR, f"{base} {model}", f"A request for one token got no token ({error}).")]
+        return [Finding(Severity.ERROR, f"{base} {model}", f"A request for {asked} got no response ({error}).")]
     return []
 
 

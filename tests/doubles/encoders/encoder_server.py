@@ -97,7 +97,7 @@ ROWS: Mapping[str, Row] = {
     ),
     "bge_py": _text("text_input", "embedding_output FP32 1024", inputs="text_input STRING -1"),
     "minilm": _text("text", "embedding FP16 4", settings={"normalize": True}),
-    "cross": _text("INPUT_PAIRS", "SCORES FP32 -1", inputs="INPUT_PAIRS STRING 2", task="rerank"),
+    "cross": _text("INPUT_PAIRS", "SCORES FP32 -1", inputs="INPUT_PAIRS STRING 2", task="rerank", width=1),
     "gemma": _ids(
         "last_hidden_state FP32 -1 768, sentence_embedding FP32 768", "hidden", does={"pooled": "sentence_embedding"}
     ),
