@@ -8,7 +8,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.12 python3.11 python3.10)
 CHECK := gateway_ops/local_stack/platform_check.py
 # More arguments for gateway up, pytest or the benchmark, for example: make up ARGS="--port 9001"
 ARGS ?=
-# What make bench measures: relay, requests, features, frontdoor, mirror, memory, turns, lag, hostile, rates, scaling, workers or triton.
+# What make bench measures: relay, requests, embeddings, features, frontdoor, mirror, memory, turns, lag, hostile, rates, scaling, workers or triton.
 MODE ?= relay
 # Processes that run the tests; each starts servers of its own, and waits for them often: more than two cores are not needed.
 JOBS ?= 4

@@ -5,7 +5,7 @@
 // Environment: KEY = bearer key; STAGGER_US = time between the starts of the first N streams (0: all at once),
 // whose times count from when they were due;
 // PORTS = ports in place of the one given, with commas, each connection to one of them by chance;
-// HOST = the address that is connected to (127.0.0.1); PLAIN = answers are no streams: a whole one is an event;
+// HOST = the address that is connected to (127.0.0.1); PLAIN = answers are no streams: a whole one is an event (of chats and embeddings);
 // HOLD = a load that goes on: says "begun" when every stream has had
 // an event, then answers each line on standard input with the figures since the line before; ends with its input, or as
 // soon as a stream has ended. After the line "end" streams may end, and the last line is said when all have.
@@ -61,6 +61,6 @@ int main(int argc, char** argv) {
         long t = 0; const char* p = s.data(); const char* e = p + s.size();
         while ((p = (const char*)memmem(p, e - p, "data: ", 6))) { p += 6; if (!c->first) { c->first = true; ttft.push_back((now() - c->t0) * 1e6); if (++begun == n && hold) { puts("begun"); fflush(stdout); } } if (whole(p)) { done_ok++; continue; } events++; c->ev++;
           const char* nl = (const char*)memchr(p, '\n', e - p); const char* q = (const char*)memmem(p, (nl ? nl : e) - p, "\"T", 2); if (q && q[2] >= '0' && q[2] <= '9') { if (!t) t = nowns(); lat.push_back((t - atol(q + 2)) / 1e3); } }
-      } else { ends.push_back((now() - c->t0) * 1e6); if (plain && starts(c->head.c_str(), "HTTP/1.1 200") && c->tail.find("\"finish_reason\"") != std::string::npos) { c->ev++; events++; done_ok++; ttft.push_back(ends.back()); } if (!c->ev) { if (!bad++) fprintf(stderr, "%s\n", c->head.c_str()); } const int left = c->left; close(c->fd); delete c; live--; if (hold) return report(), 1; if (left) start(now(), left - 1); } } }
+      } else { ends.push_back((now() - c->t0) * 1e6); if (plain && starts(c->head.c_str(), "HTTP/1.1 200") && (c->tail.find("\"finish_reason\"") != std::string::npos || c->tail.find("\"embedding\"") != std::string::npos)) { c->ev++; events++; done_ok++; ttft.push_back(ends.back()); } if (!c->ev) { if (!bad++) fprintf(stderr, "%s\n", c->head.c_str()); } const int left = c->left; close(c->fd); delete c; live--; if (hold) return report(), 1; if (left) start(now(), left - 1); } } }
   report();
 }

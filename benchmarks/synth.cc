@@ -12,6 +12,8 @@
 //   `return_num_output_tokens` adds num_output_tokens [1,1] to text, the tokens of this response;
 //   `return_log_probs` adds output_log_probs [1,1,n], which has all tokens so far, and `num_top_log_probs` K adds
 //   top_log_probs_ids and top_log_probs [1,1,K] (our own extension of the engine step).
+// A request that names `embedding` among its outputs gets embedding [rows,384] and token_count [rows,1] in one response,
+// also by ModelInfer.
 // A request with `stop` true ends the one that runs under the same id, and is answered by an empty final response.
 // Lines on standard input, for requests that begin later but for the last:
 //   1000             a number: the delay
@@ -52,6 +54,7 @@ std::atomic<double> default_delay_us{getenv("DELAY_US") ? atof(getenv("DELAY_US"
 grpc::AsyncGenericService service;
 std::map<std::string, inference::ModelConfig> models;
 const char* const kWords[] = {" the", " quick", " brown", " fox", " jumps", " over", " a", " lazy", " dog", ".", " Hello", " \"w\""};
+const float kNumbers[] = {0.125f, -0.03172f, 0.0471f, -0.5113f, 0.20018f, 0.0003f, -0.0991f};
 constexpr int32_t kWordCount = 12, kFirstId = 1000, kIdCount = 64;
 std::vector<grpc::Slice> text_tokens;
 grpc::Slice final_response;
@@ -164,6 +167,24 @@ void Describe(inference::ModelMetadataResponse::TensorMetadata* out, const Tenso
   for (auto d : tensor.dims()) out->add_shape(d);
 }
 
+// The vectors of so many rows.
+void Embed(inference::ModelInferResponse* r, int64_t rows) {
+  constexpr int64_t width = 384;
+  std::string values, counts;
+  for (int64_t i = 0; i < rows * width; i++) values += std::string(reinterpret_cast<const char*>(&kNumbers[i % 7]), 4);
+  for (int64_t i = 0; i < rows; i++) counts += std::string("\x07\0\0\0", 4);
+  auto add = [&](const char* name, const char* dtype, int64_t columns, std::string raw) {
+    auto* out = r->add_outputs();
+    out->set_name(name);
+    out->set_datatype(dtype);
+    out->add_shape(rows);
+    out->add_shape(columns);
+    r->add_raw_output_contents(std::move(raw));
+  };
+  add("embedding", "FP32", width, std::move(values));
+  add("token_count", "INT32", 1, std::move(counts));
+}
+
 // The answer to a unary call; false where there is none (an unknown model or method).
 bool Unary(const std::string& method, const std::string& body, std::string* answer) {
   auto is = [&](const char* name) { return method.find(name) != std::string::npos; };
@@ -182,6 +203,15 @@ bool Unary(const std::string& method, const std::string& body, std::string* answ
       m->set_version("1");
       m->set_state("READY");
     }
+    return r.SerializeToString(answer);
+  }
+  if (is("ModelInfer")) {
+    ModelInferRequest asked;
+    inference::ModelInferResponse r;
+    asked.ParseFromString(body);
+    r.set_model_name(asked.model_name());
+    r.set_id(asked.id());
+    Embed(&r, asked.inputs_size() ? asked.inputs(0).shape(0) : 1);
     return r.SerializeToString(answer);
   }
   inference::ModelConfigRequest request;  // ModelMetadataRequest has the same fields
@@ -261,6 +291,12 @@ class Call {
       if (found != running.end()) found->second->count_ = 0;
       return Last(grpc::ByteBuffer(&final_response, 1));
     }
+    if (rows_) {
+      auto r = Envelope("embedding", true);
+      Embed(r.mutable_infer_response(), rows_);
+      grpc::Slice slice(r.SerializeAsString());
+      return Last(grpc::ByteBuffer(&slice, 1));
+    }
     if (!id_.empty()) running[id_] = this;
     next_ = std::chrono::system_clock::now();
     Schedule();
@@ -273,7 +309,10 @@ class Call {
     delay_us_ = default_delay_us;
     answer_ids_ = std::atomic_load(&answer_ids);
     ends_ = ends;
-    for (auto& output : request.outputs()) ids_wanted_ |= output.name() == "output_ids";
+    for (auto& output : request.outputs()) {
+      ids_wanted_ |= output.name() == "output_ids";
+      if (output.name() == "embedding") rows_ = request.inputs(0).shape(0);
+    }
     int raw = 0;
     for (auto& input : request.inputs()) {
       const std::string* bytes = input.has_contents() || raw >= request.raw_input_contents_size() ? nullptr : &request.raw_input_contents(raw++);
@@ -365,6 +404,7 @@ class Call {
   std::chrono::system_clock::time_point next_;
   std::string id_;
   double delay_us_ = 0;
+  int64_t rows_ = 0;  // of vectors that it is to answer with
   int32_t count_ = 16, sent_ = 0, top_log_probs_ = 0;
   int ends_ = 0;
   bool stop_ = false, ids_wanted_ = false, log_probs_ = false, counts_ = false;

@@ -45,6 +45,7 @@ _TOGETHER = (
     ("tests/clients/",),
     ("tests/dialects/", "tests/doubles/", "tests/integration/test_llmapi_dialect.py"),
     ("tests/integration/", "tests/bench/test_load_tool.py", "tests/triton/test_transport_triton.py"),
+    ("tests/encoders/",),
     ("tests/release/",),
     ("tests/sdks/",),
 )  # fmt: skip

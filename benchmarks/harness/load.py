@@ -100,7 +100,15 @@ class Watched(Protocol):
         ...
 
 
-def run(child: Watched, load: Load, body: Path, *, during: Callable[[], None] | None = None, ports: str = "") -> Result:
+def run(
+    child: Watched,
+    load: Load,
+    body: Path,
+    *,
+    during: Callable[[], None] | None = None,
+    ports: str = "",
+    plain: bool = False,
+) -> Result:
     """Load a gateway; every answer must be whole.
 
     A run that fails is repeated, twice at most, with a word about it: on a machine that others keep busy a health check
@@ -112,25 +120,27 @@ def run(child: Watched, load: Load, body: Path, *, during: Callable[[], None] | 
         body: the body of each request.
         during: called once when the generator runs.
         ports: with commas, in place of the gateway's: each connection goes to one of them by chance.
+        plain: whether answers are no streams; a whole one counts as an event.
 
     Raises:
         BenchmarkError: an answer was refused or cut off, or there were fewer events than expected.
     """
+    env = {**({"PORTS": ports} if ports else {}), **({"PLAIN": "1"} if plain else {})}
     for _ in range(_REPEATS):
         try:
-            return _run(child, load, body, during, ports)
+            return _run(child, load, body, during, env)
         except BenchmarkError as error:  # noqa: PERF203 - twice
             print(f"repeated: {str(error).splitlines()[-1][:200]}", file=sys.stderr, flush=True)
             time.sleep(_BEFORE_REPEAT_S)
-    return _run(child, load, body, during, ports)
+    return _run(child, load, body, during, env)
 
 
-def _run(child: Watched, load: Load, body: Path, during: Callable[[], None] | None, ports: str) -> Result:
+def _run(child: Watched, load: Load, body: Path, during: Callable[[], None] | None, more: Mapping[str, str]) -> Result:
     command: list[str | Path] = [
         BUILT / "ssecli", str(child.port), str(load.streams), str(load.rounds), load.path, body,
     ]  # fmt: skip
     cpu = child.cpu_s()
-    env = {"KEY": load.key, "STAGGER_US": str(load.stagger_us), **({"PORTS": ports} if ports else {})}
+    env = {"KEY": load.key, "STAGGER_US": str(load.stagger_us), **more}
     said = generate(command, env, during)
     spent = child.cpu_s() - cpu
     answers = load.streams * load.rounds

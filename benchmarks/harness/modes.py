@@ -7,6 +7,7 @@ from typing import Any
 
 from . import (
     bodies,
+    embeddings,
     features,
     front_door,
     hostile,
@@ -31,6 +32,7 @@ MODES: dict[str, Callable[[int, Tell], dict[str, Any]]] = {
     "features": features.measure,
     "requests": request_cost.measure,
     "bodies": bodies.measure,
+    "embeddings": embeddings.measure,
     "frontdoor": front_door.measure,
     "lag": lag.measure,
     "mirror": mirror.measure,

@@ -258,6 +258,21 @@ def scaling(values: dict[str, Any]) -> str:
 _TIMES = ("ttft_us", "end_us")
 
 
+def embeddings(values: dict[str, Any]) -> str:
+    """CPU of a request for an embedding, and its delay by rate."""
+    cpu = table(["", "CPU us/request"], [[name, f"{us:.0f}"] for name, us in values["cpu_us"].items()])
+    rows = [
+        [f"{int(rate):,}", f"{each['p50'] / 1e3:.1f} / {each['p99'] / 1e3:.1f}"]
+        for rate, each in values["delays_us"].items()
+    ]
+    return (
+        "One short text a request, 384 numbers, from a Triton that answers by return. Medians of"
+        f" {values['rounds']} rounds. Workers of the gateway: {values['workers']}. Without a server: a program that has"
+        " eight requests to Triton in flight, by gRPC, or by HTTP with LiteLLM's provider."
+        f"\n\n{cpu}\n\n{table(['requests/s', 'base64, response ms p50 / p99'], rows)}"
+    )
+
+
 def rates(values: dict[str, Any]) -> str:
     """Added delay by rate of requests."""
     rows = []

@@ -20,6 +20,7 @@ _MODES: dict[str, Callable[[dict[str, Any]], str]] = {
     "features": renderings.features,
     "requests": renderings.requests,
     "bodies": renderings.bodies,
+    "embeddings": renderings.embeddings,
     "frontdoor": renderings.front_door,
     "lag": renderings.lag,
     "mirror": renderings.mirror,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import logging
@@ -18,15 +19,17 @@ from numpy.typing import NDArray
 from gateway.generation import EngineError, EngineFeatures, ErrorKind
 from gateway.generation.encoder import EncodedItems, EncoderParams, EncoderRequest
 from gateway.generation.engine import MalformedOutputError
+from gateway.generation.ids import new_id
 from gateway.generation.route import RoutingHints
 from gateway.generation.token_counts import Usage
 from gateway.http.access.caller import caller
 from gateway.http.access.permit import permit
 from gateway.serving.admission.admission import GenerationDemand
 from gateway.serving.deadlines import Deadlines
-from gateway.serving.encoding import Encoding
+from gateway.serving.encoder_call import EncoderCall
 from gateway.serving.served_model import ServedModel
 from gateway.settings import ConfigError
+from gateway.telemetry.traces import current_trace
 from gateway.text.bad_request import first_of
 from gateway.text.tokens import TokenizerError
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
@@ -34,10 +37,11 @@ from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
 _log = logging.getLogger(__name__)
 _OF_INPUTS = (ErrorKind.CONTEXT_LENGTH, ErrorKind.INVALID_REQUEST, ErrorKind.INTERNAL)
 _MOST_NAMED = 8  # inputs in a message
+_MOST_INLINE = 2_000  # characters that are tokenized at most while the event loop waits, within 1 ms
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncoderResult:
     """The response to all inputs of one request of a client.
 
     Attributes:
@@ -62,7 +66,7 @@ class EncoderModel(ServedModel):
         self.labels: Sequence[str] = ()
         self._tokenizer: EncoderTokenizer | None = None
         self._folder: Path | None = None
-        self._running: set[Encoding] = set()
+        self._running: set[EncoderCall] = set()
         self._deadlines = Deadlines(self._timeouts.first_token_s, self._timeouts.total_s)
 
     @property
@@ -87,7 +91,7 @@ class EncoderModel(ServedModel):
 
     async def encode(
         self, inputs: Sequence[EncoderInput], params: EncoderParams, request_id: str, arrived: float
-    ) -> Encoded:
+    ) -> EncoderResult:
         """Encode the inputs of one request of a client, in as many requests to the engine as they need.
 
         Args:
@@ -102,13 +106,9 @@ class EncoderModel(ServedModel):
             LimitedError: the caller has not so many tokens left.
         """
         self.check_ready()
-        prepared = [self._prefixed(each, params.input_type) for each in inputs]
-        if self._tokenizer is not None:
-            bounds = [each for each in (self.max_seq_len, params.most_tokens) if each is not None]
-            work = functools.partial(
-                self._tokenizer.tokenize, prepared, min(bounds, default=None), params.truncate, params.document_tokens
-            )
-            prepared = await anyio.to_thread.run_sync(work)
+        trace = current_trace()
+        with contextlib.nullcontext() if trace is None else trace.step("prompt"):
+            prepared = await self._prepare(inputs, params)
         granted, known = permit(), sum(len(each.ids) for each in prepared)
         if known > (most := self.settings.encoder.max_tokens):
             what = f"Requested {known} tokens, max {most} tokens per request."
@@ -120,10 +120,22 @@ class EncoderModel(ServedModel):
             tally.ended(Usage(encoded.tokens, 0))
         return encoded
 
+    async def _prepare(self, inputs: Sequence[EncoderInput], params: EncoderParams) -> Sequence[EncoderInput]:
+        """The inputs with prefixes, and with token ids where there is a tokenizer."""
+        prepared = [self._prefixed(each, params.input_type) for each in inputs]
+        if self._tokenizer is not None:
+            bounds = [each for each in (self.max_seq_len, params.most_tokens) if each is not None]
+            work = functools.partial(
+                self._tokenizer.tokenize, prepared, min(bounds, default=None), params.truncate, params.document_tokens
+            )
+            length = sum(len(each.text) + len(each.pair or "") for each in prepared)
+            prepared = work() if length <= _MOST_INLINE else await anyio.to_thread.run_sync(work)
+        return prepared
+
     def abort(self, error: EngineError) -> None:
         """End all its running requests with an error."""
-        for encoding in list(self._running):
-            encoding.abort(error)
+        for call in list(self._running):
+            call.abort(error)
 
     def _prefixed(self, given: EncoderInput, input_type: str | None) -> EncoderInput:
         """An input as the model wants texts of its type; ids stay as they are."""
@@ -135,7 +147,7 @@ class EncoderModel(ServedModel):
 
     async def _encode_all(
         self, inputs: Sequence[EncoderInput], params: EncoderParams, request_id: str, arrived: float
-    ) -> Encoded:
+    ) -> EncoderResult:
         """Encode inputs in batches of about the same length, several at a time; results are in the inputs' order."""
         order = list(range(len(inputs)))
         if inputs[0].pair is None:  # documents of one query stay together
@@ -144,12 +156,12 @@ class EncoderModel(ServedModel):
         batches = [order[start : start + most] for start in range(0, len(order), most)]
         slots = asyncio.Semaphore(self.settings.max_parallel_generations)
 
-        async def encode(number: int, batch: Sequence[int]) -> EncodedItems:
-            request = EncoderRequest(f"{request_id}-{number}", [inputs[index] for index in batch], params)
+        async def encode(batch: Sequence[int]) -> EncodedItems:
+            request = EncoderRequest(f"{request_id}-{new_id()}", [inputs[index] for index in batch], params)
             async with slots:
                 return await self._encode(request, batch, arrived)
 
-        results = await all_or_none(encode(number, batch) for number, batch in enumerate(batches))
+        results = [await encode(batches[0])] if len(batches) == 1 else await all_or_none(map(encode, batches))
         values = np.empty((len(inputs), results[0].values.shape[1]), np.float32)
         tokens = 0
         for batch, result in zip(batches, results, strict=True):
@@ -158,12 +170,12 @@ class EncoderModel(ServedModel):
             values[batch] = result.values
             counted = result.token_counts
             tokens += sum(counted) if counted is not None else sum(len(inputs[index].ids) for index in batch)
-        return Encoded(values, tokens)
+        return EncoderResult(values, tokens)
 
     async def _encode(self, request: EncoderRequest, batch: Sequence[int], arrived: float) -> EncodedItems:
         who = caller()
         demand = GenerationDemand(who.id, who.weight, sum(len(item.ids) for item in request.items))
-        encoding = Encoding(
+        call = EncoderCall(
             request,
             enter=functools.partial(self.admission.enter, demand),
             find=functools.partial(self.backend.find, RoutingHints()),
@@ -171,17 +183,22 @@ class EncoderModel(ServedModel):
             metrics=self.metrics,
             arrived=arrived,
         )
-        self._running.add(encoding)
+        self._running.add(call)
         try:
-            encoded = await encoding.run()
-            _check_values(encoded.values, zeros=self.task != "embed")
+            encoded = await call.run()
+            wrong = _wrong_row(encoded.values, zeros=self.task != "embed")
+            if wrong is not None:
+                row, message = wrong
+                batch = [batch[row]]
+                self.metrics.failures[ErrorKind.INTERNAL.value].inc()
+                raise MalformedOutputError(message, message)
         except EngineError as error:
-            if error.kind in _OF_INPUTS:
+            if error.kind in _OF_INPUTS and error.param is None:
                 first, more = first_of([f"{index}" for index in sorted(batch)], _MOST_NAMED)
                 error.message = f"{error.message.rstrip('.')} (input {', '.join(first)}{more})."
             raise
         finally:
-            self._running.discard(encoding)
+            self._running.discard(call)
         return encoded
 
     async def _load(self) -> bool:
@@ -234,16 +251,15 @@ async def all_or_none(works: Iterable[Coroutine[Any, Any, Result]]) -> list[Resu
         await asyncio.wait(tasks)
 
 
-def _check_values(values: NDArray[np.float32], *, zeros: bool) -> None:
-    """Reject numbers that no input can have.
-
-    Raises:
-        MalformedOutputError: one is not finite, or a row is all zeros where ``zeros`` are wrong.
-    """
-    if not np.isfinite(values).all():
-        raise MalformedOutputError("not finite", "The model returned numbers that are not finite.")
-    if not zeros and not values.any(axis=1).all():
-        raise MalformedOutputError("zeros", "The model returned a vector of zeros.")
+def _wrong_row(values: NDArray[np.float32], *, zeros: bool) -> tuple[int, str] | None:
+    """The first row with numbers that no input can have, with a sentence; ``zeros``: whether a row may be zeros."""
+    finite = np.isfinite(values).all(axis=1)
+    if not finite.all():
+        return int(finite.argmin()), "The model returned numbers that are not finite."
+    some = values.any(axis=1)
+    if not zeros and not some.all():
+        return int(some.argmin()), "The model returned a vector of zeros."
+    return None
 
 
 def labels_of(folder: Path) -> Sequence[str]:

@@ -339,7 +339,7 @@ class BlsSettings(Section):
     )
 
 
-class EncoderSettings(Section):
+class EncoderEngineSettings(Section):
     """The encoder of an encoder-decoder model."""
 
     engine_dir: str = Field(description="encoder_engine_dir: folder of the encoder's engine.")
@@ -384,7 +384,7 @@ class DeploymentSettings(Section):
     encoder_features_datatype: Literal["FP16", "BF16"] = Field(
         "FP16", description="Data type of encoder_input_features, with or without an encoder."
     )
-    encoder: EncoderSettings | None = None
+    encoder: EncoderEngineSettings | None = None
     text: TextSettings = TextSettings()
     bls: BlsSettings = BlsSettings()
     build: BuildSettings = BuildSettings()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from gateway.settings.encoder_settings import EncoderSettings
@@ -290,6 +290,15 @@ def template_path(given: Path, folder: Path) -> Path:
     return shipped if is_name and not found.exists() and shipped.is_file() else found
 
 
+_OF_ENCODERS = frozenset(
+    (
+        "name", "aliases", "triton", "task", "path", "tokenizer", "max_seq_len", "max_parallel_generations", "encoder",
+        "admission", "policies",
+    )
+)  # fmt: skip
+"""Settings that a model has whose task is not to generate."""
+
+
 class ModelSettings(Section):
     """One served model.
 
@@ -379,6 +388,18 @@ class ModelSettings(Section):
     defaults: SamplingDefaults = SamplingDefaults()
 
     _split = field_validator("aliases", mode="before")(split_commas)
+
+    @field_validator("*")
+    @classmethod
+    def _fits_the_task(cls, value: Any, info: ValidationInfo) -> Any:
+        task, name = info.data.get("task", "generate"), str(info.field_name)
+        if (
+            task != "generate"
+            and name not in _OF_ENCODERS
+            and value != cls.model_fields[name].get_default(call_default_factory=True)
+        ):
+            raise ValueError(f"it is not a setting of a model whose task is {task}")
+        return value
 
     @field_validator("template")
     @classmethod

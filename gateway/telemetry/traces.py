@@ -10,13 +10,17 @@ import contextvars
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypeVar
 
+from gateway.generation.encoder import EncoderRequest
 from gateway.generation.request import GenerationRequest
 from gateway.generation.token_counts import Usage
 
 Step = Literal["prompt", "queue"]
 """Steps of a request that are spans of their own: template and tokenization, the wait for a place in the engine."""
+
+
+Asked = TypeVar("Asked", GenerationRequest, EncoderRequest)
 
 
 class RequestFacts(Protocol):
@@ -35,7 +39,7 @@ class RequestFacts(Protocol):
 class EngineCall(Protocol):
     """One request to an engine."""
 
-    def carried(self, request: GenerationRequest) -> GenerationRequest:
+    def carried(self, request: Asked) -> Asked:
         """The request with the context that goes on to Triton, if any does."""
         ...
 
@@ -74,7 +78,7 @@ class RequestTrace(Protocol):
         """Note what the client asks the model, where content is captured: ``role`` and ``content`` of each message."""
         ...
 
-    def call(self, request: GenerationRequest, model: str, address: str) -> EngineCall | None:
+    def call(self, request: GenerationRequest | EncoderRequest, model: str, address: str) -> EngineCall | None:
         """Note a request to an engine, which begins; None where nothing more of it is wanted.
 
         Args:

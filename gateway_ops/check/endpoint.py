@@ -9,18 +9,28 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
 
 from gateway.generation import EngineError
 from gateway.generation.engine import Capability, EngineFeatures
+from gateway.settings import ModelSettings, Task, TritonSettings
 from gateway.triton.inspection import DiscoveryError, EngineOptions, NoTokenError, inspect_model
+from gateway_ops.check.encoder import prove_encoder
 from gateway_ops.check.findings import Finding, Severity, doubt_findings, loss_findings, sentence
 
 _TIMEOUT_S = 10.0
 _PROOF_S = 30.0
+_SMALLEST: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "generate": ("/v1/completions", {"prompt": "a", "max_tokens": 1}),
+    "embed": ("/v1/embeddings", {"input": "a"}),
+    "rerank": ("/v1/rerank", {"query": "a", "documents": ["a"]}),
+    "classify": ("/classify", {"input": "a"}),
+}
+"""The smallest request of each task: its path and its fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +44,7 @@ class ServedDescription:
         max_seq_len: prompt plus generated tokens, where it is known.
         capabilities: the way in which each request parameter is served.
         task: what the model does with a request.
+        settings: of a served model, as YAML, where they were found out; else empty.
     """
 
     path: str | None
@@ -42,6 +53,7 @@ class ServedDescription:
     max_seq_len: int | None = None
     capabilities: Mapping[str, Capability] = field(default_factory=dict)
     task: str | None = None
+    settings: str = ""
 
     @staticmethod
     def of(features: EngineFeatures) -> ServedDescription:
@@ -59,16 +71,18 @@ class ServedDescription:
 Outcome = tuple[list[Finding], dict[str, ServedDescription]]
 
 
-async def describe_triton(url: str, model: str) -> Outcome:
+async def describe_triton(url: str, model: str, task: Task = "generate", tokenizer: Path | None = None) -> Outcome:
     """Discover a Triton model as the gateway would.
 
     Args:
         url: host:port of Triton's gRPC endpoint.
         model: the Triton model.
+        task: what it does.
+        tokenizer: folder of its tokenizer, for another task than to generate.
     """
     where = f"{url} {model}"
     try:
-        features = await inspect_model(url, model, "auto", EngineOptions())
+        features = await inspect_model(url, model, "auto", EngineOptions(task=task))
     except DiscoveryError as error:
         fix = "On this command line that is --model." if "triton.model" in str(error) else ""
         return [Finding(Severity.ERROR, where, sentence(str(error)), fix)], {}
@@ -79,6 +93,12 @@ async def describe_triton(url: str, model: str) -> Outcome:
         return [Finding(Severity.ERROR, where, sentence(error.message), fix)], {}
     findings = [Finding(Severity.WARNING, where, sentence(words)) for words in features.warnings]
     findings += loss_findings(where, features.losses)
+    if task != "generate":
+        triton = TritonSettings(url=url, model=model)
+        settings = ModelSettings(name=model, task=task, triton=triton, tokenizer=tokenizer)
+        proof = await prove_encoder(settings, url, where)
+        described = replace(ServedDescription.of(features), settings=proof.settings)
+        return [*findings, *proof.findings], {model: described}
     what = "The tokenizer is not compared: only a settings file or a gateway names a tokenizer."
     findings.append(Finding(Severity.INFO, where, what))
     return findings, {model: ServedDescription.of(features)}
@@ -123,7 +143,8 @@ async def _described(base: str, api_key: str | None, entries: Mapping[str, Any],
             reason = reasons.get(name) or gateway.get("reason") or "Not ready"
             findings.append(Finding(Severity.ERROR, f"{base} {name}", sentence(reason)))
         else:
-            findings += await anyio.to_thread.run_sync(_proof, base, name, api_key)
+            task = gateway.get("task") or "generate"
+            findings += await anyio.to_thread.run_sync(_proof, base, name, task, api_key)
         tokenizer = (entry.get("capabilities") or {}).get("tokenizer") or {}
         if tokenizer.get("how") == "impossible":
             findings.append(Finding(Severity.INFO, f"{base} {name}", sentence(tokenizer["note"])))
@@ -145,11 +166,13 @@ async def _described(base: str, api_key: str | None, entries: Mapping[str, Any],
     return findings, models
 
 
-def _proof(base: str, model: str, api_key: str | None) -> list[Finding]:
-    """Have a model generate one token; what is wrong where it does not."""
-    body = json.dumps({"model": model, "prompt": "a", "max_tokens": 1}).encode()
+def _proof(base: str, model: str, task: str, api_key: str | None) -> list[Finding]:
+    """Have a model do its task once, for one token; what is wrong where it does not."""
+    path, fields = _SMALLEST[task]
+    asked = "one token" if task == "generate" else "one short text"
+    body = json.dumps({"model": model, **fields}).encode()
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {})
-    request = urllib.request.Request(f"{base}/v1/completions", body, headers)  # noqa: S310 - as for _get
+    request = urllib.request.Request(f"{base}{path}", body, headers)  # noqa: S310 - as for _get
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=_PROOF_S) as answer:
@@ -159,10 +182,10 @@ def _proof(base: str, model: str, api_key: str | None) -> list[Finding]:
             detail = error.read(2000).decode(errors="replace")
         limited = error.code == http.HTTPStatus.TOO_MANY_REQUESTS
         severity = Severity.WARNING if limited else Severity.ERROR
-        what = f"A request for one token got status {error.code}: {detail.strip()}"
+        what = f"A request for {asked} got status {error.code}: {detail.strip()}"
         return [Finding(severity, f"{base} {model}", sentence(what))]
     except (OSError, ValueError, http.client.HTTPException) as error:
-        return [Finding(Severity.ERROR, f"{base} {model}", f"A request for one token got no token ({error}).")]
+        return [Finding(Severity.ERROR, f"{base} {model}", f"A request for {asked} got no response ({error}).")]
     return []
 
 

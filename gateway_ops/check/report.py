@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio.to_thread
 
+from gateway.settings import Task
 from gateway_ops.check.endpoint import ServedDescription, describe_gateway, describe_triton
 from gateway_ops.check.findings import AWAY, Finding, Severity
 from gateway_ops.check.repository import check_repository
@@ -53,7 +54,15 @@ class CheckReport:
         return "yes"
 
 
-async def check(target: str, *, model: str, api_key: str | None, offline: bool) -> CheckReport:
+async def check(
+    target: str,
+    *,
+    model: str,
+    api_key: str | None,
+    offline: bool,
+    task: Task = "generate",
+    tokenizer: Path | None = None,
+) -> CheckReport:
     """Check a settings file, a model repository, a Triton or a running gateway.
 
     Args:
@@ -61,11 +70,13 @@ async def check(target: str, *, model: str, api_key: str | None, offline: bool) 
         model: the Triton model to describe, when the target is a Triton.
         api_key: a key, when the target is a gateway.
         offline: whether to skip the Tritons that a file names.
+        task: of the model, when the target is a Triton.
+        tokenizer: its folder, for another task than to generate.
     """
     if target.startswith(("http://", "https://")):
         findings, models = await describe_gateway(target, api_key)
     elif is_triton(target):
-        findings, models = await describe_triton(target, model)
+        findings, models = await describe_triton(target, model, task, tokenizer)
     elif is_folder(target):
         findings, models = await anyio.to_thread.run_sync(check_repository, Path(target)), {}
     else:

@@ -32,6 +32,7 @@ from gateway.triton.abilities import engine_options
 from gateway.triton.access import triton_access
 from gateway.triton.inspection import DiscoveryError, NoTokenError, inspect_model
 from gateway_ops.check.certificates import check_calling, check_listening
+from gateway_ops.check.encoder import prove_encoder
 from gateway_ops.check.endpoint import Outcome, ServedDescription
 from gateway_ops.check.findings import AWAY, Finding, Severity, doubt_findings, loss_findings, sentence
 from gateway_ops.check.keys import check_keys
@@ -185,7 +186,11 @@ async def _check_model(
     if right and not offline:
         features, trouble = await _discover(settings)
         found += trouble
-    if right and not any(finding.severity is Severity.ERROR for _, finding in found):
+    if right and settings.task != "generate":
+        url = settings.triton.url
+        if features is not None and url is not None:
+            found += [(("triton", "model"), each) for each in (await prove_encoder(settings, url)).findings]
+    elif right and not any(finding.severity is Severity.ERROR for _, finding in found):
         found += await anyio.to_thread.run_sync(lambda: list(check_parts(settings, features)))
     return found, features
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -24,6 +24,12 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
     ] = _FILE,
     model: Annotated[
         str | None, typer.Option(help="The Triton model, ensemble by default; with --conformance the served model.")
+    ] = None,
+    task: Annotated[
+        str, typer.Option(help="generate, embed, rerank or classify: what the Triton model at HOST:PORT does.")
+    ] = "generate",
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="Folder of the tokenizer of a model that embeds, reranks or classifies.")
     ] = None,
     api_key: Annotated[
         str | None, typer.Option(help="Bearer key, when the target is a URL.", envvar="GATEWAY_API_KEY")
@@ -62,14 +68,19 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
         except KeyboardInterrupt:
             raise fail("interrupted", 130) from None
         return
+    from gateway.settings.model_settings import Task  # noqa: PLC0415
     from gateway_ops.check import report  # noqa: PLC0415
+
+    if task not in get_args(Task):
+        raise fail(f"--task {task}: it is one of {', '.join(get_args(Task))}")
 
     if target == _FILE and not Path(target).exists():
         targets = "a settings file, a model repository, HOST:PORT of a Triton's gRPC, or the URL of a gateway"
         raise fail(f"there is no {_FILE} here: name {targets}")
     logging.getLogger("gateway").addHandler(logging.NullHandler())  # findings say it
     try:
-        found = asyncio.run(report.check(target, model=model or "ensemble", api_key=api_key, offline=offline))
+        asked: dict[str, Any] = {"model": model or "ensemble", "task": task, "tokenizer": tokenizer}
+        found = asyncio.run(report.check(target, **asked, api_key=api_key, offline=offline))
     except KeyboardInterrupt:
         raise fail("interrupted", 130) from None
     if as_json:

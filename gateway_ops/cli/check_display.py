@@ -66,7 +66,7 @@ def _print_lines(values: dict[str, Any], verbose: bool) -> None:
             for how, parameters, note in _abilities(model["capabilities"]):
                 typer.echo(f"  {how}: {parameters}{note and f': {note}'}")
         else:
-            for line in _in_short(model["capabilities"], _UNLIMITED):
+            for line in _in_short(model, _UNLIMITED):
                 typer.echo(line)
     if not verbose and (hint := _hint(values)):
         typer.echo(hint)
@@ -92,7 +92,7 @@ def _show_on_terminal(console: Console, values: dict[str, Any], verbose: bool) -
                 table.add_row(Text(how, _HOW[how]), Text(parameters), Text(note))
             console.print(table)
         elif not verbose:
-            for line in _in_short(model["capabilities"], console.width):
+            for line in _in_short(model, console.width):
                 console.print(Text(line))
         console.print()
     if not verbose and (hint := _hint(values)):
@@ -110,8 +110,12 @@ def _gravest_first(findings: list[dict[str, str]]) -> list[dict[str, str]]:
     return sorted(findings, key=lambda finding: list(_STYLES).index(finding["severity"]))
 
 
-def _in_short(capabilities: dict[str, Any], width: int) -> Iterator[str]:
-    """The features that a model is chosen for: those that it has, those that it has not, and those that are open."""
+def _in_short(model: dict[str, Any], width: int) -> Iterator[str]:
+    """The features that a model is chosen for: those that it has, those that it has not, and those that are open.
+
+    Behind them come the settings that were found out.
+    """
+    capabilities = model["capabilities"]
     known = {name: capabilities[name] for name in _FEATURES if name in capabilities}
     for word, wanted in (("can", True), ("cannot", False)):
         features = [
@@ -123,6 +127,7 @@ def _in_short(capabilities: dict[str, Any], width: int) -> Iterator[str]:
             yield packed([f"  {word}: {features[0]}", *features[1:]], width, indent="    ")
     if known and "tools" not in known:  # a Triton was asked, which has no chat template
         yield "  up to the chat template: tools that the model chooses"
+    yield from model["settings"].splitlines()
 
 
 def _abilities(capabilities: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -19,8 +19,8 @@ _FORMATS = {
     "INT64": "q", "FP16": "e", "FP32": "f", "FP64": "d",
 }  # fmt: skip
 _BASE64 = "base64"
-# Of integers the ids of tokens say what was written; of texts all but the words of the protocol do.
-_SAYS = re.compile(r"(^|_)(ids|words|embedding_bias|embedding_table|input_features)(_|$)")
+# Of numbers token ids and vectors of texts say what was written; of texts all but the words of the protocol do.
+_SAYS = re.compile(r"(^|_)(ids|words|embeddings?|hidden_states?|input_features)(_|$)", re.IGNORECASE)
 _PROTOCOL_WORDS = re.compile(r"finish_reason|guide_type|return_")
 _DRAWN_SEEDS = 2**32  # seeds that a gateway draws are larger than those that users give
 
@@ -182,4 +182,6 @@ def _hidden_one(value: Any, *, hide_numbers: bool) -> Any:
         return re.sub(r"\w", "x", value)
     if isinstance(value, dict):
         return {_BASE64: base64.b64encode(bytes(len(_decoded(value)))).decode()}
-    return type(value)(0) if hide_numbers and not isinstance(value, bool) else value
+    if not hide_numbers or isinstance(value, bool):
+        return value
+    return 1.0 if isinstance(value, float) else 0  # a vector of zeros is an error

@@ -25,7 +25,7 @@ from gateway.generation import Capability, EngineError, too_many_tokens
 from gateway.generation.engine import MalformedOutputError
 from gateway.http.access_log import RequestRecord, record_of
 from gateway.http.client_connection import ClientDisconnectedError, while_connected
-from gateway.serving.encoder_model import Encoded, EncoderModel
+from gateway.serving.encoder_model import EncoderModel, EncoderResult
 from gateway.serving.registry import Registry
 from gateway.settings import Task
 from gateway.telemetry.metrics import Metrics
@@ -53,7 +53,7 @@ class EncoderEndpoint(Generic[Fields]):
 
     fields: type[Fields]
     tasks: tuple[Task, ...]
-    body: Callable[[Fields, EncoderModel, Encoded], dict[str, Any]]
+    body: Callable[[Fields, EncoderModel, EncoderResult], dict[str, Any]]
 
 
 async def serve_encoder(
@@ -120,7 +120,7 @@ def encoder_capabilities(model: EncoderModel) -> dict[str, Capability]:
     found = dict(model.capabilities)
     cut = _NO_TOKENIZER if model.vocab_size is None else _CUT
     found["truncate_prompt_tokens"] = found["truncation_side"] = cut
-    if "truncate" not in model.settings.encoder.request_fields:
+    if not _is_native(model, "truncate"):
         found["truncate"] = _NO_LENGTH if cut is _CUT and model.max_seq_len is None else cut
     if model.task == "rerank":
         found["max_tokens_per_doc"] = cut
@@ -129,6 +129,12 @@ def encoder_capabilities(model: EncoderModel) -> dict[str, Capability]:
     else:
         found["dimensions"] = found["normalize"] = _SCORES
     return found
+
+
+def _is_native(model: EncoderModel, name: str) -> bool:
+    """Whether the model takes a field by itself, as the settings or its own configuration say."""
+    known = model.capabilities.get(name)
+    return known is not None and known.how == "native"
 
 
 def _check(asked: EncoderFields, model: EncoderModel) -> list[str]:
@@ -145,7 +151,7 @@ def _check(asked: EncoderFields, model: EncoderModel) -> list[str]:
             message = f"The parameter {name!r} is not supported by this model: {capabilities[name].note}"
             raise BadRequestError(message, param=name, code="unsupported_parameter")
     own = asked.input_type
-    if own is not None and "input_type" not in encoder.request_fields and own not in encoder.input_types:
+    if own is not None and not _is_native(model, "input_type") and own not in encoder.input_types:
         names = ", ".join(map(repr, sorted(encoder.input_types)))
         message = f"This model does not know the input type {printable(own, 64)}; it has {names}."
         raise BadRequestError(message, param="input_type", code="invalid_value")
@@ -187,17 +193,17 @@ def _unknown(asked: EncoderFields, policies: ParameterPolicies) -> list[str]:
     return names
 
 
-def list_of(prefix: str, model: EncoderModel, data: Sequence[Any], encoded: Encoded) -> dict[str, Any]:
+def list_of(prefix: str, model: EncoderModel, data: Sequence[Any], encoded: EncoderResult) -> dict[str, Any]:
     """The response of vLLM's endpoints, with a new id."""
     return {**answer_head(prefix, "list", model.name, int(time.time())), "data": data, "usage": usage(encoded)}
 
 
-def usage(encoded: Encoded) -> dict[str, Any]:
+def usage(encoded: EncoderResult) -> dict[str, Any]:
     """The usage of a response: an encoder generates no tokens."""
     return {"prompt_tokens": encoded.tokens, "total_tokens": encoded.tokens}
 
 
-def relevance(encoded: Encoded) -> NDArray[np.float32]:
+def relevance(encoded: EncoderResult) -> NDArray[np.float32]:
     """The score of each pair: the only one, or that of the second of two classes.
 
     Raises:

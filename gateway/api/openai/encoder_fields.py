@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from gateway.api.openai.validation import BRANCH, RequestPart
 from gateway.generation.encoder import EncoderParams
 from gateway.generation.engine import MalformedOutputError
-from gateway.serving.encoder_model import Encoded, EncoderModel
+from gateway.serving.encoder_model import EncoderModel, EncoderResult
 from gateway.text.bad_request import BadRequestError
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, Truncation
 
@@ -143,7 +143,7 @@ class VectorFields(InputFields):
         """With the length of the vectors; see ``EncoderFields``."""
         return dataclasses.replace(super().params(), dimensions=self.dimensions)
 
-    def rows(self, model: EncoderModel, encoded: Encoded) -> Sequence[Any]:
+    def rows(self, model: EncoderModel, encoded: EncoderResult) -> Sequence[Any]:
         """The vectors, or the scores by class, in the form that is asked for: arrays, or little-endian base64.
 
         Raises:

@@ -17,8 +17,15 @@ OPERATIONS: Final = {
     "/v1/messages": "chat",
     "/v1/completions": "text_completion",
     "/v1/embeddings": "embeddings",
+    "/pooling": "embeddings",
+    "/v1/rerank": "rerank",
+    "/v2/rerank": "rerank",
+    "/rerank": "rerank",
+    "/v1/score": "score",
+    "/score": "score",
+    "/classify": "classify",
 }
-"""``gen_ai.operation.name`` by route."""
+"""``gen_ai.operation.name`` by route; the conventions know the first three of these values, and allow others."""
 
 # Any span
 ERROR_TYPE: Final = "error.type"
@@ -44,6 +51,7 @@ RESPONSE_MODEL: Final = "gen_ai.response.model"
 RESPONSE_ID: Final = "gen_ai.response.id"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
+DIMENSIONS: Final = "gen_ai.embeddings.dimension.count"
 MAX_TOKENS: Final = "gen_ai.request.max_tokens"
 CHOICES: Final = "gen_ai.request.choice.count"
 STREAM: Final = "gen_ai.request.stream"

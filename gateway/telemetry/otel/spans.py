@@ -17,11 +17,12 @@ from opentelemetry.metrics import Meter
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from gateway.generation.encoder import EncoderParams, EncoderRequest
 from gateway.generation.engine import EngineError
 from gateway.generation.request import GenerationRequest
 from gateway.generation.token_counts import Usage
 from gateway.telemetry.otel import names
-from gateway.telemetry.traces import EngineCall, RequestFacts, Step
+from gateway.telemetry.traces import Asked, EngineCall, RequestFacts, Step
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _MOST_SPANS: Final = 16  # of a kind in one trace; the others of a large `n` go without
@@ -176,7 +177,7 @@ class OtelTrace:
             ]
             self._messages = json.dumps(said)
 
-    def call(self, request: GenerationRequest, model: str, address: str) -> EngineCall | None:
+    def call(self, request: GenerationRequest | EncoderRequest, model: str, address: str) -> EngineCall | None:
         """See ``RequestTrace``."""
         if self._span is None or self._calls >= _MOST_SPANS:
             return None
@@ -236,7 +237,7 @@ class OtelCall:
         self._model = model
         self._options = options
 
-    def carried(self, request: GenerationRequest) -> GenerationRequest:
+    def carried(self, request: Asked) -> Asked:
         """See ``EngineCall``."""
         if not self._options.to_triton:
             return request
@@ -303,9 +304,13 @@ def _of_request(scope: Any) -> dict[str, str | int]:
     return attributes
 
 
-def _asked(request: GenerationRequest) -> dict[str, Any]:
+def _asked(request: GenerationRequest | EncoderRequest) -> dict[str, Any]:
     """What a request asks for in numbers; its stop strings are text of the client's."""
     params = request.params
+    if isinstance(params, EncoderParams):
+        dimensions = {} if params.dimensions is None else {names.DIMENSIONS: params.dimensions}
+        return {names.RESPONSE_ID: request.id, **dimensions}
+    assert isinstance(request, GenerationRequest)  # noqa: S101 - its params are
     values = {key: getattr(params, name) for name, key in names.SAMPLING.items()}
     values |= {
         names.MAX_TOKENS: request.max_tokens,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
@@ -27,9 +28,13 @@ from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models
 from gateway.triton.response_stream import ResponseStream
 
-_INTEGERS: Final = {"INT64": "<i8", "INT32": "<i4"}
+_INTEGERS: Final = {
+    f"{sign}INT{8 * size}": f"<{kind}{size}" for sign, kind in (("", "i"), ("U", "u")) for size in (1, 2, 4, 8)
+}
 _FLOATS: Final = {"FP32": "<f4", "FP16": "<f2", "FP64": "<f8"}
 _COUNTS: Final = ("token_count", "token_counts", "num_input_tokens", "prompt_tokens")
+_WIDTHS: Final = ("dim", "dims", "dimension")
+_ASKS_COUNT: Final = "return_num_input_tokens"  # of vLLM
 _DOCUMENTS: Final = ("passage", "passages", "document", "documents")
 _NAMES: Final[Mapping[str, EncoderTensor]] = {
     "input_ids": "input_ids",
@@ -55,6 +60,8 @@ class EncoderForm:
         output: name of the output with vectors, scores or, of vLLM, JSON.
         order: name of the output with the places of the scores of documents that come sorted; None: they come in order.
         count: name of the output with the tokens of each item; None where the model does not count.
+        width: name of the output with the length of vectors that come one behind the other; None where none has it.
+        hidden: whether the output has a vector for each token.
         most_items: of one request.
     """
 
@@ -63,6 +70,8 @@ class EncoderForm:
     output: str
     order: str | None
     count: str | None
+    width: str | None
+    hidden: bool
     most_items: int
 
 
@@ -70,23 +79,49 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     """Find out how an encoder is called, by its configuration and what the settings add.
 
     Raises:
-        DiscoveryError: it is not known; the message names the setting that says it.
+        DiscoveryError: with the setting that says what the configuration does not.
     """
     tensors = _tensors(model, settings)
     takes = _takes(model, tensors)
-    unfilled = sorted(model.required - set(tensors.values()) - _constants(settings))
+    _check_filled(model, tensors, settings)
+    output = _output(model, settings, takes)
+    hidden = _is_hidden(model, tensors, output)
+    count = settings.count or _integers(model, _COUNTS)
+    order = "index" if takes == "query" and "index" in model.outputs else None
+    one_by_one = takes == "json" or not model.batched or (hidden and takes != "ids")
+    most = 1 if one_by_one else model.batch_size
+    most = min(settings.batch or most, 4096)
+    return EncoderForm(takes, tensors, output, order, count, _integers(model, _WIDTHS), hidden, most)
+
+
+def _integers(model: ModelView, names: Sequence[str]) -> str | None:
+    """The first output of integers with one of these names, whatever its case."""
+    found = (each for each in sorted(model.outputs) if model.answered.get(each) in _INTEGERS)
+    return next((each for each in found if each.lower() in names), None)
+
+
+def _check_filled(model: ModelView, tensors: Mapping[EncoderTensor, str], settings: EncoderSettings) -> None:
+    """Reject a model that requires inputs which a request may lack."""
+    default = settings.input_types.get(settings.default_input_type or "")
+    if settings.default_input_type and default is None and "input_type" not in settings.request_fields:
+        raise DiscoveryError(f"encoder.default_input_type: {settings.default_input_type} is not in encoder.input_types")
+    each_type = [set(each.inputs) for each in settings.input_types.values()] if default else []
+    always = {*settings.inputs, *(set.intersection(*each_type) if each_type else ())}
+    unfilled = sorted(model.required - set(tensors.values()) - always)
     if unfilled:
         raise DiscoveryError(
             f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unfilled)}; give their "
             "values in encoder.inputs"
         )
-    count = settings.count or next((name for name in _COUNTS if model.answered.get(name) in _INTEGERS), None)
-    order = "index" if takes == "query" and "index" in model.outputs else None
-    one_by_one = takes == "json" or not model.batched
-    most = 1 if one_by_one else model.batch_size
-    if takes == "query":  # as many documents of one query as there is room for
-        most = settings.batch or max(most, 1)
-    return EncoderForm(takes, tensors, _output(model, settings, takes), order, count, min(settings.batch or most, 4096))
+
+
+def _is_hidden(model: ModelView, tensors: Mapping[EncoderTensor, str], output: str) -> bool:
+    """Whether an output has a vector for each token, by its declared dimensions."""
+    dims = model.dims.get(output, ())
+    of_one = len(model.dims.get(tensors.get("input_ids", ""), ())) == 1  # an input without a dimension for items
+    if not model.batched and not of_one:
+        dims = dims[1:]
+    return len(dims) == 2 and dims[0] != 1
 
 
 def _constants(settings: EncoderSettings) -> set[str]:
@@ -181,7 +216,7 @@ class EncoderDialect(Dialect[Encoder]):
         self, connection: Connection, models: Models, reason: str, options: EngineOptions = NO_OPTIONS
     ) -> TritonEncoder:
         """Make the engine; see ``Dialect``."""
-        model, settings = models.entry, options.encoder
+        model, settings = models.entry, _with_hints(models.entry, options.encoder)
         form = read_form(model, settings)
         features = EngineFeatures(
             path=self.path,
@@ -199,12 +234,17 @@ class EncoderDialect(Dialect[Encoder]):
             task=options.task,
             most_items=form.most_items,
         )
-        return TritonEncoder(connection, model, form, settings, features)
+        encoder = TritonEncoder(connection, model, form, settings, features)
+        try:
+            encoder.wire(EncoderRequest("probe", [_PROBE], EncoderParams()))
+        except (ValueError, TypeError, OverflowError) as error:
+            raise DiscoveryError(f"encoder.inputs or encoder.parameters of model {model.name!r}: {error}") from None
+        return encoder
 
     async def ask(self, engine: Encoder) -> EngineError | None:
         """Encode one short text; see ``Dialect``."""
         try:
-            await engine.encode(EncoderRequest("probe", [_PROBE], EncoderParams()))
+            await engine.encode(EncoderRequest(f"probe-{uuid.uuid4()}", [_PROBE], EncoderParams()))
         except EngineError as error:
             if error.kind is ErrorKind.UNAVAILABLE:
                 raise
@@ -215,6 +255,14 @@ class EncoderDialect(Dialect[Encoder]):
         """Nothing: vectors and scores come whole."""
         del models, options
         return ()
+
+
+def _with_hints(model: ModelView, settings: EncoderSettings) -> EncoderSettings:
+    """The settings, with the request fields that the model's configuration names where they name none."""
+    named = hints.parameter(model, "request_fields")
+    if named is None or settings.request_fields:
+        return settings
+    return EncoderSettings.model_validate({**settings.model_dump(exclude_unset=True), "request_fields": named})
 
 
 def _capabilities(form: EncoderForm, settings: EncoderSettings) -> dict[str, Capability]:
@@ -244,6 +292,9 @@ class TritonEncoder:
         form: how.
         settings: what is added to each request.
         features: what was discovered of it.
+
+    Attributes:
+        form: the same.
     """
 
     def __init__(
@@ -256,7 +307,7 @@ class TritonEncoder:
     ) -> None:
         self._connection = connection
         self._model = model
-        self._form = form
+        self.form = form
         self._settings = settings
         self._features = features
 
@@ -268,7 +319,7 @@ class TritonEncoder:
     async def encode(self, request: EncoderRequest) -> EncodedItems:
         """Encode inputs; see ``gateway.generation.encoder.Encoder``."""
         call = self._connection.transport.infer(
-            self._request(request), timeout=self._connection.timeout, traceparent=request.traceparent
+            self.wire(request), timeout=self._connection.timeout, traceparent=request.traceparent
         )
         stream = ResponseStream(call)
         answered: service_pb2.ModelInferResponse | None = None
@@ -286,11 +337,12 @@ class TritonEncoder:
             raise MalformedOutputError("no outputs")
         return self._read(answered, request)
 
-    def _request(self, request: EncoderRequest) -> service_pb2.ModelInferRequest:
-        form, model, params = self._form, self._model, request.params
+    def wire(self, request: EncoderRequest) -> service_pb2.ModelInferRequest:
+        """Turn a request into tensors and request parameters."""
+        form, model, params = self.form, self._model, request.params
         wire = service_pb2.ModelInferRequest(model_name=model.name, id=request.id)
         wire.parameters["triton_enable_empty_final_response"].bool_param = True
-        for name in filter(None, (form.output, form.order, form.count)):
+        for name in filter(None, (form.output, form.order, form.count, form.width)):
             wire.outputs.add(name=name)
         _FILL[form.takes](wire, model, form, request)
         used = params.input_type or self._settings.default_input_type
@@ -307,38 +359,40 @@ class TritonEncoder:
         return wire
 
     def _read(self, response: service_pb2.ModelInferResponse, request: EncoderRequest) -> EncodedItems:
-        outputs = dict(_outputs(response))
+        form, settings, outputs = self.form, self._settings, dict(_outputs(response))
         rows = len(request.items)
-        raw = outputs.get(self._form.output)
+        raw = outputs.get(form.output)
         if raw is None:
-            raise MalformedOutputError(f"the output {self._form.output} is missing")
-        values = _vectors_of_json(raw) if self._form.takes == "json" else raw
-        if not isinstance(values, np.ndarray) or values.size % rows or not values.size:
-            raise MalformedOutputError(f"{self._form.output} is not {rows} rows of numbers")
-        pooled = values.ndim > 2
-        values = _rows(values, rows, request.items, self._settings)
-        if pooled if self._settings.normalize is None else self._settings.normalize:
+            raise MalformedOutputError(f"the output {form.output} is missing")
+        values = _vectors_of_json(raw) if form.takes == "json" else raw
+        if not isinstance(values, np.ndarray) or not values.size:
+            raise MalformedOutputError(f"{form.output} is not {rows} rows of numbers")
+        values = _rows(values, rows, form, outputs.get(form.width or ""))
+        if form.hidden:
+            values = _pooled(values, request.items, form, settings.pooling)
+        if form.hidden if settings.normalize is None else settings.normalize:
             values = scaled(values)
         values = self._activated(values)
-        counts = outputs.get(self._form.count or "")
+        counts = outputs.get(form.count or "")
         token_counts = _counts(counts, rows) if isinstance(counts, np.ndarray) else None
-        if self._form.order is not None:
-            values = _unsorted(values, outputs.get(self._form.order))
+        if form.order is not None:
+            values = _unsorted(values, outputs.get(form.order))
         return EncodedItems(values.astype(np.float32, copy=False), token_counts)
 
     def _activated(self, values: NDArray[Any]) -> NDArray[Any]:
         """Scores as probabilities, where the model gives logits."""
         how, task = self._settings.activation, self._features.task
         if how == "auto":
-            logits = task == "classify" or (task == "rerank" and "logit" in self._form.output.lower())
+            logits = task == "classify" or (task == "rerank" and "logit" in self.form.output.lower())
             how = "none" if not logits else "sigmoid" if values.shape[1] == 1 else "softmax"
+        if how == "none":
+            return values
         wide: NDArray[np.float64] = values.astype(np.float64)
-        if how == "sigmoid":
-            values = 1 / (1 + np.exp(-wide))
-        elif how == "softmax":
+        found: NDArray[Any] = 0.5 * (1 + np.tanh(wide / 2))
+        if how == "softmax":
             powers = np.exp(wide - wide.max(axis=1, keepdims=True))
-            values = powers / powers.sum(axis=1, keepdims=True)
-        return values
+            found = powers / powers.sum(axis=1, keepdims=True)
+        return found
 
 
 def _put(wire: service_pb2.ModelInferRequest, name: str, datatype: str, shape: Sequence[int], raw: bytes) -> None:
@@ -377,6 +431,8 @@ def _fill_query(
     wire: service_pb2.ModelInferRequest, model: ModelView, form: EncoderForm, request: EncoderRequest
 ) -> None:
     queries = [item.text for item in request.items]
+    if not model.batched and len(set(queries)) > 1:
+        raise EngineError(ErrorKind.INVALID_REQUEST, "This model takes the documents of one query in a request.")
     _put_texts(wire, model, form.tensors["query"], queries if model.batched else queries[:1])
     _put_texts(wire, model, form.tensors["document"], [item.pair or "" for item in request.items])
 
@@ -409,6 +465,8 @@ def _fill_json(
     params = {"dimensions": [request.params.dimensions]} if request.params.dimensions is not None else {}
     asked = {"input": request.items[0].text, "pooling_params": params}
     _put_texts(wire, model, form.tensors["embedding_request"], [json.dumps(asked)])
+    if form.count and _ASKS_COUNT in model.inputs:
+        _put_constant(wire, model, _ASKS_COUNT, True, 1)
 
 
 _FILL: Final[Mapping[Takes, Callable[..., None]]] = {
@@ -422,7 +480,7 @@ _FILL: Final[Mapping[Takes, Callable[..., None]]] = {
 
 def _put_constant(wire: service_pb2.ModelInferRequest, model: ModelView, name: str, value: object, rows: int) -> None:
     datatype = model.datatypes.get(name, "BYTES")
-    shape = [rows, 1] if model.batched else [1]
+    shape = [*([rows] if model.batched else []), *(max(dim, 1) for dim in model.dims.get(name, (1,)))]
     if datatype == "BYTES":
         raw = _packed([str(value)] * math.prod(shape))
     else:
@@ -468,30 +526,38 @@ def _vectors_of_json(raw: NDArray[Any] | bytes) -> NDArray[np.float32]:
     raise MalformedOutputError("the output is not a list of numbers")
 
 
-def _rows(values: NDArray[Any], rows: int, items: Sequence[EncoderInput], settings: EncoderSettings) -> NDArray[Any]:
-    """One row for each item; the vectors of all tokens become one."""
-    if values.ndim and values.shape[0] == rows:
-        inner = values
-    elif rows == 1:
-        inner = values[None]
-    else:  # flat
-        inner = values.reshape(rows, -1)
-    if inner.ndim <= 2:
-        return inner.reshape(rows, -1)
-    if inner.ndim != 3:
+def _rows(values: NDArray[Any], rows: int, form: EncoderForm, told: NDArray[Any] | bytes | None) -> NDArray[Any]:
+    """The output with one row for each item; vectors that come one behind the other are split by their length."""
+    if values.ndim < 2:
+        width = int(told.reshape(-1)[0]) if isinstance(told, np.ndarray) and told.size else values.size // rows
+        if width * rows != values.size:
+            raise MalformedOutputError(f"{values.size} numbers of {rows} inputs, in vectors of {width}")
+        return values.reshape(rows, width)
+    if form.hidden and values.ndim == 2:  # of one text, without a dimension for items
+        values = values[None]
+    if not form.hidden and values.shape[1:-1] == (1,) * (values.ndim - 2):
+        values = values.reshape(len(values), -1)
+    if len(values) != rows or values.ndim != (3 if form.hidden else 2):
         raise MalformedOutputError(f"the output has the shape {list(values.shape)} of {rows} inputs")
-    lengths = np.array([len(item.ids) or (inner.shape[1] if rows == 1 else 0) for item in items])
-    if lengths.min() < 1 or lengths.max() > inner.shape[1]:
-        raise MalformedOutputError(f"{inner.shape[1]} vectors of texts with {lengths.tolist()[:8]} tokens")
-    pooled: NDArray[Any]
-    if settings.pooling == "cls":
-        pooled = inner[:, 0]
-    elif settings.pooling == "last":
-        pooled = inner[np.arange(rows), lengths - 1]
+    return values
+
+
+def _pooled(values: NDArray[Any], items: Sequence[EncoderInput], form: EncoderForm, pooling: str) -> NDArray[Any]:
+    """One vector for each item, of those of all its tokens."""
+    rows, width = values.shape[:2]
+    by_ids = form.takes == "ids" or rows > 1
+    lengths = np.array([len(item.ids) if by_ids else width for item in items])
+    if lengths.min() < 1 or lengths.max() > width:
+        raise MalformedOutputError(f"{width} vectors of texts with {lengths.tolist()[:8]} tokens")
+    found: NDArray[Any]
+    if pooling == "cls":
+        found = values[:, 0]
+    elif pooling == "last":
+        found = values[np.arange(rows), lengths - 1]
     else:
-        mask = (np.arange(inner.shape[1]) < lengths[:, None])[..., None]
-        pooled = (inner * mask).sum(axis=1, dtype=np.float32) / lengths[:, None]
-    return pooled
+        mask = (np.arange(width) < lengths[:, None])[..., None]
+        found = values.sum(axis=1, dtype=np.float32, where=mask) / lengths[:, None]
+    return found
 
 
 def scaled(values: NDArray[Any]) -> NDArray[np.float32]:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from gateway.api.openai.classify.protocol import ClassifyRequest
 from gateway.api.openai.encoder_endpoint import EncoderEndpoint, list_of, serve_encoder
 from gateway.http.routing import DirectRoute
-from gateway.serving.encoder_model import Encoded, EncoderModel
+from gateway.serving.encoder_model import EncoderModel, EncoderResult
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 
@@ -35,7 +35,7 @@ def classify_router(registry: Registry, metrics: Metrics) -> APIRouter:
     return router
 
 
-def _body(asked: ClassifyRequest, model: EncoderModel, encoded: Encoded) -> dict[str, Any]:
+def _body(asked: ClassifyRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
     del asked
     count = encoded.values.shape[1]
     labels = model.labels if len(model.labels) == count else [f"LABEL_{index}" for index in range(count)]

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from gateway.api.openai.embeddings.protocol import EmbeddingsRequest
 from gateway.api.openai.encoder_endpoint import EncoderEndpoint, serve_encoder, usage
 from gateway.http.routing import DirectRoute
-from gateway.serving.encoder_model import Encoded, EncoderModel
+from gateway.serving.encoder_model import EncoderModel, EncoderResult
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 
@@ -33,7 +33,7 @@ def embeddings_router(registry: Registry, metrics: Metrics) -> APIRouter:
     return router
 
 
-def _body(asked: EmbeddingsRequest, model: EncoderModel, encoded: Encoded) -> dict[str, Any]:
+def _body(asked: EmbeddingsRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
     rows = asked.rows(model, encoded)
     data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
     return {"object": "list", "data": data, "model": model.name, "usage": usage(encoded)}

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from gateway.api.openai.encoder_endpoint import EncoderEndpoint, list_of, serve_encoder
 from gateway.api.openai.pool.protocol import PoolingRequest
 from gateway.http.routing import DirectRoute
-from gateway.serving.encoder_model import Encoded, EncoderModel
+from gateway.serving.encoder_model import EncoderModel, EncoderResult
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 
@@ -33,7 +33,7 @@ def pooling_router(registry: Registry, metrics: Metrics) -> APIRouter:
     return router
 
 
-def _body(asked: PoolingRequest, model: EncoderModel, encoded: Encoded) -> dict[str, Any]:
+def _body(asked: PoolingRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
     rows = enumerate(asked.rows(model, encoded))
     data = [{"index": index, "object": "pooling", "data": row} for index, row in rows]
     return list_of("pool", model, data, encoded)

@@ -13,7 +13,7 @@ from gateway.api.openai.encoder_endpoint import EncoderEndpoint, relevance, serv
 from gateway.api.openai.rerank.protocol import RerankRequest
 from gateway.generation.ids import new_id
 from gateway.http.routing import DirectRoute
-from gateway.serving.encoder_model import Encoded, EncoderModel
+from gateway.serving.encoder_model import EncoderModel, EncoderResult
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 
@@ -41,7 +41,7 @@ def rerank_router(registry: Registry, metrics: Metrics) -> APIRouter:
     return router
 
 
-def _results(asked: RerankRequest, encoded: Encoded, *, documents: bool) -> dict[str, Any]:
+def _results(asked: RerankRequest, encoded: EncoderResult, *, documents: bool) -> dict[str, Any]:
     scores, texts = relevance(encoded), asked.texts()
     shown = documents if asked.return_documents is None else asked.return_documents
     results = [
@@ -51,11 +51,11 @@ def _results(asked: RerankRequest, encoded: Encoded, *, documents: bool) -> dict
     return {"id": f"rerank-{new_id()}", "results": results}
 
 
-def _jina_body(asked: RerankRequest, model: EncoderModel, encoded: Encoded) -> dict[str, Any]:
+def _jina_body(asked: RerankRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
     return {**_results(asked, encoded, documents=True), "model": model.name, "usage": usage(encoded)}
 
 
-def _cohere_body(asked: RerankRequest, model: EncoderModel, encoded: Encoded) -> dict[str, Any]:
+def _cohere_body(asked: RerankRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
     del model
     meta = {"api_version": {"version": "2"}, "tokens": {"input_tokens": encoded.tokens}}
     return {**_results(asked, encoded, documents=False), "meta": meta}

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from gateway.api.openai.encoder_endpoint import EncoderEndpoint, list_of, relevance, serve_encoder
 from gateway.api.openai.score.protocol import ScoreRequest
 from gateway.http.routing import DirectRoute
-from gateway.serving.encoder_model import Encoded, EncoderModel
+from gateway.serving.encoder_model import EncoderModel, EncoderResult
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
 
@@ -34,7 +34,7 @@ def score_router(registry: Registry, metrics: Metrics) -> APIRouter:
     return router
 
 
-def _body(asked: ScoreRequest, model: EncoderModel, encoded: Encoded) -> dict[str, Any]:
+def _body(asked: ScoreRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
     del asked
     data = [{"index": index, "object": "score", "score": score} for index, score in enumerate(relevance(encoded))]
     return list_of("score", model, data, encoded)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import cast
@@ -12,11 +13,13 @@ import anyio
 from gateway.generation.encoder import EncodedItems, Encoder, EncoderRequest
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.generation.route import AdmittedGeneration, Route
+from gateway.generation.token_counts import Usage
 from gateway.serving.deadlines import Deadlines
 from gateway.telemetry.metrics import ModelMetrics
+from gateway.telemetry.traces import current_trace
 
 
-class Encoding:
+class EncoderCall:
     """A request to an encoder.
 
     Args:
@@ -49,25 +52,35 @@ class Encoding:
         self._metrics = metrics
         self._arrived = arrived
         self._heard: float | None = None
-        self._lost: EngineError | None = None
-        self._call: asyncio.Task[EncodedItems] | None = None
+        self._counted: int | None = None  # tokens, by the model
+        self._lost: EngineError | None = None  # why the call of this route was ended
+        self._aborted: EngineError | None = None
+        self._scope: anyio.CancelScope | None = None  # while it runs
+        self._trace = current_trace()
+        self._call: anyio.CancelScope | None = None  # of the route
 
     @property
     def prompt_tokens(self) -> int:
         """Tokens of its inputs, as far as they are known; see ``gateway.generation.health.WatchedRequest``."""
-        return sum(len(item.ids) for item in self.request.items)
+        return sum(len(item.ids) for item in self.request.items) if self._counted is None else self._counted
 
     def heard(self) -> float | None:
         """``time.perf_counter()`` at the response; see ``gateway.generation.health.WatchedRequest``."""
         return self._heard
 
     def lost(self) -> None:
-        """End it, or go elsewhere; see ``gateway.generation.health.WatchedRequest``."""
-        self.abort(EngineError(ErrorKind.UNAVAILABLE, "The model became unavailable before it responded."))
+        """Go elsewhere; see ``gateway.generation.health.WatchedRequest``."""
+        self._lose(EngineError(ErrorKind.UNAVAILABLE, "The model became unavailable before it responded."))
 
     def abort(self, error: EngineError) -> None:
-        """End its call with an error; without effect before it begins and after its end."""
-        if self._call is not None and not self._call.done():
+        """End it with an error; without effect before it begins and after its end."""
+        if self._scope is not None:
+            self._aborted = error
+            self._scope.cancel()
+
+    def _lose(self, error: EngineError) -> None:
+        """Go elsewhere: the engine was found dead."""
+        if self._call is not None:
             self._lost = error
             self._call.cancel()
 
@@ -82,16 +95,13 @@ class Encoding:
         left = self._deadlines.first_token_s - (time.perf_counter() - self._arrived)
         admitted: AdmittedGeneration | None = None
         try:
-            with anyio.fail_after(max(0.0, left)):
-                admitted = await self._enter()
-                if admitted.waited_s:
-                    metrics.waits.observe(admitted.waited_s)
+            with anyio.move_on_after(max(0.0, left)) as self._scope:
+                admitted = await self._wait_for_turn()
                 return await self._encode()
-        except TimeoutError:
             seconds = f"{self._deadlines.first_token_s:g}"
-            error = EngineError(ErrorKind.TIMEOUT, f"The model did not respond within {seconds} seconds.")
-            metrics.failures[error.kind.value].inc()
-            raise error from None
+            raise self._aborted or EngineError(
+                ErrorKind.TIMEOUT, f"The model did not respond within {seconds} seconds."
+            )
         except EngineError as error:
             metrics.failures[error.kind.value].inc()
             raise
@@ -99,9 +109,17 @@ class Encoding:
             metrics.cancelled.inc()
             raise
         finally:
+            self._scope = None
             metrics.in_flight.dec()
             if admitted is not None:
                 admitted.leave(self.prompt_tokens)
+
+    async def _wait_for_turn(self) -> AdmittedGeneration:
+        with contextlib.nullcontext() if self._trace is None else self._trace.step("queue"):
+            admitted = await self._enter()
+        if admitted.waited_s:
+            self._metrics.waits.observe(admitted.waited_s)
+        return admitted
 
     async def _encode(self) -> EncodedItems:
         route = await self._find()
@@ -120,33 +138,39 @@ class Encoding:
 
     async def _follow(self, route: Route) -> EncodedItems:
         """Ask the encoder of one route."""
-        self.address, self._lost = route.address, None
-        route.lose = self.abort
+        self.address, self._lost, self._heard = route.address, None, None
+        traced = None if self._trace is None else self._trace.call(self.request, self._metrics.model, route.address)
+        request = self.request if traced is None else traced.carried(self.request)
+        route.lose = self._lose
         if route.notes is not None:
             route.notes.began()
         route.health.began(self)
+        encoded: EncodedItems | None = None
         failure: EngineError | None = None
-        given_up = False
-        self._call = asyncio.ensure_future(cast("Encoder", route.engine).encode(self.request))
         try:
-            encoded = await self._call
-            self._heard = time.perf_counter()
-            if route.notes is not None:
-                route.notes.responded()
+            with anyio.CancelScope() as self._call:
+                encoded = await cast("Encoder", route.engine).encode(request)
+                self._heard = time.perf_counter()
+                self._counted = None if encoded.token_counts is None else sum(encoded.token_counts)
+                if route.notes is not None:
+                    route.notes.responded()
         except EngineError as error:
             failure = self._lost or error
-            raise failure from None
-        except asyncio.CancelledError:
-            self._call.cancel()
-            if self._lost is None:
-                given_up = time.perf_counter() - self._arrived >= self._deadlines.first_token_s
-                raise
-            failure = self._lost
-            raise failure from None
         finally:
-            route.lose = None
-            failed = failure is not None and failure.kind is ErrorKind.INTERNAL
-            route.health.ended(self, given_up=given_up, failed=failed)
-            if route.notes is not None:
-                route.notes.ended(failure)
-        return encoded
+            failure = failure or (self._lost if encoded is None else None)
+            self._leave(route, failure)
+            if traced is not None:
+                error_type = failure.kind.value if failure else "cancelled" if encoded is None else None
+                traced.ended(Usage(self.prompt_tokens, 0) if encoded else None, None, error_type, None)
+        if failure is not None:
+            raise failure
+        return cast("EncodedItems", encoded)
+
+    def _leave(self, route: Route, failure: EngineError | None) -> None:
+        """Tell the route how the request ended; without a response and a failure it was cancelled."""
+        late = time.perf_counter() - self._arrived >= self._deadlines.first_token_s
+        given_up = self._heard is None and failure is None and self._aborted is None and late
+        route.lose = None
+        route.health.ended(self, given_up=given_up, failed=failure is not None and failure.kind is ErrorKind.INTERNAL)
+        if route.notes is not None:
+            route.notes.ended(failure)

@@ -1,0 +1,201 @@
+"""Proofs of an encoder: whether the gateway calls it as it wants to be called, and the settings that say how."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import anyio
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from gateway.generation import EngineError, ErrorKind
+from gateway.generation.encoder import EncoderParams
+from gateway.generation.route import RoutingHints
+from gateway.serving.encoder_model import EncoderModel
+from gateway.settings import ConfigError, ModelSettings, TimeoutSettings
+from gateway.telemetry.metrics import Metrics
+from gateway.text.tokens.encoder_tokenizer import EncoderInput, InputTooLongError
+from gateway.triton import TritonBackend
+from gateway.triton.abilities import engine_options
+from gateway.triton.access import triton_access
+from gateway.triton.dialects.encoder import EncoderForm, TritonEncoder
+from gateway_ops.check.findings import Finding, Severity, sentence
+
+Values = NDArray[np.float32]
+
+_QUESTION = "How do I reset my password?"
+_CLOSE = "To choose a new password, open the account settings and follow the link for a forgotten password."
+_FAR = "Stir two eggs into the flour and bake the dough for forty minutes."
+_TEXTS = (_QUESTION, _CLOSE, _FAR, "a", "The train to the coast leaves at noon from the second platform.")
+_LONGEST: Final = 8192  # words of the longest text that is sent
+_READY_S: Final = 15.0
+_POLL_S: Final = 0.05
+_NEAR: Final = 0.01  # of the largest number: results of the same text in batches of other sizes
+_PREFIXES: Final = {
+    "e5": {"query": "query: ", "passage": "passage: "},
+    "bge": {"query": "Represent this sentence for searching relevant passages: ", "passage": ""},
+    "nomic": {"query": "search_query: ", "passage": "search_document: "},
+}
+"""Prefixes that families of embedding models were trained with, by a word in their names."""
+_WITHOUT: Final = ("bge-m3", "bge_m3", "reranker")
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderProof:
+    """What was found out of an encoder.
+
+    Attributes:
+        findings: what is wrong, and what it returns.
+        settings: of a served model, as YAML; empty where it cannot be served.
+    """
+
+    findings: Sequence[Finding]
+    settings: str = ""
+
+
+async def prove_encoder(settings: ModelSettings, url: str, where: str = "") -> EncoderProof:
+    """Send a few short texts to an encoder as the gateway would, and compare what comes back.
+
+    Args:
+        settings: of the served model.
+        url: of its Triton, ``host:port``.
+        where: of the findings.
+    """
+    backend = TritonBackend(
+        url, settings.triton.model, settings.path,
+        options=engine_options(settings), access=triton_access(settings.triton),
+    )  # fmt: skip
+    model = EncoderModel(settings, backend, key="models[0]", timeouts=TimeoutSettings(), metrics=Metrics())
+    proof = _Proof(model, where)
+    found: list[Finding] = []
+    try:
+        await model.start()
+        with anyio.move_on_after(_READY_S):
+            while not backend.ready:  # noqa: ASYNC110 - no event tells
+                await anyio.sleep(_POLL_S)
+        route = await backend.find(RoutingHints())
+        found += [each async for each in proof.findings()]
+        form = cast("TritonEncoder", route.engine).form
+    except ConfigError as error:
+        return EncoderProof([*found, Finding(Severity.ERROR, where, sentence(str(error)))])
+    except EngineError as error:
+        return EncoderProof([*found, Finding(Severity.ERROR, where, sentence(error.message), sentence(error.detail))])
+    finally:
+        await model.close()
+    return EncoderProof(found, _as_yaml(settings, form))
+
+
+class _Proof:
+    """The proofs of one encoder, one after the other."""
+
+    def __init__(self, model: EncoderModel, where: str) -> None:
+        self._model = model
+        self._where = where
+        self._pairs = model.task == "rerank"
+
+    async def findings(self) -> AsyncIterator[Finding]:
+        """Send texts and say what is wrong with the results, and at last what they are."""
+        parts = [await self._encode([text]) for text in _TEXTS]
+        together = await self._encode(_TEXTS)
+        if not _near(await self._encode([_TEXTS[0]]), parts[0]):
+            yield self._found(Severity.ERROR, "The same text twice gives two results.")
+        if all(np.array_equal(parts[0], other) for other in parts[1:]):
+            what = "Different texts give the same result, so the model does not read the text that it is sent."
+            yield self._found(Severity.ERROR, what, "Name the input that takes the texts in encoder.tensors.")
+        if not _near(together, np.concatenate(parts)):
+            what = "A batch of texts gives other results than each text by itself."
+            yield self._found(Severity.ERROR, what, "Set encoder.batch to 1 if the model takes only one text.")
+        async for each in self._sense():
+            yield each
+        async for each in self._limit():
+            yield each
+        if (missing := self._prefixes()) is not None:
+            yield missing
+        yield self._shape(together)
+
+    async def _sense(self) -> AsyncIterator[Finding]:
+        """Whether a known close pair is closer than a known far one, in each ``input_type``."""
+        if self._model.task == "classify":
+            return
+        for name in self._model.settings.encoder.input_types or (None,):
+            if self._pairs:
+                close, far = (await self._encode([_CLOSE, _FAR], name))[:, 0]
+            else:
+                question, *others = await self._encode([_QUESTION, _CLOSE, _FAR], name)
+                close, far = (float(question @ each / np.linalg.norm(each)) for each in others)
+            if not close > far:
+                kind = f" as input type {name}" if name else ""
+                what = f"A text about something else is closer to a question than its answer{kind}."
+                yield self._found(Severity.WARNING, what, "Check encoder.pooling, encoder.output and the tokenizer.")
+
+    async def _limit(self) -> AsyncIterator[Finding]:
+        """Whether two texts that differ only at their end are the same to the model from some length on."""
+        words = 64
+        while words <= _LONGEST:
+            text = "and then " * (words // 2)
+            try:
+                one, other = [await self._encode([text + end]) for end in ("yes", "no")]
+            except InputTooLongError:
+                return
+            except EngineError as error:
+                if error.kind is ErrorKind.CONTEXT_LENGTH:
+                    return
+                what = f"A text of {words} words fails: {error.message}"
+                fix = "Set max_seq_len, so that a longer text is rejected as the client's mistake."
+                yield self._found(Severity.WARNING, what, fix)
+                return
+            if np.allclose(one, other, rtol=0, atol=1e-6 * float(np.abs(one).max())):
+                what = f"The model cuts texts of {words} words without a word about it."
+                fix = "Set max_seq_len and tokenizer, so that longer texts are rejected or cut as the request asks."
+                yield self._found(Severity.WARNING, what, fix)
+                return
+            words *= 2
+
+    def _prefixes(self) -> Finding | None:
+        settings = self._model.settings
+        names = f"{settings.triton.model} {self._model.tokenizer_folder or ''}".lower()
+        family = next((each for each in _PREFIXES if each in names), None)
+        known = settings.encoder.input_types or "input_type" in settings.encoder.request_fields
+        if family is None or known or self._model.task != "embed" or any(word in names for word in _WITHOUT):
+            return None
+        types = {name: {"prefix": prefix} for name, prefix in _PREFIXES[family].items()}
+        fix = f"Set encoder.input_types unless the model adds them itself: {types}"
+        return self._found(Severity.WARNING, f"Models of the family {family} expect a prefix before each text.", fix)
+
+    def _shape(self, values: Values) -> Finding:
+        width = values.shape[1]
+        if self._model.task != "embed":
+            return self._found(Severity.INFO, f"It returns {width} {'score' if width == 1 else 'scores'} of an input.")
+        lengths = np.linalg.norm(values, axis=1)
+        unit = bool(np.allclose(lengths, 1, atol=_NEAR))
+        told = "1" if unit else f"{lengths.min():.3g} to {lengths.max():.3g}"
+        fix = "" if unit else "Set encoder.normalize to true if its users compare vectors by their dot product."
+        return self._found(Severity.INFO, f"Its vectors have {width} numbers and the length {told}.", fix)
+
+    def _found(self, severity: Severity, what: str, fix: str = "") -> Finding:
+        return Finding(severity, self._where, what, fix)
+
+    async def _encode(self, texts: Sequence[str], input_type: str | None = None) -> Values:
+        inputs = [EncoderInput(_QUESTION, text) if self._pairs else EncoderInput(text) for text in texts]
+        encoded = await self._model.encode(inputs, EncoderParams(input_type), "check", time.perf_counter())
+        return encoded.values
+
+
+def _near(one: Values, other: Values) -> bool:
+    return one.shape == other.shape and bool(np.abs(one - other).max() <= _NEAR * np.abs(other).max())
+
+
+def _as_yaml(settings: ModelSettings, form: EncoderForm) -> str:
+    """The settings of the model with all that was found, in place of what is found again at each start."""
+    given = settings.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    found: dict[str, Any] = {"tensors": dict(form.tensors), "output": form.output, "batch": form.most_items}
+    if form.count is not None:
+        found["count"] = form.count
+    if form.hidden:
+        found["pooling"] = settings.encoder.pooling
+    encoder = {**found, **given.pop("encoder", {})}
+    return str(yaml.safe_dump({"models": [{**given, "encoder": encoder}]}, sort_keys=False, default_flow_style=None))

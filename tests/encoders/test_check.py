@@ -1,0 +1,118 @@
+"""``gateway check HOST:PORT --task``: an encoder is proven, and the settings that it prints serve it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gateway.settings import ModelSettings, Settings
+from gateway_ops.check.encoder import prove_encoder
+from gateway_ops.check.findings import Finding, Severity
+from gateway_ops.check.report import check
+from gateway_ops.cli.root import app
+from tests.doubles.encoders import encoder_server
+from tests.doubles.encoders.encoder_server import ROWS, EncoderServer
+from tests.encoders.conftest import serving
+
+
+async def _proven(encoders: EncoderServer, name: str, **more: Any) -> list[Finding]:
+    settings = ModelSettings.model_validate(encoders.model(name, **more))
+    proof = await prove_encoder(settings, encoders.triton.grpc_url)
+    return list(proof.findings)
+
+
+def _grave(findings: list[Finding]) -> list[str]:
+    return [each.what for each in findings if each.severity is not Severity.INFO]
+
+
+async def test_the_printed_settings_serve_the_model(encoders: EncoderServer, encoder_folder: Path) -> None:
+    found = await check(
+        encoders.triton.grpc_url, model="minilm", api_key=None, offline=False, task="embed", tokenizer=encoder_folder
+    )
+    assert found.errors == 0
+    told = yaml.safe_load(found.models["minilm"].settings)
+    assert told["models"][0]["encoder"] == {"tensors": {"text": "text"}, "output": "embedding", "batch": 8}
+    assert len(found.models["minilm"].settings.splitlines()) <= 10
+    Settings.model_validate(told)
+    async with serving(*told["models"]) as gateway:
+        assert (await gateway.embed("minilm", "a")).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["nim", "flat", "several"])
+async def test_other_forms_are_proven(encoders: EncoderServer, name: str) -> None:
+    findings = await _proven(encoders, name)
+    assert not [each for each in findings if each.severity is Severity.ERROR], findings
+    assert any("numbers and the length" in each.what for each in findings)
+
+
+async def test_scores_are_proven(encoders: EncoderServer) -> None:
+    for name, told in (("jina_reranker", "It returns 1 score of an input."), ("classes", "It returns 3 scores")):
+        findings = await _proven(encoders, name)
+        assert not [each for each in findings if each.severity is Severity.ERROR], findings
+        assert any(each.what.startswith(told) for each in findings)
+
+
+async def test_silent_cutting_is_found(encoders: EncoderServer) -> None:
+    """The model with request parameters cuts after eight words where it is told to."""
+    words = "The model cuts texts of 64 words without a word about it."
+    told = {"request_fields": [], "parameters": {"truncate": "END"}, "tensors": {"text": "text"}}
+    assert words in _grave(await _proven(encoders, "nim", encoder=told))
+    assert words not in _grave(await _proven(encoders, "nim"))
+
+
+async def test_a_tensor_that_is_not_read_is_found(encoders: EncoderServer) -> None:
+    told = {"tensors": {"text": "modality"}, "inputs": {"text": "always the same"}}
+    errors = _grave(await _proven(encoders, "nim", encoder=told))
+    assert "Different texts give the same result, so the model does not read the text that it is sent." in errors
+
+
+async def test_a_family_without_prefixes_is_found(
+    encoders: EncoderServer, encoder_folder: Path, tmp_path: Path
+) -> None:
+    folder = encoder_server.write_tokenizer(tmp_path / "multilingual-e5-small")
+    settings = ModelSettings.model_validate(encoders.model("bge_py") | {"tokenizer": str(folder)})
+    proof = await prove_encoder(settings, encoders.triton.grpc_url)
+    assert "Models of the family e5 expect a prefix before each text." in _grave(list(proof.findings))
+    types = {"query": {"prefix": "query: "}}
+    assert not any(
+        "prefix" in what
+        for what in _grave(
+            await _proven(
+                encoders,
+                "several",
+                encoder={
+                    **ROWS["several"].settings,
+                    "input_types": types,
+                    "default_input_type": "query",
+                },
+            )
+        )
+    )
+
+
+async def test_a_model_that_needs_a_tokenizer_is_an_error(encoders: EncoderServer) -> None:
+    found = await check(encoders.triton.grpc_url, model="gemma", api_key=None, offline=False, task="embed")
+    assert ["takes token ids" in each.what for each in found.findings if each.severity is Severity.ERROR] == [True]
+
+
+def test_the_command_prints_them(encoders: EncoderServer) -> None:
+    address = encoders.triton.grpc_url
+    done = CliRunner().invoke(app, ["check", address, "--model", "nim", "--task", "embed"])
+    assert done.exit_code == 0, done.output
+    assert "count: token_count" in done.output
+    assert "ready for traffic: yes" in done.output
+    wrong = CliRunner().invoke(app, ["check", address, "--model", "nim", "--task", "sing"])
+    assert "it is one of generate, embed" in wrong.output
+
+
+async def test_models_of_a_file_are_proven(encoders: EncoderServer, tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(yaml.safe_dump({"models": [encoders.model("nim"), encoders.model("cross")]}))
+    found = await check(str(file), model="", api_key=None, offline=False)
+    assert found.errors == 0, found.findings
+    assert [each.what for each in found.findings if "numbers and the length" in each.what] != []
+    assert found.models["nim"].task == "embed"

@@ -1,0 +1,73 @@
+"""What cannot be found out of an encoder's configuration: each error names the setting that says it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+from gateway.generation.encoder import EncoderParams, EncoderRequest
+from gateway.generation.engine import EngineError
+from gateway.settings.encoder_settings import EncoderSettings
+from gateway.text.tokens.encoder_tokenizer import EncoderInput
+from gateway.triton.abilities import EngineOptions
+from gateway.triton.dialects.dialect import DiscoveryError
+from gateway.triton.dialects.encoder import TritonEncoder, read_form
+from gateway.triton.discovery import describe
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import assemble
+from tests.doubles.encoders.encoder_server import Row, write_row
+
+
+def _view(folder: Path, row: Row) -> ModelView:
+    write_row(folder, "model", row)
+    config = model_config_pb2.ModelConfig(name="model")
+    text_format.Parse((folder / "model" / "config.pbtxt").read_text(), config)
+    return ModelView.of(config)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "settings", "words"),
+    [
+        ("a STRING 1, b STRING 1", "v FP32 4", {}, "which input of model 'model' takes the texts, of a, b; name it in"),
+        ("a STRING 1, n INT64 1", "v FP32 4", {}, "requires inputs that the gateway does not send: n; give their"),
+        ("a STRING 1", "v FP32 4, w FP32 4", {}, "which output of model 'model' has the vectors or scores, of v, w"),
+        ("a STRING 1", "v FP32 4", {"output": "x"}, "has no output 'x'; its outputs are v"),
+        ("a STRING 1", "v FP32 4", {"inputs": {"x": 1}}, "has no input x; its inputs are a"),
+        ("a STRING 1", "v FP32 4", {"default_input_type": "query"}, "query is not in encoder.input_types"),
+        ("a STRING 1, n INT64 1", "v FP32 4", {"inputs": {"n": "many"}}, "encoder.inputs or encoder.parameters"),
+        (
+            "a STRING 1, n INT64 1", "v FP32 4", {"input_types": {"query": {"inputs": {"n": 1}}}},
+            "requires inputs that the gateway does not send: n",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_found_names_a_setting(
+    tmp_path: Path, inputs: str, outputs: str, settings: dict[str, Any], words: str
+) -> None:
+    view = _view(tmp_path, Row(inputs, outputs, {}))
+    options = EngineOptions(task="embed", encoder=EncoderSettings.model_validate(settings))
+    with pytest.raises(DiscoveryError) as raised:
+        describe(assemble(view, {}), "auto", options)
+    assert words in str(raised.value)
+
+
+def test_a_default_input_type_fills_an_input(tmp_path: Path) -> None:
+    settings = {"input_types": {"query": {"inputs": {"n": 1}}}, "default_input_type": "query"}
+    view = _view(tmp_path, Row("a STRING 1, n INT64 1", "v FP32 4", {}))
+    assert read_form(view, EncoderSettings.model_validate(settings)).tensors == {"text": "a"}
+
+
+def test_several_queries_need_a_batch_dimension(tmp_path: Path) -> None:
+    """Without one a request has one query: the scores of others would be of another question."""
+    view = _view(tmp_path, Row("query STRING 1, passage STRING -1", "logit FP32 -1", {}, batch=0))
+    settings = EncoderSettings(batch=4)
+    encoder = TritonEncoder(cast("Any", None), view, read_form(view, settings), settings, cast("Any", None))
+    same = [EncoderInput("a", pair) for pair in "xyz"]
+    wire = encoder.wire(EncoderRequest("1", same, EncoderParams()))
+    assert [(tensor.name, list(tensor.shape)) for tensor in wire.inputs] == [("query", [1]), ("passage", [3])]
+    with pytest.raises(EngineError, match="one query"):
+        encoder.wire(EncoderRequest("1", [*same, EncoderInput("b", "x")], EncoderParams()))
