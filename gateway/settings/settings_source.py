@@ -160,6 +160,10 @@ VARIABLES: dict[str, tuple[str, ...]] = {
 }
 
 
+def _is_encoder(model: object) -> bool:
+    return isinstance(model, dict) and model.get("task", "generate") != "generate"
+
+
 def apply_environment(data: dict[str, Any], env: Mapping[str, str]) -> dict[str, str]:
     """Lay the environment over ``data``.
 
@@ -188,6 +192,9 @@ def apply_environment(data: dict[str, Any], env: Mapping[str, str]) -> dict[str,
         raise ConfigError(f"GATEWAY_MODEL: must name the served model when {first} is set.")
     if model:
         model.setdefault("triton", {})
-        data["models"] = [model]
+        # The variables describe the model that generates; others of a file stay.
+        listed = data.get("models")
+        others = [each for each in listed if _is_encoder(each)] if isinstance(listed, list) else []
+        data["models"] = [model, *others]
         sources.setdefault("models[0].triton.url", "GATEWAY_TRITON_URL")
     return sources

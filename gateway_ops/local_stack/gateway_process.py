@@ -85,8 +85,8 @@ class GatewayProcess:
         """
         environment = {
             **os.environ,
-            **settings,
             "GATEWAY_CONFIG": os.devnull,  # a gateway.yaml in the working folder describes another deployment
+            **settings,
             "GATEWAY_HOST": self._host,
             "GATEWAY_PORT": str(self._port),
             "GATEWAY_SHUTDOWN_S": str(_GRACE_S),

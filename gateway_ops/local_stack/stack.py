@@ -134,14 +134,14 @@ def models_of(repository: Path) -> list[str]:
 def embedding_entry(folder: Path, triton_url: str) -> dict[str, Any]:
     """The entry of the gateway's settings ``models`` for the Triton model ``embedding``.
 
-    `Stack` gives no such entry to its gateway, which has no task ``embed`` yet.
-
     Args:
         folder: of the encoder.
         triton_url: host:port of Triton's gRPC endpoint.
     """
     triton = {"url": triton_url, "model": EMBEDDING}
-    return {"name": EMBEDDING_MODEL, "task": "embed", "triton": triton, "tokenizer": str(folder)}
+    return {
+        "name": EMBEDDING_MODEL, "aliases": [EMBEDDING], "task": "embed", "triton": triton, "tokenizer": str(folder),
+    }  # fmt: skip
 
 
 class Stack:
@@ -168,6 +168,7 @@ class Stack:
         self.gateway = (
             None if options.triton_only else GatewayProcess(options.host, options.port, folder.log("gateway"))
         )
+        self._settings = folder.path / "gateway.yaml"
         self._deadline_s = _GPU_DEADLINE_S if self._on_gpu else _TRITON_DEADLINE_S
         chat = MODELS if options.embedding is None else (*MODELS, EMBEDDING)
         self._models = models_of(options.repository) if options.triton_only else chat
@@ -202,7 +203,11 @@ class Stack:
 
     def _start_gateway(self, gateway: GatewayProcess, model: HuggingFaceFolder) -> None:
         self._exit.callback(gateway.stop)
-        chosen = {"GATEWAY_TEMPLATE": self.options.template, "GATEWAY_FAMILY": self.options.family}
+        chosen = {
+            "GATEWAY_TEMPLATE": self.options.template,
+            "GATEWAY_FAMILY": self.options.family,
+            "GATEWAY_CONFIG": self._write_settings(),
+        }
         gateway.start(
             {
                 **{name: str(value) for name, value in chosen.items() if value is not None},
@@ -217,6 +222,15 @@ class Stack:
             }
         )
         gateway.wait_ready(_GATEWAY_DEADLINE_S)
+
+    def _write_settings(self) -> Path | None:
+        """Write the settings file of the encoder, beside the chat model of the environment; None without one."""
+        if self.options.embedding is None:
+            return None
+        self._settings.write_text(
+            json.dumps({"models": [embedding_entry(self.options.embedding, self.triton.grpc_url)]}), encoding="utf-8"
+        )
+        return self._settings
 
     def watch(self, tell: Callable[[str], None], policy: RestartPolicy = _RESTARTS) -> NoReturn:
         """Keep both running: a Triton that is dead or hangs is started again.
