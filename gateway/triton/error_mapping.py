@@ -28,12 +28,15 @@ _CONTEXT = re.compile(
     r"|default_max_tokens`?.{0,40}(?:must|should) be greater than 0|is greater than `?max_seq_len"
     r"|prompt length.{0,120}(?:should|must)(?: not|n't) exceed"
     # vLLM.
-    r"|is longer than the maximum model length of",
+    r"|is longer than the maximum model length of"
+    # This project's encoder.
+    r"|tokens; the model reads at most",
     re.IGNORECASE,
 )
 # The prompt's and the most tokens, where they stand in another order than those of the others.
 _OF_DEFAULT = re.compile(r"max_seq_len \((?P<most>\d+)\).{0,20}prompt_len`? \((?P<prompt>\d+)\)")
 _OF_VLLM = re.compile(r"prompt \(length (?P<prompt>\d+)\).{0,60}maximum model length of (?P<most>\d+)")
+_OF_ENCODER = re.compile(r"has (?P<prompt>\d+) tokens; the model reads at most (?P<most>\d+)")
 _OF_STEP = re.compile(r"prompt length \((?P<prompt>\d+)(?:\.0)?\).*max_num_tokens \((?P<most>\d+)\)")
 # The LLM API's model where it loads an adapter by itself; its text may name folders.
 _NOT_LOADABLE = re.compile(r"^error generating request: .*lora", re.IGNORECASE | re.DOTALL)
@@ -266,7 +269,7 @@ def unsupported(parameter: str, model: str, what: str | None = None) -> EngineEr
 
 
 def _context_message(words: str) -> str:
-    named = _OF_DEFAULT.search(words) or _OF_STEP.search(words) or _OF_VLLM.search(words)
+    named = next(filter(None, (each.search(words) for each in (_OF_DEFAULT, _OF_STEP, _OF_VLLM, _OF_ENCODER))), None)
     numbers = (named["prompt"], named["most"]) if named else _NUMBER.findall(words)
     if len(numbers) >= 2:
         return context_exceeded(too_many_tokens(numbers[0], numbers[1]) + ".")

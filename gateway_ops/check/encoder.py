@@ -50,11 +50,11 @@ class EncoderProof:
 
     Attributes:
         findings: what is wrong, and what it returns.
-        settings: of a served model, as YAML; empty where it cannot be served.
+        settings: of a served model, as lines of YAML; empty where it cannot be served.
     """
 
     findings: Sequence[Finding]
-    settings: str = ""
+    settings: Sequence[str] = ()
 
 
 async def prove_encoder(settings: ModelSettings, url: str, where: str = "") -> EncoderProof:
@@ -189,7 +189,7 @@ def _near(one: Values, other: Values) -> bool:
     return one.shape == other.shape and bool(np.abs(one - other).max() <= _NEAR * np.abs(other).max())
 
 
-def _as_yaml(settings: ModelSettings, form: EncoderForm) -> str:
+def _as_yaml(settings: ModelSettings, form: EncoderForm) -> list[str]:
     """The settings of the model with all that was found, in place of what is found again at each start."""
     given = settings.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     found: dict[str, Any] = {"tensors": dict(form.tensors), "output": form.output, "batch": form.most_items}
@@ -198,4 +198,5 @@ def _as_yaml(settings: ModelSettings, form: EncoderForm) -> str:
     if form.hidden:
         found["pooling"] = settings.encoder.pooling
     encoder = {**found, **given.pop("encoder", {})}
-    return str(yaml.safe_dump({"models": [{**given, "encoder": encoder}]}, sort_keys=False, default_flow_style=None))
+    found = {"models": [{**given, "encoder": encoder}]}
+    return str(yaml.safe_dump(found, sort_keys=False, default_flow_style=None)).splitlines()

@@ -8,7 +8,7 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ class ServedDescription:
         max_seq_len: prompt plus generated tokens, where it is known.
         capabilities: the way in which each request parameter is served.
         task: what the model does with a request.
-        settings: of a served model, as YAML, where they were found out; else empty.
+        settings: of a served model, as lines of YAML, where they were found out; else empty.
     """
 
     path: str | None
@@ -53,7 +53,7 @@ class ServedDescription:
     max_seq_len: int | None = None
     capabilities: Mapping[str, Capability] = field(default_factory=dict)
     task: str | None = None
-    settings: str = ""
+    settings: Sequence[str] = ()
 
     @staticmethod
     def of(features: EngineFeatures) -> ServedDescription:

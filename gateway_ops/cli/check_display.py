@@ -127,7 +127,7 @@ def _in_short(model: dict[str, Any], width: int) -> Iterator[str]:
             yield packed([f"  {word}: {features[0]}", *features[1:]], width, indent="    ")
     if known and "tools" not in known:  # a Triton was asked, which has no chat template
         yield "  up to the chat template: tools that the model chooses"
-    yield from model["settings"].splitlines()
+    yield from model["settings"]
 
 
 def _abilities(capabilities: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -34,9 +34,9 @@ async def test_the_printed_settings_serve_the_model(encoders: EncoderServer, enc
         encoders.triton.grpc_url, model="minilm", api_key=None, offline=False, task="embed", tokenizer=encoder_folder
     )
     assert found.errors == 0
-    told = yaml.safe_load(found.models["minilm"].settings)
+    told = yaml.safe_load("\n".join(found.models["minilm"].settings))
     assert told["models"][0]["encoder"] == {"tensors": {"text": "text"}, "output": "embedding", "batch": 8}
-    assert len(found.models["minilm"].settings.splitlines()) <= 10
+    assert len(found.models["minilm"].settings) <= 10
     Settings.model_validate(told)
     async with serving(*told["models"]) as gateway:
         assert (await gateway.embed("minilm", "a")).status_code == 200
