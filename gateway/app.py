@@ -318,8 +318,7 @@ def _internal_app(settings: ServerSettings, *routers: APIRouter) -> FastAPI:
     app = FastAPI(
         openapi_url=None, redirect_slashes=False, exception_handlers={**dict.fromkeys(HANDLED, handle_openai)}
     )
-    for router in routers:
-        app.include_router(router)
+    app.router.routes += [route for router in routers for route in router.routes]
     names = names_to_check(settings.internal_host or settings.host, settings.allowed_hosts, has_keys=False)
     _check_names(app, names)
     return app

@@ -45,7 +45,7 @@ def operations_router(
             kept from clients without a key, and health asks for none.
         shown: of the metrics, see ``ServerSettings.metrics``.
     """
-    router = APIRouter()
+    router = APIRouter(route_class=DirectRoute)
 
     @router.get("/health/live")
     async def live(request: Request) -> JSONResponse:
@@ -58,7 +58,7 @@ def operations_router(
             return JSONResponse({"status": "engine dead"}, 503)
         return JSONResponse({"status": "ok"})
 
-    async def ready() -> JSONResponse:
+    async def ready(_request: Request) -> JSONResponse:
         """Answer 200 when every model is ready, else 503 with each model's reason."""
         found, several = readiness(), endpoints()
         models = {name: _model(each, several.get(name, ()), shown=show_reasons) for name, each in found.items()}
@@ -76,12 +76,10 @@ def operations_router(
         return Response(body, headers={"content-type": content_type})
 
     if shown != "none":
-        scraped = APIRouter(route_class=DirectRoute)  # 20 times a second
-        scraped.get("/metrics")(prometheus)
-        router.routes += scraped.routes
+        router.get("/metrics")(prometheus)
 
     @router.get("/version")
-    async def tell_version() -> JSONResponse:
+    async def tell_version(_request: Request) -> JSONResponse:
         """Tell the version of the gateway."""
         return JSONResponse({"version": version})
 

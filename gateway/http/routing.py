@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from fastapi import FastAPI
@@ -36,8 +36,10 @@ class DirectRoute(APIRoute):
     """
 
     def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
-        """Make a route; arguments as of the base."""
-        super().__init__(path, endpoint, **options)
+        """Make a route; arguments as of the base, which would analyse the endpoint for what it injects."""
+        own = {name: options[name] for name in ("methods", "name", "include_in_schema")}
+        Route.__init__(self, path, endpoint, **own)
+        self.methods = set(options["methods"])
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             request = Request(scope, receive, send)
@@ -50,11 +52,6 @@ class DirectRoute(APIRoute):
                 await _answer(request, error, send)
 
         self.app = app
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The endpoint itself."""
-        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
-        return handler
 
 
 def _answered(scope: Scope) -> tuple[type[Exception], ...]:
@@ -188,11 +185,13 @@ class KnownPaths:
 
     def _table(self) -> dict[tuple[str, str], DirectRoute]:
         found: dict[tuple[str, str], DirectRoute] = {}
-        for route in self._router.routes:
+        routes = [each for each in self._router.routes if isinstance(each, Route)]
+        for route in routes:
             if isinstance(route, DirectRoute) and "{" not in route.path:
+                alike = [each for each in routes if each.path == route.path or "{" in each.path]
                 for method in route.methods or ():
                     scope = {"type": "http", "method": method, "path": route.path}
-                    first = next((each for each in self._router.routes if each.matches(scope)[0] is Match.FULL), None)
+                    first = next((each for each in alike if each.matches(scope)[0] is Match.FULL), None)
                     if first is route:  # no other route takes the path before it
                         found[method, route.path] = route
         return found

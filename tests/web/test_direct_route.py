@@ -40,7 +40,7 @@ def application() -> AccessLogMiddleware:
     async def handle(_: Request, __: Exception) -> Response:
         return PlainTextResponse("handled", 418)
 
-    app.include_router(router)
+    app.router.routes += router.routes
     app.add_exception_handler(_FaultError, handle)
     return AccessLogMiddleware(app, metrics=Metrics(), running=set())
 

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import orjson
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter
+from starlette.routing import Route
 
 from gateway.api.operations import OPEN_PATHS
 from gateway.app import create_app
@@ -35,7 +36,7 @@ def openapi_document(server: Mapping[str, Any]) -> dict[str, Any]:
     app, keys = create_app(settings), settings.asks_for_keys
     paths: dict[str, dict[str, Any]] = {}
     for route in app.routes:
-        if isinstance(route, APIRoute) and route.include_in_schema:
+        if isinstance(route, Route) and route.include_in_schema:
             methods = sorted(route.methods or ())
             before = paths.get(route.path_format, {})
             operations = {method.lower(): _operation(route, method, keys=keys) for method in methods}
@@ -58,14 +59,14 @@ def written(node: Any, depth: int = 3) -> str:
     return f"{{\n{lines}\n}}"
 
 
-def _operation(route: APIRoute, method: str, *, keys: bool) -> dict[str, Any]:
+def _operation(route: Route, method: str, *, keys: bool) -> dict[str, Any]:
     about, head = OPERATIONS[route.name], method == "HEAD"
     guarded = keys and route.path not in OPEN_PATHS
     of_keys = [401] * guarded + [429] * (guarded and method == "POST")  # which limits of keys count
     responses = {status: failure(status) for status in (*_OF_EVERY_REQUEST, *of_keys)} | about.answers
     if not guarded:
         responses.pop(401, None)
-    summary, _, more = route.description.partition("\n\n")
+    summary, _, more = inspect.cleandoc(route.endpoint.__doc__ or "").partition("\n\n")
     operation: dict[str, Any] = {
         "tags": [about.tag],
         "summary": summary.rstrip(".") + (": the headers only" if head else ""),

@@ -7,17 +7,17 @@ from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
+from starlette.requests import Request
 from starlette.routing import Match
 from starlette.types import Scope
 
 from gateway.api.openai.endpoint import find_model, models_of_caller
-from gateway.http.routing import headers_of
+from gateway.http.routing import DirectRoute, headers_of
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 
 
-class _AnthropicRoute(APIRoute):
+class _AnthropicRoute(DirectRoute):
     """Matches requests with the header ``anthropic-version`` alone; the route behind it takes the others."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -35,16 +35,16 @@ def anthropic_models_router(registry: Registry) -> APIRouter:
     router = APIRouter(route_class=_AnthropicRoute)
 
     @router.get("/v1/models")
-    async def list_anthropic_models() -> JSONResponse:
+    async def list_anthropic_models(_request: Request) -> JSONResponse:
         """List all served models by all their names, ready or not: all on one page."""
         data = [_model(model, name) for name, model in models_of_caller(registry)]
         first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
         return JSONResponse({"data": data, "has_more": False, "first_id": first, "last_id": last})
 
     @router.get("/v1/models/{model_id:path}")
-    async def retrieve_anthropic_model(model_id: str) -> JSONResponse:
+    async def retrieve_anthropic_model(request: Request) -> JSONResponse:
         """Describe one served model."""
-        named = dict(models_of_caller(registry))
+        named, model_id = dict(models_of_caller(registry)), request.path_params["model_id"]
         model_id = model_id if model_id in named else model_id.removesuffix("/")
         return JSONResponse(_model(named.get(model_id) or find_model(registry, model_id), model_id))
 

@@ -86,10 +86,10 @@ def api_page_router(document: Callable[[], bytes]) -> APIRouter:
     Args:
         document: reads the OpenAPI document.
     """
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter(include_in_schema=False, route_class=DirectRoute)
 
     @router.get("/openapi.json")
-    async def openapi() -> Response:
+    async def openapi(_request: Request) -> Response:
         """Describe the API."""
         return Response(document(), media_type="application/json")
 

@@ -24,6 +24,7 @@ from gateway.api.openai.tokens.protocol import (
 )
 from gateway.http.access_log import record_of
 from gateway.http.client_connection import while_connected
+from gateway.http.routing import DirectRoute
 from gateway.serving import prompts
 from gateway.serving.long_work import LongWork
 from gateway.serving.prompts import ChatPrompt, IdsPrompt, TextPrompt
@@ -39,7 +40,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         registry: of served models, started.
         metrics: count ignored fields.
     """
-    router = APIRouter()
+    router = APIRouter(route_class=DirectRoute)
 
     def parse_and_check(
         request: Request, asked: TokenizeRequest | DetokenizeRequest, body: RequestBody
@@ -74,9 +75,9 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         return await _respond(request, work, lambda _: detokenize(asked, model), headers)
 
     @router.get("/tokenizer_info")
-    async def describe_tokenizer(request: Request, model: str | None = None) -> JSONResponse:
+    async def describe_tokenizer(request: Request) -> JSONResponse:
         """Describe the tokenizer of a model, which may be left out when there is one only."""
-        served = model_or_only(registry, model)
+        served = model_or_only(registry, request.query_params.get("model"))
         note_model(record_of(request.scope), served)
         return JSONResponse(tokenizer_info(served))
 
