@@ -17,11 +17,14 @@ PIP_INSTALL := $(BIN)/python gateway_ops/local_stack/pip_progress.py
 # What make up needs is part of what make test needs, so the larger installation serves both once it is there.
 RUNTIME := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.embedded)
 
+# The tests but those of the gateway, a target for each subject.
+SUBJECTS := test-operators test-engines test-page test-agents
+
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long test-compose lint bench bench-peers faults endurance docs site house dist images clean
+.PHONY: help up test $(SUBJECTS) test-long test-compose lint bench bench-peers faults endurance docs site house dist images clean
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: $(RUNTIME) ## start Triton with the five models and the gateway on port 9000, or with ARGS="--port 9100" on that; Ctrl-C stops both
 	@$(BIN)/gateway up $(ARGS)
@@ -31,13 +34,28 @@ up: $(RUNTIME) ## start Triton with the five models and the gateway on port 9000
 again = $(if $(CI),|| { [ $$? = 1 ] && $(BIN)/python -m pytest $(1) $(ARGS) --last-failed --last-failed-no-failures=none --maxfail=3; })
 
 # Compiled modules are kept: without them each process of the tests would spend ten seconds on compiling.
-test test-long: export PYTHONDONTWRITEBYTECODE :=
+test $(SUBJECTS) test-long: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(VENV)/.dev ## run every test that needs no GPU and no Docker
-	$(BIN)/python -m pytest -n $(JOBS) -m "not long" $(ARGS) $(call again,-m "not long")
+# Arguments choose tests; tests/subjects.py has the subjects.
+pytest = $(BIN)/python -m pytest -n $(JOBS) $(1) $(ARGS) $(call again,$(1))
 
-test-long: $(VENV)/.dev ## run the same and the long property and sampling runs
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS) $(call again,)
+test: $(VENV)/.dev ## run every test that a change of the gateway can break; no GPU and no Docker needed
+	$(call pytest,--subject gateway -m "not long")
+
+test-operators: $(VENV)/.dev ## run those of commands beside it, rendered repositories, engines, Kubernetes, releases
+	$(call pytest,--subject operators -m "not long")
+
+test-engines: $(VENV)/.dev ## run those of the models of triton_repo, their engines and the doubles
+	$(call pytest,--subject engines -m "not long")
+
+test-page: $(VENV)/.dev ## run those of the chat page in a browser
+	$(call pytest,--subject page)
+
+test-agents: $(VENV)/.dev ## run those of coding agents' programs, and of the examples in other languages
+	$(call pytest,--subject agents)
+
+test-long: $(VENV)/.dev ## run all of these, and the long property and sampling runs
+	$(call pytest,)
 
 test-compose: $(VENV)/.dev ## prove docker-compose.yml in a real Docker engine (root or Docker needed; minutes)
 	@sh tests/compose/run.sh $(ARGS)

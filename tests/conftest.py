@@ -11,6 +11,7 @@ from typing import Any
 # Several processes share the cores; a second thread of BLAS would mostly wait. Before NumPy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import certifi
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
@@ -24,9 +25,11 @@ from tests.doubles.stock.server import StockServer
 from tests.doubles.text.text_server import TextServer, one_of_each
 from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
 from tests.stack import TRANSPORT, GatewayProcess
+from tests.subjects import SUBJECTS, subject_of
 from tests.triton_probe import takes_streams
 
-REPOSITORY = Path(__file__).parents[1] / "triton_repo"
+ROOT = Path(__file__).parent
+REPOSITORY = ROOT.parent / "triton_repo"
 LOG_TAIL = 6000
 # Tests that share servers which are slow to start; the first group that a file is of counts.
 _TOGETHER = (
@@ -54,6 +57,19 @@ _LAST = "tests/faults/test_fairness.py"
 
 _SHARED: list[TritonServer] = []  # that run for the session
 _FAILED: list[str] = []  # tests that failed since the servers were last looked at
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run take the tests of one subject alone; see `tests.subjects`."""
+    parser.addoption("--subject", choices=SUBJECTS, help="run the tests of this subject alone")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files of other subjects, which are not even imported."""
+    wanted = config.getoption("--subject")
+    if wanted is None or collection_path.suffix != ".py":
+        return None
+    return subject_of(collection_path.relative_to(ROOT).as_posix()) != wanted or None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -182,6 +198,17 @@ def _state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state-home"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let clients trust one public authority: to load all takes each client 50 ms, and no test asks them for any."""
+    first, end, _ = Path(certifi.where()).read_text(encoding="utf-8").partition("-----END CERTIFICATE-----\n")
+    file = tmp_path_factory.mktemp("authority") / "one.pem"
+    file.write_text(f"{first}{end}", encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(certifi, "where", lambda: str(file))
+        yield
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The project's model repository."""
@@ -238,6 +265,14 @@ def _played_out(_plays: list[Callable[[], None]]) -> Iterator[None]:
     yield
     for play in _plays:
         play()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _passed_over() -> Iterator[None]:
+    """Keep what a module leaves from the garbage collector, as modules and tests are: it would look at that again."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from gateway.text.families.family_choice import ENTRY_POINTS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = ("architecture", "decisions", "glossary", "how-to", "internals", "relay")
+PAGES = ("architecture", "decisions", "glossary", "how-to", "internals", "relay", "writing-tests")
 MOST_TERMS = 60
 SOURCES = ("gateway", "gateway_ops", "tools", "triton_repo", "tests")
 FILES = r"py|md|yaml|yml|pbtxt|jinja|toml|json|ini|txt|sh"
