@@ -2,7 +2,8 @@
 
 Those take ``gateway serve`` two seconds of CPU, and other commands half of one. What is forked is the command
 ``gateway`` as it stands once its modules are imported. Where a test is about the imports themselves, it launches the
-command instead. This module is the process's program too.
+command instead. Other programs of the tests that import much are forked so as well. This module is the process's
+program too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+GATEWAY = "gateway"
 _LAST_S = 5.0  # that gateways have to end when the tests' process is gone
 
 
@@ -76,20 +78,24 @@ class ForkedGateway:
 
 
 class WarmGateways:
-    """The process that forks them. It ends with the one that made it, however that ends, and its gateways with it."""
+    """The process that forks them. It ends with the one that made it, however that ends, and its gateways with it.
 
-    def __init__(self) -> None:
+    Args:
+        program: the gateway, or a module of the tests whose ``main`` is run in its place.
+    """
+
+    def __init__(self, program: str) -> None:
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         atexit.register(self._process.communicate)
 
     @staticmethod
     @functools.cache
-    def of_this_process() -> WarmGateways:
+    def of_this_process(program: str = GATEWAY) -> WarmGateways:
         """The one that all tests of this process share, started when it is first asked for."""
-        return WarmGateways()
+        return WarmGateways(program)
 
     def start(
         self,
@@ -198,10 +204,8 @@ def _end(gateways: set[int]) -> None:
             time.sleep(0.02)
 
 
-def _be(asked: dict[str, Any]) -> None:
+def _be(asked: dict[str, Any], program: str) -> None:
     """Be the command that is asked for."""
-    from gateway_ops.cli import app  # noqa: PLC0415 - imported before the fork
-
     for number, file in enumerate(asked["files"]):
         os.dup2(file, number)
         os.close(file)
@@ -214,20 +218,26 @@ def _be(asked: dict[str, Any]) -> None:
     os.environ.update(asked["environment"])
     time.tzset()
     sys.argv = [str(Path(sys.executable).with_name("gateway")), *asked["arguments"]]
-    app()
+    module, name = ("gateway_ops.cli", "app") if program == GATEWAY else (program, "main")
+    getattr(sys.modules[module], name)()  # imported before the fork
 
 
 def main() -> None:
-    """Import all that a gateway and its commands import while they start; then fork."""
-    sys.path[0] = str(Path(sys.executable).parent)  # as the command has it
-    for name in ("gateway.app", "gateway.workers.supervisor", "gateway_ops.cli.root"):
+    """Import all that a gateway and its commands import while they start, or another program; then fork."""
+    (program,) = sys.argv[1:]
+    if program == GATEWAY:
+        sys.path[0] = str(Path(sys.executable).parent)  # as the command has it
+        names = ["gateway.app", "gateway.workers.supervisor", "gateway_ops.cli.root"]
+    else:
+        sys.path[0], names = str(Path(__file__).parents[1]), [program]
+    for name in names:
         importlib.import_module(name)
 
     gc.collect()
     gc.freeze()  # a gateway does so as well, and has less to look through
     asked = _fork_as_asked()
     if asked is not None:
-        _be(asked)
+        _be(asked, program)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import json
 import math
-import subprocess
+import os
 import sys
 import tempfile
 import time
@@ -25,8 +25,8 @@ import httpx
 from benchmarks.harness.collector import collecting
 from tests.faults.endurance_client import Tally
 from tests.faults.stack import Stack, stack
+from tests.warm_gateways import WarmGateways
 
-_ROOT = Path(__file__).parents[2]
 _KEY = "sk-endurance"
 _SETTLED_S = 60.0
 _LAPS = 4  # of the mixed load
@@ -55,19 +55,15 @@ def _ask(running: Stack, given: argparse.Namespace, counts: dict[str, int], seco
             "url": running.gateway.url, "key": _KEY, "seed": seed + number, "counts": shares, "seconds": seconds,
             "at_once": given.at_once, "rest_s": given.rest_s, "further": ["stream", "answer", "cancel", "fuzz"],
         }  # fmt: skip
-        client = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.endurance_client"],
-            cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert client.stdin is not None
-        client.stdin.write(json.dumps(task))
-        client.stdin.close()
-        client.stdin = None
-        clients.append(client)
+        asked, said = (running.gateway.log.with_name(f"{name}-{number}") for name in ("asked", "said"))
+        asked.write_text(json.dumps(task))
+        said.write_bytes(b"")
+        warm = WarmGateways.of_this_process("tests.faults.endurance_client")
+        clients.append((warm.start([], os.environ, stdin=asked, stdout=said), said))
     whole = Tally()
-    for client in clients:
-        said, _ = client.communicate()
-        told = json.loads(said)
+    for client, said in clients:
+        assert client.wait() == 0, said.read_text()
+        told = json.loads(said.read_text())
         whole.asked += Counter(told["asked"])
         whole.statuses += Counter(told["statuses"])
         whole.wrong += told["wrong"]

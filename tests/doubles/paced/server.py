@@ -15,8 +15,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,6 +27,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tests.doubles.paced.spoiling import spoil
 from tests.ports import free_port
 from tests.triton.scripted_triton import ScriptedTriton, inputs_of, tokens
+from tests.warm_gateways import ForkedGateway, WarmGateways
 
 Mode = Literal[
     "well",
@@ -49,7 +48,7 @@ but probes do; the models are unloaded, and what runs goes on; health replies ca
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SPOILED = 0.1  # of the responses
-_ROOT = Path(__file__).parents[3]
+_LISTENS = "listens\n"
 
 
 def text_of(count: int) -> str:
@@ -160,7 +159,8 @@ class PacedServer:
         ]
         self._letters = ",".join(map(str, letters))
         self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._said = log.with_suffix(".out")
+        self._process: ForkedGateway | None = None
 
     def __enter__(self) -> PacedServer:
         self.start()
@@ -173,11 +173,13 @@ class PacedServer:
 
     def start(self) -> None:
         """Start it, and return once it listens."""
-        command = [sys.executable, "-m", "tests.doubles.paced.server", *self._arguments, "--letters", self._letters]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, stderr=log)
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == b"listens\n", self._log.read_text()[-2000:]
+        self._said.write_bytes(b"")
+        arguments = [*self._arguments, "--letters", self._letters]
+        warm = WarmGateways.of_this_process("tests.doubles.paced.server")
+        self._process = warm.start(arguments, os.environ, stdout=self._said, stderr=self._log)
+        while self._said.read_text() != _LISTENS:
+            assert self._process.poll() is None, self._log.read_text()[-2000:]
+            time.sleep(0.02)
 
     def signal(self, number: int) -> None:
         """Send it a signal: SIGSTOP and SIGCONT, for example."""
@@ -189,8 +191,6 @@ class PacedServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            assert self._process.stdout is not None
-            self._process.stdout.close()
             self._process = None
 
     def terminate(self) -> None:
@@ -226,7 +226,7 @@ async def _serve(given: argparse.Namespace) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     server = PacedTriton(given.port, given.slots, given.token_s, given.prefill_s, letters)
     await server.start()
-    os.write(1, b"listens\n")
+    os.write(1, _LISTENS.encode())
     await stopping.wait()
     await server.stop(grace=30)
 
