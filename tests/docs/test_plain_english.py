@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import tokenize
@@ -53,12 +54,17 @@ COMMANDS = ("gateway_ops", "triton_repo")
 PAGE = "gateway/api/page/chat"
 
 
+@functools.lru_cache(maxsize=1)  # the one that is looked at
+def nodes(source: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(source)))
+
+
 def prose(source: str) -> Iterator[tuple[int, str]]:
     """Lines of docstrings and comments with their numbers; names of code and quotations are left out."""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], CODE.sub("", token.string)
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             for number, line in enumerate(node.value.value.splitlines()):
                 yield node.lineno + number, CODE.sub("", line)
@@ -66,39 +72,57 @@ def prose(source: str) -> Iterator[tuple[int, str]]:
 
 def texts(source: str) -> Iterator[tuple[int, str]]:
     """String constants with a blank and their line numbers; values in f-strings are left out."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.lineno, "\n".join(CODE.sub("", line) for line in node.value.splitlines())
 
 
-def texts_of_the_commands() -> Iterator[tuple[str, str]]:
-    """Texts of commands, Triton models and the chat page with their places."""
-    for folder in COMMANDS:
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            for number, text in texts(file.read_text()):
-                yield f"{file.relative_to(ROOT)}:{number}", text
-    for file in sorted(each for each in (ROOT / PAGE).iterdir() if each.suffix in {".html", ".js"}):
-        for number, line in enumerate(file.read_text().splitlines(), 1):
-            yield f"{PAGE}/{file.name}:{number}", line
+@functools.cache
+def found_in(package: str) -> dict[str, list[str]]:
+    """What is wrong in a package's docstrings and comments (``prose``), in its texts, and in its names of classes.
+
+    Texts are those of commands and Triton models, or of the server (``texts_of_code``).
+    """
+    found: dict[str, list[str]] = {"prose": [], "texts": [], "texts_of_code": [], "classes": []}
+    for file in sorted((ROOT / package).rglob("*.py")):
+        source, place = file.read_text(), file.relative_to(ROOT)
+        if package in PACKAGES:
+            found["prose"] += [f"{place}:{number}: {line.strip()}" for number, line in prose(source) if is_listed(line)]
+            found["classes"] += [f"{place}: {name}" for name in everyday_classes(source)]
+        if package in COMMANDS:
+            found["texts"] += [f"{place}:{number}: {text}" for number, text in texts(source) if TEXT_WORDS.search(text)]
+        else:
+            of_code = texts_of_code(source)
+            found["texts_of_code"] += [f"{place}:{number}: {text}" for number, text in of_code if is_listed(text)]
+    return found
 
 
-def test_no_listed_word_is_in_texts_of_the_commands() -> None:
-    found = [f"{place}: {text.strip()}" for place, text in texts_of_the_commands() if TEXT_WORDS.search(text)]
-    assert found == []
+def is_listed(text: str) -> bool:
+    return bool(WORDS.search(text) or ONE_WORD.search(text))
+
+
+@pytest.mark.parametrize("folder", COMMANDS)
+def test_no_listed_word_is_in_texts_of_the_commands(folder: str) -> None:
+    assert found_in(folder)["texts"] == []
+
+
+def test_no_listed_word_is_in_texts_of_the_chat_page() -> None:
+    files = [each for each in (ROOT / PAGE).iterdir() if each.suffix in {".html", ".js"}]
+    lines = [f"{file.name}: {line.strip()}" for file in files for line in file.read_text().splitlines()]
+    assert [line for line in lines if TEXT_WORDS.search(line)] == []
+    assert files
 
 
 def test_listed_words_are_found_in_texts_only() -> None:
     word = TEXT_WORDS.pattern.removeprefix(r"\b(").partition("|")[0]
     source = f'{word} = "{word}"\n\nX = f"{{{word}}} says {word}."\n'
     assert [number for number, text in texts(source) if TEXT_WORDS.search(text)] == [3]
-    assert {place.partition("/")[0] for place, _ in texts_of_the_commands()} == {*COMMANDS, "gateway"}
 
 
 def texts_of_code(source: str) -> Iterator[tuple[int, str]]:
     """Strings of code with a blank and their line numbers; docstrings and names of code are left out."""
-    tree = ast.parse(source)
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    docstrings = {id(node.value) for node in nodes(source) if isinstance(node, ast.Expr)}
+    for node in nodes(source):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             text = re.sub(r"`[^`]+`", "", node.value)
             if " " in text:
@@ -106,13 +130,7 @@ def texts_of_code(source: str) -> Iterator[tuple[int, str]]:
 
 
 def test_no_listed_word_is_in_texts_for_users_and_operators() -> None:
-    found = [
-        f"{file.relative_to(ROOT)}:{number}: {text}"
-        for file in sorted((ROOT / "gateway").rglob("*.py"))
-        for number, text in texts_of_code(file.read_text())
-        if WORDS.search(text) or ONE_WORD.search(text)
-    ]
-    assert found == []
+    assert found_in("gateway")["texts_of_code"] == []
 
 
 def test_listed_words_are_found_in_texts_but_not_in_docstrings() -> None:
@@ -122,13 +140,7 @@ def test_listed_words_are_found_in_texts_but_not_in_docstrings() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_listed_word_is_in_docstrings_and_comments(package: str) -> None:
-    found = [
-        f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
-        for file in sorted((ROOT / package).rglob("*.py"))
-        for number, line in prose(file.read_text())
-        if WORDS.search(line) or ONE_WORD.search(line)
-    ]
-    assert found == []
+    assert found_in(package)["prose"] == []
 
 
 @pytest.mark.parametrize("sentence", ["It answers 503.", "It is answered with status 400.", "An HTTP answer."])
@@ -142,7 +154,7 @@ def everyday_classes(source: str) -> list[str]:
     """Classes whose whole name is an everyday word, and public ones whose whole name is a participle."""
     return [
         node.name
-        for node in ast.walk(ast.parse(source))
+        for node in nodes(source)
         if isinstance(node, ast.ClassDef)
         and (EVERYDAY.fullmatch(node.name) or PARTICIPLE.fullmatch(node.name))
         and node.name not in FIELD_NOUNS
@@ -151,12 +163,7 @@ def everyday_classes(source: str) -> list[str]:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_class_is_named_by_a_noun(package: str) -> None:
-    found = [
-        f"{file.relative_to(ROOT)}: {name}"
-        for file in sorted((ROOT / package).rglob("*.py"))
-        for name in everyday_classes(file.read_text())
-    ]
-    assert found == []
+    assert found_in(package)["classes"] == []
 
 
 def test_everyday_names_are_found() -> None:
@@ -188,7 +195,7 @@ def test_no_listed_word_is_in_the_docs() -> None:
         f"{page.relative_to(ROOT)}:{number}: {line.strip()}"
         for page in pages
         for number, line in page_prose(page.name, page.read_text(encoding="utf-8"))
-        if WORDS.search(line) or ONE_WORD.search(line)
+        if is_listed(line)
     ]
     assert found == []
     assert len(pages) > 50

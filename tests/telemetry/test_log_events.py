@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,12 +32,16 @@ def trees() -> Iterator[tuple[Path, ast.Module]]:
         yield path, ast.parse(path.read_text(encoding="utf-8"))
 
 
-def calls() -> Iterator[Call]:
-    for path, tree in trees():
-        for function in ast.walk(tree):
-            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                logged = [node for node in own(function) if isinstance(node, ast.Call) and is_logging(node)]
-                yield from (described(f"{path.relative_to(ROOT)}:{call.lineno}", call, function) for call in logged)
+@functools.cache
+def calls() -> list[Call]:
+    return [
+        described(f"{path.relative_to(ROOT)}:{call.lineno}", call, function)
+        for path, tree in trees()
+        for function in ast.walk(tree)
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for call in own(function)
+        if isinstance(call, ast.Call) and is_logging(call)
+    ]
 
 
 def own(function: ast.AST) -> Iterator[ast.AST]:
@@ -111,16 +116,16 @@ def test_lines_that_a_request_is_the_cause_of_have_its_id() -> None:
 
 def test_no_other_logger_is_made() -> None:
     """Else the calls of one would be missed above."""
-    for path, tree in trees():
-        for node in ast.walk(tree):
+    for path in sorted(ROOT.rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        assert not re.search(r"getLogger\([^)]*\)\.(?:debug|info|warning|error|exception|critical|log)\(", source)
+        if "getLogger" not in source:
+            continue
+        for node in ast.walk(ast.parse(source)):
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and "logging.getLogger(" in ast.unparse(node):
                 target = node.targets[0] if isinstance(node, ast.Assign) else node.target
                 assert isinstance(target, ast.Name), path
                 assert target.id in LOGGERS, f"{path}: {target.id}"
-    for path in sorted(ROOT.rglob("*.py")):
-        assert not re.search(
-            r"getLogger\([^)]*\)\.(?:debug|info|warning|error|exception|critical|log)\(", path.read_text()
-        )
 
 
 def test_names_are_words_with_underscores_and_appear_once() -> None:
