@@ -40,7 +40,7 @@ def client(
         GATEWAY_MAX_SEQ_LEN="8192",
         GATEWAY_PATH=request.param[0],
         GATEWAY_TRANSPORT=request.param[1],
-        GATEWAY_BETWEEN_TOKENS_TIMEOUT_S="2",
+        GATEWAY_BETWEEN_TOKENS_TIMEOUT_S="0.8",
     ) as process:
         yield OpenAI(base_url=f"{process.url}/v1", api_key="unused", max_retries=0, timeout=60)
 

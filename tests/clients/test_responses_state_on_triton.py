@@ -1,4 +1,4 @@
-"""Responses that are kept, by the SDK: two gateways of two workers each, one store, and a real Triton behind them."""
+"""Responses that are kept, by the SDK: two gateways, one of two workers, one store, and a real Triton behind them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def state(request: pytest.FixtureRequest, folder: Path) -> Iterator[dict[str, st
 def two(scripted_triton: ScriptedServer, folder: Path, state: dict[str, str]) -> Iterator[list[GatewayProcess]]:
     with (
         started(scripted_triton, folder, state, "one") as one,
-        started(scripted_triton, folder, state, "other") as other,
+        started(scripted_triton, folder, state, "other", workers=1) as other,
     ):
         yield [one, other]
 

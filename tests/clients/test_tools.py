@@ -80,7 +80,7 @@ def required(client: OpenAI, model: str, **more: Any) -> set[str]:
 
 
 def test_required_calls_one_of_the_tools_and_not_always_the_same(tiny: OpenAI) -> None:
-    names = required(tiny, TINY, n=32, seed=1, temperature=2, max_tokens=400)
+    names = required(tiny, TINY, n=8, seed=1, temperature=2, max_tokens=400)
     assert len(names) > 1, names
 
 
@@ -97,7 +97,7 @@ def test_named_calls_that_one(tiny: OpenAI, name: str) -> None:
     asked: dict[str, Any] = {
         "model": TINY, "messages": MESSAGES, "tools": TOOLS, "tool_choice": choice, "seed": 3, "max_tokens": 400,
     }  # fmt: skip
-    for other in tiny.chat.completions.create(n=8, temperature=2, **asked).choices:
+    for other in tiny.chat.completions.create(n=4, temperature=2, **asked).choices:
         assert len(other.message.tool_calls or []) == 1  # not one after the other until the limit
         assert other.finish_reason == "stop"
     whole = tiny.chat.completions.create(**asked).choices[0]
@@ -118,7 +118,7 @@ def test_named_calls_that_one(tiny: OpenAI, name: str) -> None:
 def test_several_calls_in_one_answer(tiny: OpenAI) -> None:
     asked: dict[str, Any] = {"messages": MESSAGES, "tools": TOOLS, "tool_choice": "required", "max_tokens": 400}
     numbers = set()
-    for choice in tiny.chat.completions.create(model=TINY, n=32, seed=5, temperature=2, **asked).choices:
+    for choice in tiny.chat.completions.create(model=TINY, n=16, seed=5, temperature=2, **asked).choices:
         calls = choice.message.tool_calls or []
         numbers.add(len(calls))
         for call in calls[:-1] if choice.finish_reason == "length" else calls:
@@ -198,7 +198,9 @@ def test_required_through_langchain(tiny_gateway: GatewayProcess) -> None:
         (call,) = message.tool_calls
         jsonschema.validate(call["args"], SCHEMAS[call["name"]])
         names.add(call["name"])
-    assert len(names) > 1, names
+        if len(names) > 1:
+            return
+    raise AssertionError(names)
 
 
 class Person(BaseModel):

@@ -54,7 +54,7 @@ def check(outcomes: list[Outcome], *, failed_s: float) -> int:
 @pytest.mark.parametrize(
     ("count", "transport", "workers"),
     [
-        (40, "h2", 4),
+        (40, "h2", 2),
         pytest.param(40, "grpcio", 1, marks=_long),
         *(pytest.param(200, transport, workers, marks=_long) for transport in ("h2", "grpcio") for workers in (1, 4)),
     ],
@@ -101,7 +101,7 @@ async def test_one_is_stopped(tmp_path: Path, transport: str) -> None:
                 assert time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=_long), 4])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=_long), 2, pytest.param(4, marks=_long)])
 async def test_one_answers_health_and_gives_no_token(tmp_path: Path, workers: int) -> None:
     """Its requests go elsewhere, others do not come, and it is back when it is well."""
     with stack(tmp_path, workers=workers, triton={"stall_s": 1}) as running:

@@ -25,7 +25,7 @@ from gateway_ops.local_stack.tritonserver import TritonServer
 
 K = ErrorKind
 PATHS = pytest.mark.parametrize("path", ["tokens", "ensemble"])
-SLOW_VOCABULARY = 400_000  # so many logits to sort that a step takes tens of milliseconds
+SLOW_VOCABULARY = 100_000  # so many logits to sort that a step takes ten milliseconds
 
 
 class ControlledServer(TritonServer):
@@ -145,7 +145,7 @@ async def test_an_id_that_is_in_flight(bench: Bench, path: str) -> None:
 @PATHS
 async def test_a_full_queue(slow_bench: Bench, path: str) -> None:
     outcomes = await asyncio.gather(
-        *(collect(slow_bench.engine(path), slow_bench.ask(8)) for _ in range(6)), return_exceptions=True
+        *(collect(slow_bench.engine(path), slow_bench.ask(32)) for _ in range(6)), return_exceptions=True
     )
     errors = [outcome for outcome in outcomes if isinstance(outcome, EngineError)]
     assert {error.kind for error in errors} == {K.QUEUE_FULL}

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -16,11 +17,16 @@ from gateway_ops.cli.root import app
 from tests.mirror.mirrored import ANSWER, FIRST, SECOND, Mirrored, events, mirrored
 
 SECRET = "sk-live-4242424242"
+# How long answers are where requests do not say, and what the second model rejects.
+DIFFERENT: dict[str, Any] = {
+    "first": {"defaults": {"max_tokens": 12}},
+    "second": {"defaults": {"max_tokens": 2}, "max_stops": 1},
+}
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirrored]:
-    with mirrored(tmp_path_factory.mktemp("mirrored")) as running:
+    with mirrored(tmp_path_factory.mktemp("mirrored"), **DIFFERENT) as running:
         yield running
 
 
@@ -64,8 +70,9 @@ def test_an_answer_that_its_client_did_not_wait_for_is_not_compared(pair: Mirror
 
 
 def test_copies_are_seen_in_metrics_and_in_no_access_log(pair: Mirrored) -> None:
+    before = pair.report()["requests"]["sent"]
     pair.chat(temperature=0, max_tokens=3)
-    found = pair.copied(pair.report()["requests"]["sent"])
+    found = pair.copied(before + 1)
     page = httpx.get(f"{pair.internal}/metrics", timeout=20).text
     assert pair.gateway.metric("gateway_mirror_requests_total", 'outcome="equal"', page) == found["requests"]["equal"]
     assert pair.gateway.metric("gateway_mirror_dropped_total", 'reason="client_left"', page) >= 1
@@ -137,36 +144,33 @@ def test_a_second_model_that_hangs_is_given_up_and_no_copy_waits_without_end(tmp
         assert {row["b"]["failed"] for row in found["rows"]} == {"timeout"}
 
 
-def test_no_text_is_shown_unless_it_is_asked_for(tmp_path: Path) -> None:
-    for show in (False, True):
-        folder = tmp_path / str(show)
-        folder.mkdir()
-        with mirrored(
-            folder,
-            first={"defaults": {"max_tokens": 12}},
-            second={"defaults": {"max_tokens": 2}, "max_stops": 1},
-            show_text=show,
-        ) as pair:
-            pair.chat(SECRET, temperature=0, max_tokens=None)
-            pair.chat(SECRET, temperature=0, stop=[SECRET, "yy"])
-            found = pair.copied(2)
-            text = pair.client.get(f"{pair.internal}/mirror").text
-            page = httpx.get(f"{pair.internal}/metrics", timeout=20).text
-            log = pair.gateway.log.read_text()
-        assert found["requests"]["differs"] == 1
-        assert found["requests"]["refused_by_b"] == 1
-        assert {"text", "finish_reason", "usage"} >= set(found["differs_in"])
-        assert ("abcdefgh" in text) is show
-        assert SECRET not in page + log
-        assert SECRET not in text
+def different(pair: Mirrored) -> str:
+    """A request that the second model answers in another way, and one that it rejects; returns the report."""
+    before = pair.report()["requests"]
+    pair.chat(SECRET, temperature=0, max_tokens=None)
+    pair.chat(SECRET, temperature=0, stop=[SECRET, "yy"])
+    found = pair.copied(before["sent"] + 2)
+    assert found["requests"]["differs"] == before["differs"] + 1
+    assert found["requests"]["refused_by_b"] == before["refused_by_b"] + 1
+    assert "text" in found["differs_in"]
+    return pair.client.get(f"{pair.internal}/mirror").text
 
 
-def test_workers_share_one_report(tmp_path: Path) -> None:
-    with mirrored(tmp_path, workers=2) as pair:
+def test_no_text_is_shown(pair: Mirrored) -> None:
+    text = different(pair)
+    page = httpx.get(f"{pair.internal}/metrics", timeout=20).text
+    assert "abcdefgh" not in text
+    assert SECRET not in text + page + pair.gateway.log.read_text()
+
+
+def test_workers_share_one_report_which_shows_text_where_it_is_asked_for(tmp_path: Path) -> None:
+    with mirrored(tmp_path, workers=2, **DIFFERENT, show_text=True) as pair:
         for _ in range(12):
             body = {"model": FIRST, "messages": [{"role": "user", "content": "?"}], "max_tokens": 3, "temperature": 0}
             assert httpx.post(f"{pair.gateway.url}/v1/chat/completions", json=body, timeout=30).status_code == 200
         assert pair.copied(12)["requests"]["equal"] == 12
         pages = [httpx.get(f"{pair.internal}/metrics", timeout=20).text for _ in range(4)]
         counts = {pair.gateway.metric("gateway_mirror_requests_total", 'outcome="equal"', page) for page in pages}
-    assert counts == {12.0}
+        assert counts == {12.0}
+        assert "abcdefgh" in (text := different(pair))
+        assert SECRET not in text

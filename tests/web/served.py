@@ -29,5 +29,7 @@ async def served(app: ASGIApp, protocol: type[HttpToolsProtocol], **settings: An
         with server.capture_signals():
             running = asyncio.create_task(server._serve([listening]))
             yield listening.getsockname()[1]
+            for connection in list(server.server_state.connections):  # else they are waited for
+                connection.transport.abort()
             server.should_exit = True
             await running

@@ -93,7 +93,7 @@ def is_aborted(text: bytes) -> bool:
     return "error" in json.loads(last[6:])
 
 
-@pytest.mark.parametrize("workers", ["1", "4"])
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_notice_is_given_before_connections_are_refused(start: Start, workers: str) -> None:
     gateway = start(GATEWAY_WORKERS=workers, GATEWAY_LAME_DUCK_S="600", GATEWAY_SHUTDOWN_S="600")
     gateway.wait("/health/ready", 200)
@@ -121,7 +121,7 @@ def until_rejected(gateway: GatewayProcess) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("workers", ["1", "4"])
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_ctrl_c_gives_no_notice(start: Start, workers: str) -> None:
     gateway = start(GATEWAY_WORKERS=workers, GATEWAY_LAME_DUCK_S="600", GATEWAY_SHUTDOWN_S="0.2")
     gateway.wait("/health/ready", 200)

@@ -36,8 +36,8 @@ def file(triton: Any, tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFac
     return path
 
 
-def start(file: Path, log: Path) -> GatewayProcess:
-    return GatewayProcess(log, GATEWAY_CONFIG=str(file), GATEWAY_WORKERS=str(COUNT))
+def start(file: Path, log: Path, workers: int = COUNT) -> GatewayProcess:
+    return GatewayProcess(log, GATEWAY_CONFIG=str(file), GATEWAY_WORKERS=str(workers))
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,9 @@ def shared(file: Path) -> Iterator[GatewayProcess]:
 
 
 @pytest.fixture
-def gateway(file: Path, tmp_path: Path) -> Iterator[GatewayProcess]:
-    with start(file, tmp_path / "log") as process:
+def pair(file: Path, tmp_path: Path) -> Iterator[GatewayProcess]:
+    """One of two workers, which a test ends."""
+    with start(file, tmp_path / "log", 2) as process:
         yield process
 
 
@@ -107,8 +108,9 @@ def test_counts_of_all_workers_add_up_and_a_killed_one_is_replaced(shared: Gatew
     assert answered() == {6 + sum(outcomes)}
 
 
-def test_requests_wait_for_the_worker_that_replaces_a_dead_one(gateway: GatewayProcess) -> None:
+def test_requests_wait_for_the_worker_that_replaces_a_dead_one(shared: GatewayProcess) -> None:
     """Running answers are lost with it; all others are served, those in its queue too, and where all workers died."""
+    gateway = shared
     until(lambda: gateway.metric("gateway_requests_in_flight") == 0)
     over = False
 
@@ -176,10 +178,10 @@ def test_memory_is_that_of_all_workers(shared: GatewayProcess) -> None:
 
 
 def test_sighup_ends_no_worker_while_it_starts(file: Path, tmp_path: Path) -> None:
-    gateway = GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file), GATEWAY_WORKERS=str(COUNT))
+    gateway = start(file, tmp_path / "log", 2)
     gateway.launch()
     try:
-        until(lambda: len(worker_pids(gateway)) == COUNT)
+        until(lambda: len(worker_pids(gateway)) == 2)
         begun = worker_pids(gateway)
         while not all("/site-packages/" in Path(f"/proc/{pid}/maps").read_text() for pid in begun):
             gateway.signal(signal.SIGHUP)  # until all of them load their first libraries
@@ -205,7 +207,8 @@ def test_a_reload_reaches_every_worker(shared: GatewayProcess, file: Path) -> No
     file.write_text(text)
 
 
-def test_running_answers_end_before_the_workers_do(gateway: GatewayProcess) -> None:
+def test_running_answers_end_before_the_workers_do(pair: GatewayProcess) -> None:
+    gateway = pair
     pids = worker_pids(gateway)
     with ThreadPoolExecutor(4) as pool:
         begun: list[int] = []
@@ -219,9 +222,9 @@ def test_running_answers_end_before_the_workers_do(gateway: GatewayProcess) -> N
         httpx.get(gateway.url)
 
 
-def test_workers_end_with_their_supervisor(gateway: GatewayProcess) -> None:
-    pids = worker_pids(gateway)
-    process, gateway._process = gateway._process, None
+def test_workers_end_with_their_supervisor(pair: GatewayProcess) -> None:
+    pids = worker_pids(pair)
+    process, pair._process = pair._process, None
     assert process is not None
     process.kill()
     process.wait()
