@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,8 @@ import httpx
 import pytest
 
 from tests.ports import free_port
-from tests.stack import GATEWAY, GatewayProcess
+from tests.stack import GatewayProcess
+from tests.warm_gateways import WarmGateways
 
 MODEL = "tiny"
 COUNT = 3
@@ -265,14 +265,7 @@ def test_what_no_worker_can_serve_is_said_once(
             "GATEWAY_HOST": "127.0.0.1",
             "GATEWAY_PORT": str(taken.getsockname()[1] if port else 0),
         }
-        done = subprocess.run(
-            [GATEWAY, "serve", "--workers", workers],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = WarmGateways.of_this_process().run(["serve", "--workers", workers], environment)
     assert done.returncode == 1
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
