@@ -105,10 +105,10 @@ def test_counts_of_all_workers_add_up_and_a_killed_one_is_replaced(shared: Gatew
         streams = [pool.submit(stream, gateway) for _ in range(6)]
         until(lambda: gateway.metric("gateway_requests_in_flight") == 6)
         os.kill(before[0], signal.SIGKILL)
-        until(lambda: degraded(gateway))
+        until(lambda: before[0] not in worker_pids(gateway))
         outcomes = [each.result() for each in streams]
     assert any(outcomes)  # the other workers' streams went on
-    until(lambda: not degraded(gateway))
+    until(lambda: len(worker_pids(gateway)) == COUNT and not degraded(gateway))
     after = worker_pids(gateway)
     assert len(after) == COUNT
     assert before[0] not in after
