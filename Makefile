@@ -40,19 +40,19 @@ test $(SUBJECTS) test-long: export PYTHONDONTWRITEBYTECODE :=
 pytest = $(BIN)/python -m pytest -n $(JOBS) $(1) $(ARGS) $(call again,$(1))
 
 test: $(VENV)/.dev ## run every test that a change of the gateway can break; no GPU and no Docker needed
-	$(call pytest,--subject gateway -m "not long")
+	$(call pytest,--subject=gateway -m "not long")
 
 test-operators: $(VENV)/.dev ## run those of commands beside it, rendered repositories, engines, Kubernetes, releases
-	$(call pytest,--subject operators -m "not long")
+	$(call pytest,--subject=operators -m "not long")
 
 test-engines: $(VENV)/.dev ## run those of the models of triton_repo, their engines and the doubles
-	$(call pytest,--subject engines -m "not long")
+	$(call pytest,--subject=engines -m "not long")
 
 test-page: $(VENV)/.dev ## run those of the chat page in a browser
-	$(call pytest,--subject page)
+	$(call pytest,--subject=page)
 
 test-agents: $(VENV)/.dev ## run those of coding agents' programs, and of the examples in other languages
-	$(call pytest,--subject agents)
+	$(call pytest,--subject=agents)
 
 test-long: $(VENV)/.dev ## run all of these, and the long property and sampling runs
 	$(call pytest,)

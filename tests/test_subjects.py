@@ -16,7 +16,7 @@ MAKEFILE = (TESTS.parent / "Makefile").read_text(encoding="utf-8")
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_a_target_runs_each_subject(subject: str) -> None:
     target = "test" if subject == GATEWAY else f"test-{subject}"
-    assert re.search(rf"^{target}:.*\n\t.*--subject {subject}\b", MAKEFILE, re.MULTILINE)
+    assert re.search(rf"^{target}:.*\n\t.*--subject={subject}\b", MAKEFILE, re.MULTILINE)
 
 
 def test_each_row_names_files_that_are_there() -> None:

@@ -187,7 +187,7 @@ class KnownPaths:
         routes = [each for each in self._router.routes if isinstance(each, Route)]
         for route in routes:
             if isinstance(route, DirectRoute) and "{" not in route.path:
-                alike = [each for each in routes if each.path == route.path or "{" in each.path]
+                alike = [each for each in routes if route.path.startswith(each.path.partition("{")[0])]
                 for method in route.methods or ():
                     scope = {"type": "http", "method": method, "path": route.path}
                     first = next((each for each in alike if each.matches(scope)[0] is Match.FULL), None)

@@ -133,12 +133,12 @@ def logging_config(level: str) -> dict[str, Any]:
                 "reserved_attrs": _RESERVED,
             }
         },
-        "filters": {"trace": {"()": TraceIds}, "seldom": {"()": RateLimitedFilter, "loggers": "opentelemetry."}},
+        "filters": {"trace": {"()": TraceIds}, "rate_limited": {"()": RateLimitedFilter, "loggers": "opentelemetry."}},
         "handlers": {
             "stderr": {
                 "class": "logging.StreamHandler",
                 "formatter": "json",
-                "filters": ["trace", "seldom"],
+                "filters": ["trace", "rate_limited"],
                 "stream": "ext://sys.stderr",
             }
         },

@@ -15,7 +15,7 @@ class Severity(str, Enum):
     INFO = "info"
 
 
-AWAY = "The gateway starts without it, and serves the model once it is available."
+STARTS_WITHOUT = "The gateway starts without it, and serves the model once it is available."
 """The remedy for an unreachable Triton, which is not an error of settings although requests fail."""
 
 

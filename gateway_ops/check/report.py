@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from gateway.settings import Task
 from gateway_ops.check.endpoint import ServedDescription, describe_gateway, describe_triton
-from gateway_ops.check.findings import AWAY, Finding, Severity
+from gateway_ops.check.findings import STARTS_WITHOUT, Finding, Severity
 from gateway_ops.check.repository import check_repository
 from gateway_ops.check.settings_file import check_file
 
@@ -46,7 +46,7 @@ class CheckReport:
 
     def _traffic(self) -> str:
         """Whether requests can be sent, and the first reason why not."""
-        open_ = [each for each in self.findings if each.severity is Severity.ERROR or each.fix == AWAY]
+        open_ = [each for each in self.findings if each.severity is Severity.ERROR or each.fix == STARTS_WITHOUT]
         if open_:
             return f"no, because: {open_[0].what}"
         if not self.models:

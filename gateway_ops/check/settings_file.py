@@ -34,7 +34,7 @@ from gateway.triton.inspection import DiscoveryError, NoTokenError, inspect_mode
 from gateway_ops.check.certificates import check_calling, check_listening
 from gateway_ops.check.encoder import prove_encoder
 from gateway_ops.check.endpoint import Outcome, ServedDescription
-from gateway_ops.check.findings import AWAY, Finding, Severity, doubt_findings, loss_findings, sentence
+from gateway_ops.check.findings import STARTS_WITHOUT, Finding, Severity, doubt_findings, loss_findings, sentence
 from gateway_ops.check.keys import check_keys
 from gateway_ops.check.mirrors import check_mirrors
 from gateway_ops.check.repository.built import as_finding, here
@@ -235,7 +235,7 @@ async def _discover_at(settings: ModelSettings, url: str, key: str) -> tuple[Eng
         what = f"{what}." if url in what else f"{what} (Triton at {url})."
         if isinstance(error, NoTokenError):
             return None, [(("triton", key), Finding(Severity.ERROR, "", what, "Triton's log has the reason."))]
-        return None, [(("triton", key), Finding(Severity.WARNING, "", what, AWAY))]
+        return None, [(("triton", key), Finding(Severity.WARNING, "", what, STARTS_WITHOUT))]
     warnings = [Finding(Severity.WARNING, "", sentence(words)) for words in features.warnings]
     return features, [(("triton", "model"), each) for each in (*warnings, *loss_findings("", features.losses))]
 

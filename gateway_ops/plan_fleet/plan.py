@@ -182,7 +182,7 @@ class FleetModel:
 
     def _check(self, load: RandomLoad | RecordedLoad) -> None:
         """Reject targets that even an idle engine misses."""
-        alone = simulate(EngineCell(self.engine, 1), _far_apart(load), skip=0, count=200)
+        alone = simulate(EngineCell(self.engine, 1), _isolated(load), skip=0, count=200)
         if _late(alone.first.percentile(95), self.targets.first_s):
             raise SizingError(
                 "no number of Tritons meets the target: on an idle Triton the first token takes "
@@ -279,7 +279,7 @@ def compare(engine: EngineCosts, result: BenchResult, seed: int = 0) -> float:
     return streams / seen.whole.mean * lengths.answer / result.tokens_s
 
 
-def _far_apart(load: RandomLoad | RecordedLoad) -> Iterator[LoadRequest]:
+def _isolated(load: RandomLoad | RecordedLoad) -> Iterator[LoadRequest]:
     """The requests of a load, none of which meets another."""
     for number, each in enumerate(load.requests()):
         yield LoadRequest(number * 1e6, each.prompt, each.answer)

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,8 @@ from gateway_ops.local_stack.process_tree import arguments, descendants
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.app.scripted import write_tokenizer
 from tests.clients.conftest import TINY as MODEL
-from tests.stack import GATEWAY, GatewayProcess
+from tests.stack import GatewayProcess
+from tests.warm_gateways import WarmGateways
 
 SHORT: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "go on"}], "max_tokens": 2}
 
@@ -94,7 +94,7 @@ def test_an_engine_process_that_dies(
 
 def check(target: str, *options: str) -> tuple[int, str, list[str]]:
     """Exit status, last line and all lines of ``gateway check``."""
-    done = subprocess.run([GATEWAY, "check", target, *options], capture_output=True, text=True, timeout=60, check=False)
+    done = WarmGateways.of_this_process().run(["check", target, *options], os.environ)
     lines = done.stdout.splitlines()
     return done.returncode, lines[-1], lines
 

@@ -88,7 +88,7 @@ async def flood(running: Stack, count: int, tokens: int = TOKENS, **more: Any) -
 @pytest.mark.parametrize(
     ("workers", "pause_s", "slower"),
     [
-        pytest.param(4, 0, 2.5, id="four-workers-beside-other-tests"),
+        pytest.param(2, 0, 2.5, id="two-workers-beside-other-tests"),
         *(
             pytest.param(workers, pause_s, 1.5, marks=_long, id=f"{workers}-workers-{pause_s}-s")
             for workers in (1, 4)

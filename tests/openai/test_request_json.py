@@ -155,7 +155,7 @@ def test_what_is_between_quotes_is_text(padding: str) -> None:
         ('"model": "a%s"', "model"),
         ('"messages": [{"role": "tool", "tool_call_id": "%s"}]', "messages[0].tool_call_id"),
         ('"tools": [{"function": {"name": "%s"}}]', "tools[0].function.name"),
-        ('"metadata": {"a%s": 1}', "metadata.a\0"),
+        ('"metadata": {"a%s": 1}', "metadata.a\ufffd"),
     ],
 )
 def test_a_name_id_or_key_with_a_character_that_is_replaced_is_rejected(lone: str, field: str, param: str) -> None:

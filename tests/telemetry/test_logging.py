@@ -57,12 +57,12 @@ def test_letters_of_all_languages_are_logged_as_they_are() -> None:
 
 
 def test_a_collector_that_is_away_is_told_of_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    seldom = RateLimitedFilter("opentelemetry.")
+    rate_limited = RateLimitedFilter("opentelemetry.")
 
     def passes(second: float, name: str = "opentelemetry.exporter", message: str = "Failed to export %s") -> bool:
         record = logging.LogRecord(name, logging.ERROR, "", 1, message, ("spans",), None)
         monkeypatch.setattr("gateway.telemetry.cooldown.time.monotonic", lambda: second)
-        return seldom.filter(record)
+        return rate_limited.filter(record)
 
     assert [passes(0), passes(5), passes(59), passes(60), passes(61)] == [True, False, False, True, False]
     assert passes(62, message="Queue full, dropping %s.")

@@ -101,8 +101,18 @@ def test_many_texts_have_the_same_ids_by_parts(kind: str) -> None:
     holds()
 
 
-@pytest.mark.parametrize("make", [vocabularies.llama2, vocabularies.llama3, vocabularies.gemma, vocabularies.unigram,
-                                  vocabularies.tekken])  # fmt: skip
+# Each conversion begins a process that imports transformers.
+@pytest.mark.parametrize(
+    "make",
+    [
+        vocabularies.llama2,
+        vocabularies.tekken,
+        *(
+            pytest.param(make, marks=pytest.mark.long)
+            for make in (vocabularies.llama3, vocabularies.gemma, vocabularies.unigram)
+        ),
+    ],
+)
 def test_a_converted_vocabulary_has_the_same_ids_by_parts(tmp_path: Path, make: Callable[[Path], Path]) -> None:
     tokenizer = Tokenizer.from_folder(make(tmp_path / "model"))
     assert tokenizer.obstacle is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,8 @@ import httpx
 import pytest
 
 from tests.ports import free_port
-from tests.stack import GATEWAY, GatewayProcess
+from tests.stack import GatewayProcess
+from tests.warm_gateways import WarmGateways
 
 MODEL = "tiny"
 COUNT = 3
@@ -105,10 +105,10 @@ def test_counts_of_all_workers_add_up_and_a_killed_one_is_replaced(shared: Gatew
         streams = [pool.submit(stream, gateway) for _ in range(6)]
         until(lambda: gateway.metric("gateway_requests_in_flight") == 6)
         os.kill(before[0], signal.SIGKILL)
-        until(lambda: degraded(gateway))
+        until(lambda: before[0] not in worker_pids(gateway))
         outcomes = [each.result() for each in streams]
     assert any(outcomes)  # the other workers' streams went on
-    until(lambda: not degraded(gateway))
+    until(lambda: len(worker_pids(gateway)) == COUNT and not degraded(gateway))
     after = worker_pids(gateway)
     assert len(after) == COUNT
     assert before[0] not in after
@@ -265,14 +265,7 @@ def test_what_no_worker_can_serve_is_said_once(
             "GATEWAY_HOST": "127.0.0.1",
             "GATEWAY_PORT": str(taken.getsockname()[1] if port else 0),
         }
-        done = subprocess.run(
-            [GATEWAY, "serve", "--workers", workers],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = WarmGateways.of_this_process().run(["serve", "--workers", workers], environment)
     assert done.returncode == 1
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1

@@ -298,7 +298,7 @@ def _is_shown(path: _Path) -> bool:
 
 def _nul(path: _Path) -> BadRequestError:
     message = "NUL characters and lone surrogates are only allowed in texts for the model, not in this field."
-    return BadRequestError(message, _named(path), "invalid_value")
+    return BadRequestError(message, (_named(path) or "").replace("\0", _REPLACEMENT), "invalid_value")
 
 
 def _named(path: _Path) -> str | None:

@@ -35,10 +35,10 @@ class Caller:
         return self.models is None or not self.models.isdisjoint(names)
 
 
-NOBODY: Final = Caller()
+ANONYMOUS: Final = Caller()
 """One without a name: of a gateway without keys, or with an unnamed one."""
 
-_CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
+_CALLER: ContextVar[Caller] = ContextVar("caller", default=ANONYMOUS)
 
 
 caller: Final[Callable[[], Caller]] = _CALLER.get

@@ -252,9 +252,9 @@ class Admission:
     def _reject_late(self, ticket: QueueTicket) -> None:
         if ticket.turn is not None and not ticket.turn.done():
             self.rejected("late")
-            self._turn_away(ticket, ticket.turn, f"The request waited for {self._settings.max_wait_s:g} s")
+            self._reject(ticket, ticket.turn, f"The request waited for {self._settings.max_wait_s:g} s")
 
-    def _turn_away(self, ticket: QueueTicket, turn: asyncio.Future[None], why: str) -> None:
+    def _reject(self, ticket: QueueTicket, turn: asyncio.Future[None], why: str) -> None:
         """Reject a waiting request, and withdraw it before its task runs, so that it gets no turn."""
         turn.set_exception(self._refusal(why))
         self._withdraw(ticket)
@@ -282,7 +282,7 @@ class Admission:
                 if max(waiting.values()) > waiting[ticket.caller] + 1 and self._fits(count / 2, tokens / 2):
                     return
                 raise self._refusal("Too many requests are waiting for this model")
-            self._turn_away(
+            self._reject(
                 newest, newest.turn, "Too many requests are waiting for this model, most of them from the same caller"
             )
             waiting[greediest] -= 1

@@ -217,7 +217,7 @@ class Contradictions:
         plain, choices = self._flat(guides)
         if self._left < 0:
             return None
-        if False in guides or self._typed_apart(plain) or self._constants_apart(plain):
+        if False in guides or self._types_disjoint(plain) or self._constants_disjoint(plain):
             return "contradiction"
         patterns = list(dict.fromkeys(name for guide in plain for name in guide.get("patternProperties", ())))
         self._left -= len(patterns) ** 2
@@ -269,7 +269,7 @@ class Contradictions:
                 return "contradiction"
         return None
 
-    def _typed_apart(self, plain: Sequence[Schema]) -> bool:
+    def _types_disjoint(self, plain: Sequence[Schema]) -> bool:
         """Tell whether types, bounds, counts or patterns leave no value."""
         kinds: set[str] | None = None
         for guide in plain:
@@ -278,15 +278,15 @@ class Contradictions:
         if kinds is None:
             return False
         numbers, strings = kinds <= {"number", "integer"}, kinds == {"string"}
-        if not kinds or (numbers and _numbers_apart(plain, integer=kinds == {"integer"})):
+        if not kinds or (numbers and _numbers_disjoint(plain, integer=kinds == {"integer"})):
             return True
         for lower, upper, kind in _COUNTS:
             least, most = _ends(plain, lower, upper)
             if kinds == {kind} and most is not None and least > most:
                 return True
-        return strings and self._patterns_apart(plain)
+        return strings and self._patterns_disjoint(plain)
 
-    def _patterns_apart(self, plain: Sequence[Schema]) -> bool:
+    def _patterns_disjoint(self, plain: Sequence[Schema]) -> bool:
         patterns = {guide["pattern"] for guide in plain if "pattern" in guide}
         self._left -= len(patterns) ** 2
         if self._left < 0:
@@ -298,7 +298,7 @@ class Contradictions:
                 return True
         return any(are_disjoint(*two) for two in combinations(sorted(patterns), 2))
 
-    def _constants_apart(self, plain: Sequence[Schema]) -> bool:
+    def _constants_disjoint(self, plain: Sequence[Schema]) -> bool:
         """Tell whether no constant is in all lists of them and fits the rest."""
         lists = [values for guide in plain if (values := constants(guide)) is not None]
         if not lists:
@@ -324,7 +324,7 @@ class Contradictions:
                 return False
             return bool(guide.get("minLength", 0) <= len(value) <= guide.get("maxLength", len(value)))
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return not _numbers_apart([guide, {"minimum": value, "maximum": value}], integer=False)
+            return not _numbers_disjoint([guide, {"minimum": value, "maximum": value}], integer=False)
         return True
 
 
@@ -356,7 +356,7 @@ def _kinds(schema: Schema) -> set[str]:
     return kinds | {"integer"} if "number" in kinds else kinds
 
 
-def _numbers_apart(plain: Sequence[Schema], *, integer: bool) -> bool:
+def _numbers_disjoint(plain: Sequence[Schema], *, integer: bool) -> bool:
     found: dict[str, Any] = {}
     for keyword in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
         if stated := [guide[keyword] for guide in plain if keyword in guide]:

@@ -194,7 +194,7 @@ class ChatTemplate:
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             detail = f"{type(error).__name__}: {error}"  # raised by an expression of the template
         finally:
-            _take_apart(context)
+            _release(context)
         raise TemplateError("The model's chat template cannot render these messages.", detail=self._plain(detail))
 
     def _plain(self, message: str) -> str:
@@ -202,7 +202,7 @@ class ChatTemplate:
         return self.control_tokens.expanded(self._assembled.joined(message) if self._assembled else message)
 
 
-def _take_apart(context: Context) -> None:
+def _release(context: Context) -> None:
     """Free what was rendered with: a macro holds the context that has it, and itself where it is recursive.
 
     Fifty objects of each request would wait for the garbage collector otherwise, and tens of thousands of them make it

@@ -326,7 +326,7 @@ class _Conversation:
         if not native:
             self._put(self._plain_message(_with_calls_as_text(message)))
         elif abilities.several_calls == "separate":
-            self._put_apart(message, turn.results)
+            self._put_separately(message, turn.results)
             return
         else:
             self._put_calls(message)
@@ -345,7 +345,7 @@ class _Conversation:
             return {**message, "content": "", "parts": None}
         return message
 
-    def _put_apart(self, message: Mapping[str, Any], results: Sequence[Turn]) -> None:
+    def _put_separately(self, message: Mapping[str, Any], results: Sequence[Turn]) -> None:
         """Put each call as a message of its own, behind it its result."""
         waiting = deque(results)
         for call in message["tool_calls"]:

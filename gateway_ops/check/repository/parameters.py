@@ -122,7 +122,7 @@ _OF_NATIVE = frozenset(
     }
 )
 # Read by the gateway, and by this project's Python engines.
-_OF_OURS = frozenset(
+_OF_THIS_PROJECT = frozenset(
     {
         *(parameter.name for parameter in PARAMETERS),
         *("engine", "vocab_size", "guided_decoding_guide_types", "extra_args_file", "always_emit"),
@@ -143,7 +143,7 @@ _OF_CALLERS = frozenset(
     }
 )
 KNOWN_PARAMETERS = {
-    "tensorrt_llm": _OF_NATIVE | _OF_OURS | {"context_model_name", "generation_model_name"},
+    "tensorrt_llm": _OF_NATIVE | _OF_THIS_PROJECT | {"context_model_name", "generation_model_name"},
     "preprocessing": _OF_TEXT,
     "postprocessing": _OF_TEXT,
     "tensorrt_llm_bls": _OF_CALLERS,

@@ -24,7 +24,7 @@ from gateway_ops.repository.template_variables import BY_NAME
 
 _PARSE_ERROR = re.compile(r"^(\d+):(\d+) : (.*)$", re.DOTALL)
 _KNOWN_BACKENDS = ("python", "tensorrtllm")
-_OURS = frozenset({"QUERY", "TOKENS_BATCH", "input_ids", "text_input"})
+_OF_TRTLLM = frozenset({"QUERY", "TOKENS_BATCH", "input_ids", "text_input"})
 
 
 def check_repository(folder: Path) -> list[Finding]:
@@ -106,7 +106,7 @@ def _check_backend(model: ModelFolder) -> Iterator[Finding]:
         (folder / library).is_file() for folder in (model.path, *(model.path / one for one in model.versions))
     )
     meant = difflib.get_close_matches(backend, _KNOWN_BACKENDS, n=1, cutoff=0.75)
-    is_own = bool(_OURS & {tensor.name for tensor in config.input})
+    is_own = bool(_OF_TRTLLM & {tensor.name for tensor in config.input})
     if not brought and backend not in OTHER_BACKENDS and (meant or is_own):
         what = f"These models cannot run on the backend {backend!r}."
         yield Finding(Severity.ERROR, where, what, f"Did you mean {meant[0]!r}?" if meant else f"{fix}.")

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 _FLUSH_S = 0.5  # a write for each event, or for few, would cost more than all other work on them
 _RENEW_S = 3.0  # between renewals of the lease, which lasts some times longer
 _MOST_WAITING = 2**20  # bytes of events that may wait for the store before reading of the engine stops
-_AWAY_S = 30.0  # that a store may be unreachable: what was generated is worth the wait
+_UNREACHABLE_S = 30.0  # that a store may be unreachable: what was generated is worth the wait
 _AGAIN_S = 0.5
 _ABORT_S = 5.0  # for runs to write their end
 _SHUT_DOWN = "The gateway is shutting down."
@@ -347,7 +347,7 @@ class BackgroundRun:
                 return await write()
             except OpenAIError as error:
                 waited = time.monotonic() - begun
-                if error.code != "store_unavailable" or waited >= _AWAY_S or self._shut:
+                if error.code != "store_unavailable" or waited >= _UNREACHABLE_S or self._shut:
                     raise
             await asyncio.sleep(_AGAIN_S)
 
