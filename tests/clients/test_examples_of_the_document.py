@@ -29,12 +29,16 @@ def ask_for_each(gateway: GatewayProcess) -> None:
         paths = client.get("/openapi.json").json()["paths"]
         conversation = client.post("/v1/conversations", json={}).json()["id"]
         for path, methods in paths.items():
-            body = methods.get("post", {}).get("requestBody", {}).get("content", {}).get("application/json", {})
+            operation = methods.get("post", {})
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
             for example in body.get("examples", {}).values():
                 given = json.loads(json.dumps(example["value"]).replace('"MODEL"', json.dumps(model)))
                 answer = client.post(path.replace("{conversation_id}", conversation), json=given)
                 if path.endswith("/compact"):  # which needs a key to seal with, and says so
                     assert answer.json()["error"]["code"] == "compaction_not_supported"
+                    continue
+                if operation["tags"] == ["encoders"]:  # which tests/openai/test_encoder_endpoints.py asks
+                    assert answer.json()["error"]["code"] == "unsupported_task"
                     continue
                 assert answer.status_code == 200, f"{path}, {example['summary']}: {answer.text}"
                 if given.get("stream") and not path.endswith(("/render", "/input_tokens")):

@@ -31,6 +31,7 @@ ENCODERS: Final = EncoderDialect()
 SERVED_KINDS = ", ".join(each.served for each in DIALECTS[:-1]) + f", or {DIALECTS[-1].served}"
 """Kinds of models that a gateway can be pointed at, for sentences on what was expected."""
 _MOST_TENSORS = 6
+_OF_TOKENS = frozenset({"output_ids", "sequence_length"})
 
 
 def find_dialect(model: ModelView) -> Dialect[Any] | None:
@@ -79,7 +80,7 @@ def _of_no_kind(model: ModelView) -> str:
             f"model {model.name!r} has the inputs of TensorRT-LLM's BLS model without its parameter accumulate_tokens; "
             "set it in its config.pbtxt"
         )
-    if ENCODERS.recognizes(model):
+    if ENCODERS.recognizes(model) and not model.outputs & _OF_TOKENS:
         return (
             f"model {model.name!r} returns numbers, no text: set its task to embed, rerank or classify, for example "
             "task: embed"
