@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from gateway.generation.encoder import EncodedItems, EncoderRequest
 from gateway.text.tokens.encoder_tokenizer import EncoderInput
-from tests.app.encoders import MOST_TOKENS, Encoders, encoders, letters
+from tests.app.encoders import MOST_TOKENS, Encoders, ScriptedEncoder, encoders, letters
 from tests.app.scripted import ByteIds
 
 EMBEDDINGS = "/v1/embeddings"
@@ -72,6 +73,34 @@ async def test_300_000_tokens_are_served_and_one_more_is_not(world: Encoders) ->
     assert answer["usage"]["total_tokens"] == 300_000
     found = await world.rejected(EMBEDDINGS, model="vectors", input=[*texts, "y"])
     assert found == ("input", "max_tokens_per_request", "Requested 300001 tokens, max 300000 tokens per request.")
+
+
+async def test_other_requests_are_served_while_a_large_response_is_written(
+    world: Encoders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large, small = world.by_name["vectors"], world.by_name["counting"]
+    encode, ended = large.encode, list[str]()
+    asked: list[asyncio.Future[None]] = []
+
+    async def post(model: str, texts: list[str]) -> None:
+        await world.post(EMBEDDINGS, model=model, input=texts)
+        ended.append(model)
+
+    async def last_of_32(request: EncoderRequest) -> EncodedItems:
+        if len(large.requests) == 31:
+            asked.append(asyncio.ensure_future(post("counting", ["a"])))
+        return await encode(request)
+
+    async def in_twenty_steps(request: EncoderRequest) -> EncodedItems:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return await ScriptedEncoder.encode(small, request)
+
+    monkeypatch.setattr(large, "encode", last_of_32)
+    monkeypatch.setattr(small, "encode", in_twenty_steps)
+    await post("vectors", [f"text {index}" for index in range(2048)])
+    await asked[0]
+    assert ended == ["counting", "vectors"]
 
 
 async def test_dimensions_cut_vectors_to_length_1(world: Encoders) -> None:

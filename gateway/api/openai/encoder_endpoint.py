@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,6 +34,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.text.bad_request import BadRequestError, printable
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, InputTooLongError
 
+_ROWS = 16  # of a response that are written while the event loop waits
 _CUT = Capability("emulated", "The gateway cuts texts that are too long, by the model's tokenizer.")
 _NO_TOKENIZER = Capability("impossible", "To cut texts needs a tokenizer; set tokenizer in the model's settings.")
 _NO_LENGTH = Capability("impossible", "The maximum length is not known; set max_seq_len in the model's settings.")
@@ -110,7 +113,25 @@ async def _encoded(
     except EngineError as error:
         raise from_engine(error, dict.fromkeys(("prompt", "input"), _inputs_of(asked))) from None
     record.prompt_tokens = encoded.tokens
-    return orjson.dumps(endpoint.body(asked, model, encoded), option=orjson.OPT_SERIALIZE_NUMPY)
+    return await _written(endpoint.body(asked, model, encoded))
+
+
+async def _written(body: dict[str, Any]) -> bytes:
+    """The JSON of a body, whose rows are written a few at a time: two million numbers take a tenth of a second."""
+    rows: Sequence[Any] = body.get("data", ())
+    parts: list[bytes] = []
+    for start in range(0, len(rows), _ROWS):
+        if start:
+            await asyncio.sleep(0)
+        parts += [b",", _json(rows[start : start + _ROWS])[1:-1]]
+    if not parts:
+        return _json(body)
+    before, begin, after = _json({**body, "data": []}).partition(b'"data":[')
+    return b"".join([before, begin, *parts[1:], after])
+
+
+def _json(value: Any) -> bytes:
+    return orjson.dumps(value, lambda row: base64.b64encode(row).decode(), orjson.OPT_SERIALIZE_NUMPY)
 
 
 def encoder_capabilities(model: EncoderModel) -> dict[str, Capability]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -144,7 +143,7 @@ class VectorFields(InputFields):
         return dataclasses.replace(super().params(), dimensions=self.dimensions)
 
     def rows(self, model: EncoderModel, encoded: EncoderResult) -> Sequence[Any]:
-        """The vectors, or the scores by class, in the form that is asked for: arrays, or little-endian base64.
+        """The vectors, or the scores by class, little-endian: arrays, or their bytes where base64 is asked for.
 
         Raises:
             BadRequestError: they are shorter than ``dimensions``.
@@ -163,9 +162,7 @@ class VectorFields(InputFields):
         if cuts or self.normalize:
             vectors = _scaled(vectors)
         vectors = np.ascontiguousarray(vectors, "<f4")
-        if self.encoding_format == "base64":
-            return [base64.b64encode(row).decode() for row in vectors]
-        return list(vectors)
+        return [row.data for row in vectors] if self.encoding_format == "base64" else list(vectors)
 
 
 def _scaled(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
