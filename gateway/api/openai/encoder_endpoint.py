@@ -106,12 +106,14 @@ async def _encoded(
     try:
         encoded = await model.encode(inputs, asked.params(), record.request_id, arrived)
     except InputTooLongError as error:
-        cuts = encoder_capabilities(model)["truncate"].how != "impossible"
-        advice = "; shorten it, or set 'truncate' to 'END'." if cuts else "; shorten it."
+        cuts = encoder_capabilities(model)["truncate"].how != "impossible" and asked.truncation() == "none"
+        advice = "; shorten it, or set 'truncate' to 'END'." if cuts and not error.of_query else "; shorten it."
         message = too_many_tokens(error.tokens, error.most) + advice
-        raise BadRequestError(message, param=asked.path(error.index), code="context_length_exceeded") from None
+        param = asked.path(error.index, of_query=error.of_query)
+        raise BadRequestError(message, param=param, code="context_length_exceeded") from None
     except EngineError as error:
-        raise from_engine(error, dict.fromkeys(("prompt", "input"), _inputs_of(asked))) from None
+        names = dict.fromkeys(("prompt", "input"), _inputs_of(asked))
+        raise from_engine(error, {**names, "query": _inputs_of(asked, of_query=True)}) from None
     record.prompt_tokens = encoded.tokens
     return await _written(endpoint.body(asked, model, encoded))
 
@@ -201,9 +203,9 @@ def _check_number(asked: EncoderFields, count: int, most: int) -> None:
         raise BadRequestError(message, param=name, code="array_above_max_length")
 
 
-def _inputs_of(asked: EncoderFields) -> str:
-    """The field with the inputs."""
-    return asked.path(0).partition("[")[0]
+def _inputs_of(asked: EncoderFields, *, of_query: bool = False) -> str:
+    """The field with the inputs, or with the queries of pairs."""
+    return asked.path(0, of_query=of_query).partition("[")[0]
 
 
 def _unknown(asked: EncoderFields, policies: ParameterPolicies) -> list[str]:

@@ -42,8 +42,8 @@ class EncoderFields(RequestPart):
         """What is to be encoded, at least one."""
 
     @abstractmethod
-    def path(self, index: int) -> str:
-        """Where the request has an input, such as ``input[3]``."""
+    def path(self, index: int, *, of_query: bool = False) -> str:
+        """Where the request has an input, such as ``input[3]``; of a pair its second text or its query."""
 
     def check_model(self, model: EncoderModel) -> None:
         """Check what the endpoint alone asks of a model.
@@ -119,8 +119,9 @@ class InputFields(EncoderFields):
             for item in self.input
         ]
 
-    def path(self, index: int) -> str:
+    def path(self, index: int, *, of_query: bool = False) -> str:
         """The path of an input; see ``EncoderFields``."""
+        del of_query
         return f"input[{index}]"
 
 
