@@ -173,6 +173,7 @@ async def test_what_cannot_be_cut_is_rejected(world: Encoders) -> None:
     param, code, message = await world.rejected(EMBEDDINGS, model="vectors", input=["a", LONG], truncation_side="left")
     assert (param, code) == ("input[1]", "context_length_exceeded")
     assert message.startswith("prompt is too long: 1202 tokens > 1200 maximum")
+    assert (await world.rejected(EMBEDDINGS, model="vectors", input=LONG))[0] == "input"
     for most, code in ((0, "integer_below_min_value"), (1201, "integer_above_max_value")):
         found = await world.rejected(EMBEDDINGS, model="vectors", input="a", truncate_prompt_tokens=most)
         assert found[:2] == ("truncate_prompt_tokens", code)
@@ -196,10 +197,7 @@ async def test_token_ids_need_the_models_own_vocabulary(world: Encoders, folder:
         await world.post(EMBEDDINGS, model="cut", input=ByteIds(folder).of(LONG), **fields)
         assert world.by_name["cut"].items()[-1].ids == ByteIds(folder).of(kept), fields
     too_long = ids[:1] * 5000  # more than a conversation may have messages
-    assert (await world.rejected(EMBEDDINGS, model="cut", input=too_long))[:2] == (
-        "input[0]",
-        "context_length_exceeded",
-    )
+    assert (await world.rejected(EMBEDDINGS, model="cut", input=too_long))[:2] == ("input", "context_length_exceeded")
 
 
 async def test_rerank_puts_the_most_relevant_first(world: Encoders) -> None:
@@ -363,7 +361,10 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("/v1/score", {"model": "ranks", "text_1": "a", "queries": "a", "text_2": "b"}, "text_1", "invalid_value"),
     ("/v1/score", {"model": "ranks", "queries": ["a", "b"], "documents": ["b"]}, "documents", "invalid_value"),
     ("/v1/score", {"model": "ranks", "text_1": "a", "text_2": ["b", ""]}, "text_2[1]", "empty_string"),
-    ("/classify", {"model": "classes", "input": ""}, "input[0]", "empty_string"),
+    ("/classify", {"model": "classes", "input": ""}, "input", "empty_string"),
+    ("/classify", {"model": "classes", "input": [5, -1]}, "input[1]", "integer_below_min_value"),
+    ("/pooling", {"model": "vectors", "input": [5, True]}, "input[1]", "invalid_type"),
+    ("/pooling", {"model": "vectors", "input": [[5], []]}, "input[1]", "empty_array"),
 ]
 
 
