@@ -11,6 +11,7 @@ Environment:
     MODEL_NAME: what clients call the model; by default MODEL, or the name of MODEL_DIR.
     MAX_SEQ_LEN: prompt plus generated tokens; by default what config.json says.
     GATEWAY_PATH: how the gateway speaks to Triton.
+    EMBEDDING_MODEL_DIR: where Triton finds all-MiniLM-L6-v2, which is served as well; absent or empty: it is not.
     HF_TOKEN_FILE: file with a Hugging Face token; absent or empty: none.
 """
 
@@ -188,7 +189,7 @@ def publish(folder: Path, volume: Path, name: str, where: str, env: dict[str, st
     length = env.get("MAX_SEQ_LEN", "").strip() or config.get("max_position_embeddings")
     if not str(length or "").isdigit():
         raise ModelError(f"{where}: config.json has no max_position_embeddings. Set MAX_SEQ_LEN in .env to a number.")
-    settings = {
+    settings: dict[str, list[dict[str, Any]]] = {
         "models": [
             {
                 "name": name,
@@ -199,6 +200,16 @@ def publish(folder: Path, volume: Path, name: str, where: str, env: dict[str, st
             }
         ]
     }
+    if env.get("EMBEDDING_MODEL_DIR"):
+        settings["models"].append(
+            {
+                "name": "all-minilm-l6-v2",
+                "aliases": ["embedding"],
+                "task": "embed",
+                "triton": {"url": env.get("TRITON_URL") or "triton:8001", "model": "embedding"},
+                "encoder": {"request_fields": ["truncate"]},
+            }
+        )
     target = volume / "served"
     try:
         shutil.rmtree(target, ignore_errors=True)

@@ -15,7 +15,7 @@ from typing import Final
 
 REPOSITORY: Final = Path("/triton_repo")
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where the Python backend puts tensors
-_LEAST_SHARED_MEMORY: Final = 256 * 2**20  # five Python models take 16 MiB each at first, and grow
+_LEAST_SHARED_MEMORY: Final = 256 * 2**20  # six Python models take 16 MiB each at first, and grow
 _GPU_MARKS: Final = ("/dev/nvidiactl", "/dev/dxg")
 
 
@@ -34,6 +34,8 @@ def problems(env: dict[str, str], shm: Path = SHARED_MEMORY) -> list[str]:
     folder = Path(env.get("MODEL_DIR", ""))
     if not (folder / "config.json").is_file():
         found.append(f"No model in {folder}: the service `model` did not prepare one; see docker compose logs model.")
+    if (embedding := env.get("EMBEDDING_MODEL_DIR")) and not (Path(embedding) / "model.safetensors").is_file():
+        found.append("No model.safetensors in the folder of EMBEDDING_DIR: it must be all-MiniLM-L6-v2, see .env.")
     if env.get("TRITON_ENGINE") != "reference" and not any(Path(mark).exists() for mark in _GPU_MARKS):
         found.append(
             "No NVIDIA GPU in this container. Install NVIDIA's driver and the NVIDIA Container Toolkit and restart "

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
+from gateway_ops.local_stack.minilm import ensure_embedding_folder
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
 from gateway_ops.local_stack.tiny_model import write_tiny_model
-from gateway_ops.local_stack.tritonserver import TritonServer
+from gateway_ops.local_stack.tritonserver import EMBEDDING, EMBEDDING_VARIABLE, MODELS, TritonServer
 from tests import rings
 from tests.doubles.llmapi.server import LlmapiServer, misconfigured, one_of_each_version, write_llmapi_model
 from tests.doubles.stock.server import StockServer
@@ -230,12 +231,13 @@ def smollm2_dir() -> Path:
     return ensure_model_folder()
 
 
-def _serve(model_dir: Path, log: Path) -> Iterator[TritonServer]:
-    server = TritonServer(REPOSITORY, model_dir=model_dir, log_path=log)
+def _serve(model_dir: Path, log: Path, embedding: Path | None = None) -> Iterator[TritonServer]:
+    env = {} if embedding is None else {EMBEDDING_VARIABLE: str(embedding)}
+    server = TritonServer(REPOSITORY, model_dir=model_dir, env=env, log_path=log)
     server.start()
     _SHARED.append(server)
     try:
-        server.wait_ready()
+        server.wait_ready((*MODELS, EMBEDDING))
         yield server
     finally:
         _SHARED.remove(server)
@@ -250,8 +252,9 @@ def triton(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture(scope="session")
 def triton_smollm2(smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
-    """A running Triton on SmolLM2-135M-Instruct."""
-    yield from _serve(smollm2_dir, tmp_path_factory.mktemp("triton-smollm2") / "triton.log")
+    """A running Triton on SmolLM2-135M-Instruct and all-MiniLM-L6-v2."""
+    log = tmp_path_factory.mktemp("triton-smollm2") / "triton.log"
+    yield from _serve(smollm2_dir, log, ensure_embedding_folder())
 
 
 @pytest.fixture(scope="session")

@@ -125,6 +125,7 @@ class EngineFeatures:
         estimates: what of an answer may be inexact here, and is said to be so in the answer.
         task: what it does with a request.
         most_items: inputs of one request to an encoder at most.
+        one_query: whether all pairs of such a request have the same first text.
         losses: one sentence each on what is lost of an answer here, and one on the change that cures it, empty where
             none does; in the log, in ``/v1/models/{id}`` and in ``gateway check``.
     """
@@ -154,6 +155,7 @@ class EngineFeatures:
     estimates: frozenset[Estimate] = frozenset()
     task: Task = "generate"
     most_items: int = 1
+    one_query: bool = False
     losses: Mapping[str, str] = field(default_factory=dict)
 
     def one_response(self, *, stream: bool) -> bool:

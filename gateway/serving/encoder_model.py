@@ -27,6 +27,7 @@ from gateway.http.access.permit import permit
 from gateway.serving.admission.admission import GenerationDemand
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.encoder_call import EncoderCall
+from gateway.serving.prompts import work_of
 from gateway.serving.served_model import ServedModel
 from gateway.settings import ConfigError
 from gateway.telemetry.traces import current_trace
@@ -37,7 +38,7 @@ from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
 _log = logging.getLogger(__name__)
 _OF_INPUTS = (ErrorKind.CONTEXT_LENGTH, ErrorKind.INVALID_REQUEST, ErrorKind.INTERNAL)
 _MOST_NAMED = 8  # inputs in a message
-_MOST_INLINE = 2_000  # characters that are tokenized at most while the event loop waits, within 1 ms
+_MOST_CHARACTERS = 8  # of queries for each token; texts have 1 to 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +107,17 @@ class EncoderModel(ServedModel):
             LimitedError: the caller has not so many tokens left.
         """
         self.check_ready()
+        most = self.settings.encoder.max_tokens
+        queries = sum(len(each.text) for each in inputs if each.pair is not None)  # repeated for each document
+        if queries > most * _MOST_CHARACTERS:
+            what = f"The queries of all pairs have {queries} characters together, max {most * _MOST_CHARACTERS}."
+            raise EngineError(ErrorKind.INVALID_REQUEST, what, param="query", code="max_tokens_per_request")
         trace = current_trace()
         with contextlib.nullcontext() if trace is None else trace.step("prompt"):
             prepared = await self._prepare(inputs, params)
         granted, known = permit(), sum(len(each.ids) for each in prepared)
-        if known > (most := self.settings.encoder.max_tokens):
-            what = f"Requested {known} tokens, max {most} tokens per request."
+        if known > most:
+            what = f"Requested at least {known} tokens, max {most} tokens per request."
             raise EngineError(ErrorKind.INVALID_REQUEST, what, param="input", code="max_tokens_per_request")
         tally = None if granted is None else await granted.reserve(known)
         encoded = await self._encode_all(prepared, params, request_id, arrived)
@@ -123,14 +129,13 @@ class EncoderModel(ServedModel):
     async def _prepare(self, inputs: Sequence[EncoderInput], params: EncoderParams) -> Sequence[EncoderInput]:
         """The inputs with prefixes, and with token ids where there is a tokenizer."""
         prepared = [self._prefixed(each, params.input_type) for each in inputs]
-        if self._tokenizer is not None:
-            bounds = [each for each in (self.max_seq_len, params.most_tokens) if each is not None]
-            work = functools.partial(
-                self._tokenizer.tokenize, prepared, min(bounds, default=None), params.truncate, params.document_tokens
-            )
-            length = sum(len(each.text) + len(each.pair or "") for each in prepared)
-            prepared = work() if length <= _MOST_INLINE else await anyio.to_thread.run_sync(work)
-        return prepared
+        if self._tokenizer is None:
+            return prepared
+        bounds = [each for each in (self.max_seq_len, params.most_tokens) if each is not None]
+        how = min(bounds, default=None), params.truncate, params.document_tokens
+        tokenize = functools.partial(self._tokenizer.tokenize, prepared, *how, total=self.settings.encoder.max_tokens)
+        work = work_of(sum(len(each.text) + len(each.pair or "") for each in prepared))
+        return tokenize() if work is None else await work.run(lambda left: tokenize(stopped=left.is_set))
 
     def abort(self, error: EngineError) -> None:
         """End all its running requests with an error."""
@@ -149,11 +154,7 @@ class EncoderModel(ServedModel):
         self, inputs: Sequence[EncoderInput], params: EncoderParams, request_id: str, arrived: float
     ) -> EncoderResult:
         """Encode inputs in batches of about the same length, several at a time; results are in the inputs' order."""
-        order = list(range(len(inputs)))
-        if inputs[0].pair is None:  # documents of one query stay together
-            order.sort(key=lambda index: len(inputs[index].ids) or len(inputs[index].text))
-        most = self._most_items
-        batches = [order[start : start + most] for start in range(0, len(order), most)]
+        batches = self._batches(inputs)
         slots = asyncio.Semaphore(self.settings.max_parallel_generations)
 
         async def encode(batch: Sequence[int]) -> EncodedItems:
@@ -171,6 +172,17 @@ class EncoderModel(ServedModel):
             counted = result.token_counts
             tokens += sum(counted) if counted is not None else sum(len(inputs[index].ids) for index in batch)
         return EncoderResult(values, tokens)
+
+    def _batches(self, inputs: Sequence[EncoderInput]) -> list[list[int]]:
+        """The places of the inputs of each request to the engine."""
+        order = list(range(len(inputs)))
+        if inputs[0].pair is None:  # documents of one query stay together
+            order.sort(key=lambda index: len(inputs[index].ids) or len(inputs[index].text))
+        groups: dict[str, list[int]] = {}
+        for index in order:
+            groups.setdefault(inputs[index].text if self._one_query else "", []).append(index)
+        most = self._most_items
+        return [group[start : start + most] for group in groups.values() for start in range(0, len(group), most)]
 
     async def _encode(self, request: EncoderRequest, batch: Sequence[int], arrived: float) -> EncodedItems:
         who = caller()
@@ -230,7 +242,7 @@ class EncoderModel(ServedModel):
 
     def _adopt(self, features: EngineFeatures) -> None:
         self._capabilities = features.capabilities
-        self._most_items = features.most_items
+        self._most_items, self._one_query = features.most_items, features.one_query
         _log.info(
             "model %s is served on the %s path: %s", self.name, features.path, features.reason,
             extra={"event": "model_served", "max_seq_len": self.max_seq_len, "tokenizer": str(self._folder)},

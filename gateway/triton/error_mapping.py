@@ -141,6 +141,12 @@ _BY_TEXT = (
         NO_GUIDED_DECODING,
         "guide",
     ),
+    _rule(
+        r"matryoshka",  # vLLM
+        ErrorKind.INVALID_REQUEST,
+        "This model cannot return vectors of so many dimensions; leave 'dimensions' out.",
+        "dimensions",
+    ),
     _rule(r"gather.{0,30}logits|logits.{0,30}gather", ErrorKind.INVALID_REQUEST, _NO_LOGITS, "logprobs"),
     _rule(r"\blora\b", ErrorKind.INVALID_REQUEST, _NO_ADAPTER, "model"),
     _rule(r"already in progress", ErrorKind.INTERNAL, _IN_PROGRESS),

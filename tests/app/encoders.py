@@ -112,6 +112,7 @@ _MODELS: dict[str, tuple[Callable[[EncoderInput], Sequence[float]], EngineFeatur
     "native": (letters, _features("embed", capabilities={"dimensions": Capability("native", "By itself.")}), {}),
     "counting": (letters, _features("embed", prompt_ids=False, estimates=frozenset()), {}),
     "ranks": (overlap, _features("rerank"), {}),
+    "one-query": (overlap, _features("rerank", one_query=True), {}),
     "odd-ranks": (lambda _: (1, 2, 3), _features("rerank"), {}),
     "classes": (vowels, _features("classify"), {"labels": ["sung", "mute"]}),
     "unnamed": (vowels, _features("classify"), {}),

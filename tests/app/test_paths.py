@@ -157,6 +157,12 @@ def calls_of(sdk: ModuleType) -> set[tuple[str, str]]:
     return {("GET" if method == "get_api_list" else method.upper(), path) for method, path in found}
 
 
+async def test_another_method_of_the_endpoint_that_is_advised_has_no_advice(folder: Path) -> None:
+    async with gateway(folder) as running:
+        answer = await running.client.get("/v1/embeddings")
+        assert answer.json()["error"]["message"] == "Method not allowed: GET /v1/embeddings."
+
+
 async def test_a_path_of_another_api_is_named_with_what_serves_it(folder: Path) -> None:
     async with gateway(folder) as running:
         for path, begins, instead in UNSERVED:

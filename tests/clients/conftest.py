@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
-from gateway_ops.local_stack.tritonserver import TritonServer
+from gateway_ops.local_stack.minilm import ensure_embedding_folder
+from gateway_ops.local_stack.stack import embedding_entry
 from tests.stack import GatewayProcess
 
-ENCODERS = Path(__file__).parents[1] / "doubles/encoders"
 MODEL = "smollm2-135m-instruct"
 MAX_SEQ_LEN = 1024
 TINY = "tiny"
@@ -89,27 +89,14 @@ async def async_client(gateway: GatewayProcess) -> AsyncIterator[AsyncOpenAI]:
 def encoder_gateway(
     triton_smollm2: Any, smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
-    """The gateway over SmolLM2, and over an embedding model and a cross-encoder in a real Triton of their own."""
+    """The gateway over SmolLM2 and all-MiniLM-L6-v2, as ``gateway up`` serves them."""
     folder = tmp_path_factory.mktemp("encoders")
-    server = TritonServer(ENCODERS, model_dir=None, log_path=folder / "triton.log")
-    server.start()
-    try:
-        own, smollm2 = {"tokenizer": str(smollm2_dir)}, {"url": triton_smollm2.grpc_url, "model": "ensemble"}
-        models: list[dict[str, Any]] = [
-            {"name": "embedding", "task": "embed", "triton": {"url": server.grpc_url, "model": "embedding"}},
-            {
-                **own,
-                "name": "reranker",
-                "task": "rerank",
-                "triton": {"url": server.grpc_url, "model": "reranker"},
-                "encoder": {"activation": "sigmoid"},
-            },
-            {**own, "name": MODEL, "triton": smollm2, "max_seq_len": MAX_SEQ_LEN},
-        ]
-        settings = folder / "gateway.yaml"
-        settings.write_text(json.dumps({"models": models}))  # which is YAML, too
-        server.wait_ready(["embedding", "reranker"])
-        with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(settings)) as process:
-            yield process
-    finally:
-        server.kill()
+    chat = {"url": triton_smollm2.grpc_url, "model": "ensemble"}
+    models = [
+        embedding_entry(ensure_embedding_folder(), triton_smollm2.grpc_url),
+        {"name": MODEL, "triton": chat, "tokenizer": str(smollm2_dir), "max_seq_len": MAX_SEQ_LEN},
+    ]
+    settings = folder / "gateway.yaml"
+    settings.write_text(json.dumps({"models": models}))  # which is YAML, too
+    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(settings)) as process:
+        yield process

@@ -1,4 +1,4 @@
-"""Embeddings and rerank by OpenAI's SDK, LangChain and plain HTTP, over encoders in the real Triton."""
+"""Embeddings by OpenAI's SDK, LangChain and plain HTTP, over all-MiniLM-L6-v2 in the real Triton."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from gateway_ops.bench.exchange import first_model
 from gateway_ops.bench.load import open_session
 from gateway_ops.chat.chat_server import ChatServer
 from gateway_ops.compare.targets import TargetAddress, find_target
+from gateway_ops.local_stack.minilm import EMBEDDING_MODEL
 from tests.clients.conftest import MODEL
 from tests.stack import GatewayProcess
 
@@ -34,7 +35,7 @@ def test_the_sdk_gets_vectors_and_usage(encoder_gateway: GatewayProcess) -> None
     with OpenAI(**_options(encoder_gateway)) as client:
         found = client.embeddings.create(model="embedding", input=TEXTS)  # which asks for base64
         assert [each.index for each in found.data] == [0, 1, 2]
-        assert found.usage.prompt_tokens == found.usage.total_tokens == 4 + 6 + 3
+        assert found.usage.prompt_tokens == found.usage.total_tokens == 8 + 9 + 5
         strict = client.with_options(_extra_kwargs={"_strict_response_validation": True})
         floats = strict.embeddings.create(model="embedding", input=TEXTS, encoding_format="float")
         bits, shown = ([np.array(each.embedding, np.float32).tolist() for each in one.data] for one in (found, floats))
@@ -42,7 +43,7 @@ def test_the_sdk_gets_vectors_and_usage(encoder_gateway: GatewayProcess) -> None
         assert all(math.isclose(_cosine(each.embedding, each.embedding), 1, rel_tol=1e-6) for each in found.data)
         with pytest.raises(openai.BadRequestError, match=f"Models for it: '{MODEL}'"):
             client.chat.completions.create(model="embedding", messages=[{"role": "user", "content": "Hi"}])
-        assert [each.id for each in client.models.list()] == [MODEL, "embedding", "reranker"]
+        assert [each.id for each in client.models.list()] == [MODEL, EMBEDDING_MODEL, "embedding"]
 
 
 async def test_the_asynchronous_sdk_and_azures_get_the_same(encoder_gateway: GatewayProcess) -> None:
@@ -61,16 +62,17 @@ def test_langchain_finds_the_closest_text(encoder_gateway: GatewayProcess) -> No
     assert _cosine(asked, first) > _cosine(asked, other)
 
 
-def test_plain_http_reranks_and_scores(encoder_gateway: GatewayProcess) -> None:
-    with httpx.Client(base_url=encoder_gateway.url, timeout=30) as client:
-        body = {"model": "reranker", "query": "the city of Paris", "documents": [*TEXTS] * 5, "top_n": 5}
-        ranked = client.post("/v1/rerank", json=body).json()
-        assert [each["index"] for each in ranked["results"]] == [1, 4, 7, 10, 13]
-        assert ranked["results"][0]["relevance_score"] == pytest.approx(0.5)
-        assert ranked["results"][0]["document"] == {"text": TEXTS[1]}
-        assert ranked["usage"]["total_tokens"] > 5 * 3 * 6
-        scored = client.post("/score", json={"model": "reranker", "text_1": "a third text", "text_2": TEXTS[2]}).json()
-        assert scored["data"][0]["score"] == pytest.approx(1 / (1 + math.exp(-4)))
+def test_programs_that_write_their_own_requests(encoder_gateway: GatewayProcess) -> None:
+    """Open WebUI, with the headers that it forwards, and LiteLLM before the gateway, which sends a null."""
+    about = {f"X-OpenWebUI-User-{name}": "someone" for name in ("Name", "Id", "Email", "Role")}
+    body: dict[str, Any] = {"input": TEXTS, "model": "embedding"}
+    about["Authorization"] = "Bearer unused"
+    with httpx.Client(base_url=f"{encoder_gateway.url}/v1", timeout=30) as client:
+        of_page = client.post("/embeddings", json=body, headers=about)
+        before = client.post("/embeddings", json={**body, "encoding_format": None, "user": None})
+    assert (of_page.status_code, "x-ignored-parameters" in of_page.headers) == (200, False)
+    assert [len(each["embedding"]) for each in of_page.json()["data"]] == [384] * len(TEXTS)
+    assert before.json() == of_page.json()
 
 
 async def test_commands_take_the_model_that_generates(encoder_gateway: GatewayProcess) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import subprocess
 import venv
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 from compose_project import COMPOSE, LOOPBACK, ROOT
+
+from gateway.settings import Settings
 
 FILE = "docker-compose.yml"
 ENGINE_FILE = "docker-compose.engine.yml"
@@ -161,7 +164,7 @@ def test_the_example_names_every_variable_and_no_other() -> None:
     assert sorted(named) == sorted(read | {"COMPOSE_PROFILES"})  # which Compose itself reads
 
 
-@pytest.mark.parametrize("change", [{"MODEL": "a/b"}, {"MODEL_DIR": "/srv/llama"}, {"MAX_SEQ_LEN": "64"}])
+@pytest.mark.parametrize("change", [{"MODEL": "a/b"}, {"MODEL_DIR": "/srv/llama"}, {"EMBEDDING_DIR": "/srv/e"}])
 def test_another_model_makes_other_containers(change: dict[str, str]) -> None:
     def hashes(**env: str) -> dict[str, str]:
         done = compose("config", "--hash", "*", GATEWAY_API_KEYS="k", **env)
@@ -182,6 +185,25 @@ def test_a_folder_takes_the_place_of_a_downloaded_model() -> None:
     services = config(MODEL_DIR="/srv/llama")["services"]
     for name in ("model", "triton"):
         assert any((one["source"], one["target"]) == ("/srv/llama", "/local") for one in services[name]["volumes"])
+
+
+def test_a_folder_of_an_encoder_is_served_beside_the_model(tmp_path: Path) -> None:
+    def of_triton(**env: str) -> tuple[str, str]:
+        triton = config("--profile", "cpu", **env)["services"]["triton-cpu"]
+        (mount,) = [volume["source"] for volume in triton["volumes"] if volume["target"] == "/embedding"]
+        return triton["environment"]["EMBEDDING_MODEL_DIR"], mount
+
+    assert of_triton() == ("", "no-model-dir")
+    assert of_triton(EMBEDDING_DIR="/srv/minilm") == ("/embedding", "/srv/minilm")
+    engine = config("-f", FILE, "-f", ENGINE_FILE, EMBEDDING_DIR="/srv/minilm", **ENGINE_ENV)["services"]
+    assert engine["model"]["environment"]["EMBEDDING_MODEL_DIR"] == ""
+    (tmp_path / "config.json").write_text('{"max_position_embeddings": 64}')
+    (tmp_path / "tokenizer.json").write_text("{}")
+    prepare = runpy.run_path(str(ROOT / "docker" / "model.py"))["prepare"]
+    for folder, tasks in (("", ["generate"]), ("/embedding", ["generate", "embed"])):
+        prepare(tmp_path / "volume", tmp_path, {"MODEL_DIR": "/srv/tiny", "EMBEDDING_MODEL_DIR": folder})
+        served = yaml.safe_load((tmp_path / "volume/served/gateway.yaml").read_text())
+        assert [model.task for model in Settings.model_validate(served).models] == tasks
 
 
 def test_the_engine_road_names_what_is_missing_and_mounts_what_is_given() -> None:

@@ -1,4 +1,4 @@
-"""A Triton with one encoder of each kind, and the gateway before it, in process."""
+"""One encoder of each kind, some of them in a Triton, and the gateway before them, in process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gateway.generation.encoder import EncoderParams
 from gateway.serving.encoder_model import EncoderModel, EncoderResult
 from gateway.settings import Settings
 from gateway.text.tokens.encoder_tokenizer import EncoderInput
-from tests.doubles.encoders.encoder_server import EncoderServer, write_tokenizer
+from tests.doubles.encoders.encoder_server import ROWS, EncoderServer, write_tokenizer
 
 
 @dataclass
@@ -72,14 +72,21 @@ def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tokenizer(tmp_path_factory.mktemp("encoder-tokenizer"))
 
 
-@pytest.fixture(scope="session")
-def _encoders(encoder_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EncoderServer]:
-    with EncoderServer(tmp_path_factory.mktemp("encoders"), encoder_folder) as server:
+_REAL = ("nim", "vllm", "ensemble", "bert")
+
+
+@pytest.fixture(scope="session", params=["some in Triton", pytest.param("all in Triton", marks=pytest.mark.long)])
+def _encoders(
+    request: pytest.FixtureRequest, encoder_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EncoderServer]:
+    real = _REAL if request.param == "some in Triton" else tuple(ROWS)
+    scripted = [name for name in ROWS if name not in real]
+    with EncoderServer(tmp_path_factory.mktemp("encoders"), encoder_folder, real, scripted) as server:
         yield server
 
 
 @pytest.fixture
 def encoders(_encoders: EncoderServer) -> EncoderServer:
-    """A running Triton with one encoder of each kind, all of them well."""
+    """One running encoder of each kind, all of them well; a short run has those in Triton that differ most."""
     _encoders.forget()
     return _encoders

@@ -21,7 +21,7 @@ from tests.encoders.conftest import serving
 
 async def _proven(encoders: EncoderServer, name: str, **more: Any) -> list[Finding]:
     settings = ModelSettings.model_validate(encoders.model(name, **more))
-    proof = await prove_encoder(settings, encoders.triton.grpc_url)
+    proof = await prove_encoder(settings, encoders.url(name))
     return list(proof.findings)
 
 
@@ -31,7 +31,7 @@ def _grave(findings: list[Finding]) -> list[str]:
 
 async def test_the_printed_settings_serve_the_model(encoders: EncoderServer, encoder_folder: Path) -> None:
     found = await check(
-        encoders.triton.grpc_url, model="minilm", api_key=None, offline=False, task="embed", tokenizer=encoder_folder
+        encoders.url("minilm"), model="minilm", api_key=None, offline=False, task="embed", tokenizer=encoder_folder
     )
     assert found.errors == 0
     told = yaml.safe_load("\n".join(found.models["minilm"].settings))
@@ -75,7 +75,7 @@ async def test_a_family_without_prefixes_is_found(
 ) -> None:
     folder = encoder_server.write_tokenizer(tmp_path / "multilingual-e5-small")
     settings = ModelSettings.model_validate(encoders.model("bge_py") | {"tokenizer": str(folder)})
-    proof = await prove_encoder(settings, encoders.triton.grpc_url)
+    proof = await prove_encoder(settings, encoders.url("bge_py"))
     assert "Models of the family e5 expect a prefix before each text." in _grave(list(proof.findings))
     types = {"query": {"prefix": "query: "}}
     assert not any(
@@ -95,12 +95,12 @@ async def test_a_family_without_prefixes_is_found(
 
 
 async def test_a_model_that_needs_a_tokenizer_is_an_error(encoders: EncoderServer) -> None:
-    found = await check(encoders.triton.grpc_url, model="gemma", api_key=None, offline=False, task="embed")
+    found = await check(encoders.url("gemma"), model="gemma", api_key=None, offline=False, task="embed")
     assert ["takes token ids" in each.what for each in found.findings if each.severity is Severity.ERROR] == [True]
 
 
 def test_the_command_prints_them(encoders: EncoderServer) -> None:
-    address = encoders.triton.grpc_url
+    address = encoders.url("nim")
     done = CliRunner().invoke(app, ["check", address, "--model", "nim", "--task", "embed"])
     assert done.exit_code == 0, done.output
     assert "count: token_count" in done.output

@@ -63,6 +63,10 @@ def test_a_default_input_type_fills_an_input(tmp_path: Path) -> None:
 
 def test_several_queries_need_a_batch_dimension(tmp_path: Path) -> None:
     """Without one a request has one query: the scores of others would be of another question."""
+    for batch in (0, 4):
+        view = _view(tmp_path / f"{batch}", Row("query STRING 1, passage STRING -1", "logit FP32 -1", {}, batch=batch))
+        options = EngineOptions(task="rerank", encoder=EncoderSettings(batch=4))
+        assert describe(assemble(view, {}), "auto", options).one_query is (batch == 0)
     view = _view(tmp_path, Row("query STRING 1, passage STRING -1", "logit FP32 -1", {}, batch=0))
     settings = EncoderSettings(batch=4)
     encoder = TritonEncoder(cast("Any", None), view, read_form(view, settings), settings, cast("Any", None))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,9 @@ import httpx
 import pytest
 import yaml
 
+from gateway_ops.local_stack.minilm import ensure_embedding_folder
+from gateway_ops.local_stack.stack import embedding_entry
+from gateway_ops.local_stack.tritonserver import EMBEDDING, EMBEDDING_VARIABLE, TritonServer
 from tests.clients.test_states import kill_stub
 from tests.doubles.encoders.encoder_server import EncoderServer
 from tests.stack import GatewayProcess
@@ -36,6 +41,37 @@ def gateway(own: EncoderServer, tmp_path: Path) -> Iterator[GatewayProcess]:
         yield running
 
 
+_HELD = """
+import time
+execute = TritonPythonModel.execute
+def held(self, requests):
+    while os.path.exists(os.environ["HELD"]):
+        time.sleep(0.01)
+    return execute(self, requests)
+TritonPythonModel.execute = held
+"""
+"""Lets the model wait for as long as there is a file."""
+
+
+@contextlib.contextmanager
+def _all_minilm(
+    repository: Path, folder: Path, *, weights: bool = True
+) -> Iterator[tuple[TritonServer, GatewayProcess]]:
+    """The model ``embedding`` by itself in a Triton, and a gateway before it; it waits while there is ``held``."""
+    shutil.copytree(repository / EMBEDDING, folder / "repository" / EMBEDDING)
+    with (folder / "repository" / EMBEDDING / "1" / "model.py").open("a") as code:
+        code.write(_HELD)
+    env = {"HELD": str(folder / "held")} | ({EMBEDDING_VARIABLE: str(ensure_embedding_folder())} if weights else {})
+    with TritonServer(folder / "repository", model_dir=None, env=env, log_path=folder / "triton.log") as triton:
+        triton.wait_ready([EMBEDDING])
+        model = embedding_entry(ensure_embedding_folder(), triton.grpc_url) | {"name": MODEL}
+        model["triton"] |= {"stall_s": 1, "probe_s": 2}
+        file = folder / "gateway.yaml"
+        file.write_text(yaml.safe_dump({"models": [model], "timeouts": {"first_token_s": 30}}))
+        with GatewayProcess(folder / "gateway.log", GATEWAY_CONFIG=str(file)) as gateway:
+            yield triton, gateway
+
+
 def _embed(gateway: GatewayProcess) -> httpx.Response:
     return httpx.post(f"{gateway.url}/v1/embeddings", json={"model": MODEL, "input": "a"}, timeout=60)
 
@@ -43,6 +79,28 @@ def _embed(gateway: GatewayProcess) -> httpx.Response:
 def _told(gateway: GatewayProcess, status: int) -> dict[str, Any]:
     told: dict[str, Any] = gateway.wait("/health/ready", status, 20).json()["models"][MODEL]
     return told
+
+
+def test_all_minilm_hangs_and_is_killed(repository: Path, tmp_path: Path) -> None:
+    with _all_minilm(repository, tmp_path) as (triton, gateway):
+        assert _embed(gateway).status_code == 200
+        (tmp_path / "held").touch()
+        assert _told(gateway, 503)["state"] == "stalled"
+        assert _embed(gateway).status_code == 503
+        (tmp_path / "held").unlink()
+        assert _told(gateway, 200)["state"] == "ready"
+        assert _embed(gateway).status_code == 200
+        kill_stub(triton, EMBEDDING)
+        assert _embed(gateway).status_code == 500
+        assert _told(gateway, 503)["state"] == "failing"
+
+
+def test_all_minilm_without_its_folder_fails_every_request(repository: Path, tmp_path: Path) -> None:
+    with _all_minilm(repository, tmp_path, weights=False) as (_, gateway):
+        answer = _embed(gateway)
+        assert answer.status_code in (500, 503)
+        assert EMBEDDING_VARIABLE not in answer.text
+        assert _told(gateway, 503)["state"] == "failing"
 
 
 def test_its_process_is_killed(own: EncoderServer, gateway: GatewayProcess) -> None:

@@ -175,14 +175,14 @@ async def test_a_client_that_leaves_ends_the_work(encoders: EncoderServer, proce
 
 @pytest.fixture
 def two(encoders: EncoderServer, encoder_folder: Path, tmp_path: Path) -> Iterator[EncoderServer]:
-    """A second Triton with the model ``nim``."""
-    with EncoderServer(tmp_path, encoder_folder, ["nim"]) as other:
+    """A second server with the model ``nim``."""
+    with EncoderServer(tmp_path, encoder_folder, scripted=["nim"]) as other:
         yield other
 
 
 async def test_a_request_goes_elsewhere(encoders: EncoderServer, two: EncoderServer) -> None:
     """An endpoint that fails all costs no request, and one that is killed none either."""
-    endpoints = [server.triton.grpc_url for server in (encoders, two)]
+    endpoints = [server.url("nim") for server in (encoders, two)]
     model = encoders.model("nim")
     model["triton"] = {"endpoints": endpoints, "model": "nim", "balance": {"slow_start_s": 0}}
     async with serving(model) as gateway:
@@ -192,7 +192,7 @@ async def test_a_request_goes_elsewhere(encoders: EncoderServer, two: EncoderSer
         assert two.requests("nim")
         assert await _elsewhere(gateway) == len(two.requests("nim"))
         two.set("well")
-        two.triton.kill()
+        two.kill()
         answers = await asyncio.gather(*(gateway.embed("nim", TEXTS) for _ in range(8)))
         assert {answer.status_code for answer in answers} == {200}
 

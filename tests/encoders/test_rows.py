@@ -77,6 +77,8 @@ async def test_request_parameters(encoders: EncoderServer) -> None:
 async def test_vllm_dimensions(encoders: EncoderServer) -> None:
     async with serving(encoders.model("vllm")) as gateway:
         np.testing.assert_array_equal(await gateway.vectors("vllm", TEXTS[:2], dimensions=2), _of(TEXTS[:2], 2))
+        wrong = await gateway.embed("vllm", "a", dimensions=8)
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "dimensions")
 
 
 async def test_token_ids(encoders: EncoderServer, tokenizer: Tokenizer) -> None:
@@ -130,7 +132,7 @@ async def test_vectors_behind_one_another(encoders: EncoderServer) -> None:
     async with serving(encoders.model("flat")) as gateway:
         np.testing.assert_array_equal(await gateway.vectors("flat", TEXTS), _of(TEXTS))
         lost = await gateway.embed("flat", ["a", "!row", "c"])
-    first = encoders.requests("flat")[0]
+    *_, first = sorted(encoders.requests("flat"), key=lambda each: int(each["inputs"]["TEXT"][0][0]))
     assert first["inputs"]["MODEL_NAME"] == [[1], ["e5-small"]]
     assert first["inputs"]["TEXT"][0] == [3]
     assert (lost.status_code, "malformed" in lost.json()["error"]["message"]) == (500, True)
@@ -152,7 +154,7 @@ async def test_scores_of_pairs(encoders: EncoderServer, tokenizer: Tokenizer, na
     logits = np.array([vector(each, 1) for each in names])
     expected = logits if name == "cross" else 1 / (1 + np.exp(-logits))
     np.testing.assert_allclose(found.values, expected, atol=1e-6)
-    asked = encoders.requests(name)
+    asked = sorted(encoders.requests(name), key=lambda each: -int(next(iter(each["inputs"].values()))[0][0]))
     assert len(asked) == (1 if name == "jina_reranker" else 2)
     if name == "nim_rerank":  # whose configuration names the request parameter
         assert asked[0]["parameters"]["truncate"] == "NONE"
@@ -160,6 +162,18 @@ async def test_scores_of_pairs(encoders: EncoderServer, tokenizer: Tokenizer, na
         assert found.tokens == sum(len(each.split()) for each in names)
     if name == "cross":
         assert asked[0]["inputs"]["INPUT_PAIRS"] == [[8, 2], [list(pair) for pair in pairs[:8]]]
+
+
+async def test_programs_rerank(encoders: EncoderServer) -> None:
+    """Open WebUI asks for all documents and puts them in order by ``index``; LiteLLM asks as for vLLM."""
+    body = {"model": "cross", "query": "which?", "documents": TEXTS}
+    async with serving(encoders.model("cross")) as gateway:
+        for path, more in (("/v1/rerank", {"top_n": len(TEXTS)}), ("/rerank", {"return_documents": True})):
+            answer = await gateway.client.post(path, json={**body, **more})
+            found = sorted(answer.json()["results"], key=lambda each: int(each["index"]))
+            scores = [vector(pair_of(("which?", text)), 1)[0] for text in TEXTS]
+            assert [each["relevance_score"] for each in found] == scores
+            assert [each["document"]["text"] for each in found] == TEXTS
 
 
 async def test_classes(encoders: EncoderServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,8 +12,8 @@ import numpy as np
 import pytest
 
 from gateway.generation.encoder import EncodedItems, EncoderRequest
-from gateway.text.tokens.encoder_tokenizer import EncoderInput
-from tests.app.encoders import MOST_TOKENS, Encoders, encoders, letters
+from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
+from tests.app.encoders import MOST_TOKENS, Encoders, ScriptedEncoder, encoders, letters
 from tests.app.scripted import ByteIds
 
 EMBEDDINGS = "/v1/embeddings"
@@ -71,7 +72,39 @@ async def test_300_000_tokens_are_served_and_one_more_is_not(world: Encoders) ->
     answer = await world.post(EMBEDDINGS, model="vectors", input=texts, encoding_format="base64")
     assert answer["usage"]["total_tokens"] == 300_000
     found = await world.rejected(EMBEDDINGS, model="vectors", input=[*texts, "y"])
-    assert found == ("input", "max_tokens_per_request", "Requested 300001 tokens, max 300000 tokens per request.")
+    assert found == (
+        "input",
+        "max_tokens_per_request",
+        "Requested at least 300001 tokens, max 300000 tokens per request.",
+    )
+
+
+async def test_other_requests_are_served_while_a_large_response_is_written(
+    world: Encoders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large, small = world.by_name["vectors"], world.by_name["counting"]
+    encode, ended = large.encode, list[str]()
+    asked: list[asyncio.Future[None]] = []
+
+    async def post(model: str, texts: list[str]) -> None:
+        await world.post(EMBEDDINGS, model=model, input=texts)
+        ended.append(model)
+
+    async def last_of_32(request: EncoderRequest) -> EncodedItems:
+        if len(large.requests) == 31:
+            asked.append(asyncio.ensure_future(post("counting", ["a"])))
+        return await encode(request)
+
+    async def in_twenty_steps(request: EncoderRequest) -> EncodedItems:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return await ScriptedEncoder.encode(small, request)
+
+    monkeypatch.setattr(large, "encode", last_of_32)
+    monkeypatch.setattr(small, "encode", in_twenty_steps)
+    await post("vectors", [f"text {index}" for index in range(2048)])
+    await asked[0]
+    assert ended == ["counting", "vectors"]
 
 
 async def test_dimensions_cut_vectors_to_length_1(world: Encoders) -> None:
@@ -140,6 +173,7 @@ async def test_what_cannot_be_cut_is_rejected(world: Encoders) -> None:
     param, code, message = await world.rejected(EMBEDDINGS, model="vectors", input=["a", LONG], truncation_side="left")
     assert (param, code) == ("input[1]", "context_length_exceeded")
     assert message.startswith("prompt is too long: 1202 tokens > 1200 maximum")
+    assert (await world.rejected(EMBEDDINGS, model="vectors", input=LONG))[0] == "input"
     for most, code in ((0, "integer_below_min_value"), (1201, "integer_above_max_value")):
         found = await world.rejected(EMBEDDINGS, model="vectors", input="a", truncate_prompt_tokens=most)
         assert found[:2] == ("truncate_prompt_tokens", code)
@@ -159,11 +193,11 @@ async def test_token_ids_need_the_models_own_vocabulary(world: Encoders, folder:
     answer = await world.post(EMBEDDINGS, model="cut", input=[ids, ids[:1] * MOST_TOKENS])
     assert answer["usage"]["total_tokens"] == 3 + MOST_TOKENS
     assert (await world.rejected(EMBEDDINGS, model="cut", input=[ids, [9999]]))[0] == "input[1]"
+    for fields, kept in CUTS:
+        await world.post(EMBEDDINGS, model="cut", input=ByteIds(folder).of(LONG), **fields)
+        assert world.by_name["cut"].items()[-1].ids == ByteIds(folder).of(kept), fields
     too_long = ids[:1] * 5000  # more than a conversation may have messages
-    assert (await world.rejected(EMBEDDINGS, model="cut", input=too_long))[:2] == (
-        "input[0]",
-        "context_length_exceeded",
-    )
+    assert (await world.rejected(EMBEDDINGS, model="cut", input=too_long))[:2] == ("input", "context_length_exceeded")
 
 
 async def test_rerank_puts_the_most_relevant_first(world: Encoders) -> None:
@@ -196,6 +230,65 @@ async def test_documents_are_cut_before_they_are_scored(world: Encoders) -> None
     assert {(item.text, item.pair) for item in world.by_name["ranks"].items()} == {("ab", "zz"), ("ab", "b")}
     assert answer["usage"]["total_tokens"] == 7
     assert answer["results"][1]["document"]["text"] == "zzaaa"
+
+
+async def test_a_query_that_leaves_no_room_for_a_document_is_named(world: Encoders) -> None:
+    bodies: list[tuple[str, dict[str, Any], str]] = [
+        ("/v1/rerank", {"query": LONG, "documents": ["a", "b"], "truncate": "END"}, "query"),
+        ("/v1/rerank", {"query": "a" * 70_000, "documents": ["a"]}, "query"),
+        ("/v1/score", {"text_1": LONG, "text_2": ["a", "b"]}, "text_1[0]"),
+        ("/v1/score", {"queries": ["a", LONG], "documents": ["a", "b"]}, "queries[1]"),
+    ]
+    for path, body, param in bodies:
+        named, code, message = await world.rejected(path, model="ranks", **body)
+        assert (named, code) == (param, "context_length_exceeded")
+        assert message.startswith("prompt is too long: ")
+        assert message.endswith(" tokens > 1200 maximum; shorten it.")  # to cut documents would not help
+    found = await world.rejected("/v1/rerank", model="ranks", query="a", documents=["a", LONG])
+    assert found[0] == "documents[1]"
+    assert "'truncate'" in found[2]
+
+
+async def test_a_query_that_many_documents_repeat_is_rejected_before_it_is_read(world: Encoders) -> None:
+    bodies: list[tuple[str, dict[str, Any], str]] = [
+        ("/v1/rerank", {"query": "a" * 2**22, "documents": ["b"] * 2048}, "query"),
+        ("/v1/score", {"text_1": "a" * 1200, "text_2": ["b"] * 2048}, "text_1"),
+    ]
+    for path, body, param in bodies:
+        found = await world.rejected(path, model="ranks", **body)
+        assert found[:2] == (param, "max_tokens_per_request")
+        assert found[2].endswith(" characters together, max 2400000.")
+
+
+async def test_characters_that_are_cut_cost_no_tokens(world: Encoders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight million of them would take a gigabyte."""
+    read: list[str] = []
+    encoded = EncoderTokenizer._encoded
+
+    def noted(self: EncoderTokenizer, text: str, pair: str | None) -> EncoderInput:
+        read.append(text)
+        return encoded(self, text, pair)
+
+    monkeypatch.setattr(EncoderTokenizer, "_encoded", noted)
+    huge = "a" * 2**22
+    for fields in ({"truncate": "END"}, {"truncate": "START"}):
+        answer = await world.post(EMBEDDINGS, model="vectors", input=[huge, "b"], **fields)
+        assert answer["usage"]["total_tokens"] == MOST_TOKENS + 1
+    assert (await world.rejected(EMBEDDINGS, model="vectors", input=["b", huge]))[0] == "input[1]"
+    assert max(map(len, read)) == 65536
+    assert (await world.rejected(EMBEDDINGS, model="vectors", input=["x" * MOST_TOKENS] * 2000))[0] == "input"
+    assert len(read) < 300
+
+
+async def test_pairs_of_several_queries_go_by_query_where_the_model_takes_one(world: Encoders) -> None:
+    texts = {"text_1": ["a", "b"] * 70, "text_2": ["ab", "b"] * 70}
+    answer = await world.post("/v1/score", model="one-query", **texts)
+    assert [each["score"] for each in answer["data"]] == [0.5, 1] * 70
+    requests = world.by_name["one-query"].requests
+    assert sorted((request.items[0].text, len(request.items)) for request in requests) == [
+        ("a", 6), ("a", 64), ("b", 6), ("b", 64),
+    ]  # fmt: skip
+    assert all(len({item.text for item in request.items}) == 1 for request in requests)
 
 
 async def test_scores_of_three_classes_are_no_relevance(world: Encoders) -> None:
@@ -268,7 +361,10 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("/v1/score", {"model": "ranks", "text_1": "a", "queries": "a", "text_2": "b"}, "text_1", "invalid_value"),
     ("/v1/score", {"model": "ranks", "queries": ["a", "b"], "documents": ["b"]}, "documents", "invalid_value"),
     ("/v1/score", {"model": "ranks", "text_1": "a", "text_2": ["b", ""]}, "text_2[1]", "empty_string"),
-    ("/classify", {"model": "classes", "input": ""}, "input[0]", "empty_string"),
+    ("/classify", {"model": "classes", "input": ""}, "input", "empty_string"),
+    ("/classify", {"model": "classes", "input": [5, -1]}, "input[1]", "integer_below_min_value"),
+    ("/pooling", {"model": "vectors", "input": [5, True]}, "input[1]", "invalid_type"),
+    ("/pooling", {"model": "vectors", "input": [[5], []]}, "input[1]", "empty_array"),
 ]
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +27,17 @@ Text = Annotated[str, Field(min_length=1)]
 Texts = Annotated[list[Text], Field(min_length=1, fail_fast=True)]
 
 
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
 class EncoderFields(RequestPart):
     """The fields that all endpoints of encoders have; null means absent."""
 
     model: Annotated[str, Field(min_length=1)]
     user: str | None = None
     input_type: Annotated[str | None, Field(min_length=1, max_length=256)] = None
-    truncate: Annotated[str | None, Field(pattern="^(?i:none|start|left|end|right)$")] = None
+    truncate: Annotated[Literal["none", "start", "left", "end", "right"] | None, BeforeValidator(_lower)] = None
     truncate_prompt_tokens: Annotated[int | None, Field(ge=-1)] = None
     truncation_side: Literal["left", "right"] | None = None
 
@@ -43,8 +46,8 @@ class EncoderFields(RequestPart):
         """What is to be encoded, at least one."""
 
     @abstractmethod
-    def path(self, index: int) -> str:
-        """Where the request has an input, such as ``input[3]``."""
+    def path(self, index: int, *, of_query: bool = False) -> str:
+        """Where the request has an input, such as ``input[3]``; of a pair its second text or its query."""
 
     def check_model(self, model: EncoderModel) -> None:
         """Check what the endpoint alone asks of a model.
@@ -59,7 +62,7 @@ class EncoderFields(RequestPart):
 
     def truncation(self) -> Truncation:
         """The side on which inputs that are too long are cut."""
-        side = _SIDES[(self.truncate or ("none" if self.truncate_prompt_tokens is None else "end")).lower()]
+        side = _SIDES[self.truncate or ("none" if self.truncate_prompt_tokens is None else "end")]
         return side if side == "none" or self.truncation_side is None else _SIDES[self.truncation_side]
 
     def params(self) -> EncoderParams:
@@ -68,37 +71,44 @@ class EncoderFields(RequestPart):
         return EncoderParams(self.input_type, self.truncation(), most_tokens=None if most == -1 else most)
 
 
-def _items(value: Any) -> Any:
-    """The inputs as a list, whether one or several were sent; texts and token ids are not mixed."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, list) and value and all(isinstance(item, int) for item in value):
-        return [value]
-    if isinstance(value, list) and len({type(item) for item in value}) > 1:
+def _of_one_kind(value: Any) -> Any:
+    """The inputs as they were sent, unless texts and token ids are mixed."""
+    if isinstance(value, list) and len({type(item) for item in value} - {bool}) > 1:
         raise PydanticCustomError("input", "must be texts or token ids, not both")
     return value
 
 
 def _branch(value: Any) -> str | None:
-    """Texts or token ids, by the first input."""
+    """One text or several, or the token ids of one or of several, by the first item."""
+    if isinstance(value, str):
+        return BRANCH + "text"
     if not isinstance(value, list):
         return None
-    return BRANCH + ("ids" if value and isinstance(value[0], list) else "texts")
+    first = value[0] if value else ""
+    return BRANCH + ("ids" if isinstance(first, int) else "lists" if isinstance(first, list) else "texts")
 
 
 class InputFields(EncoderFields):
     """Texts, or the token ids of texts."""
 
     input: Annotated[
-        Annotated[Texts, Tag(BRANCH + "texts")]
-        | Annotated[list[_Ids], Field(min_length=1, fail_fast=True), Tag(BRANCH + "ids")],
+        Annotated[Text, Tag(BRANCH + "text")]
+        | Annotated[Texts, Tag(BRANCH + "texts")]
+        | Annotated[_Ids, Tag(BRANCH + "ids")]
+        | Annotated[list[_Ids], Field(min_length=1, fail_fast=True), Tag(BRANCH + "lists")],
         Discriminator(_branch, custom_error_type="input", custom_error_message="must be a text or an array of texts"),
-        BeforeValidator(_items),
+        BeforeValidator(_of_one_kind),
     ]
+
+    def _items(self) -> Sequence[str | list[int]]:
+        """The inputs, of which one may have been sent by itself."""
+        alone = isinstance(self.input, str) or isinstance(self.input[0], int)
+        return cast("Sequence[str | list[int]]", [self.input] if alone else self.input)
 
     def check_model(self, model: EncoderModel) -> None:
         """Check that token ids are those of the model; see ``EncoderFields``."""
-        if isinstance(self.input[0], str):
+        items = [each for each in self._items() if not isinstance(each, str)]
+        if not items:
             return
         features, vocab_size = model.features, model.vocab_size
         takes_ids = model.settings.encoder.token_ids == "own"  # noqa: S105 - no password
@@ -108,21 +118,23 @@ class InputFields(EncoderFields):
                 "LangChain's OpenAIEmbeddings sends texts with check_embedding_ctx_length=False."
             )
             raise BadRequestError(message, param="input", code="invalid_value")
-        for index, item in enumerate(self.input):
+        for index, item in enumerate(items):
             if max(item) >= vocab_size:
-                message = f"'input[{index}]' has a token id beyond the vocabulary of {vocab_size} tokens."
-                raise BadRequestError(message, param=f"input[{index}]", code="invalid_value")
+                path = self.path(index)
+                message = f"{path!r} has a token id beyond the vocabulary of {vocab_size} tokens."
+                raise BadRequestError(message, param=path, code="invalid_value")
 
     def inputs(self) -> Sequence[EncoderInput]:
         """Its inputs; see ``EncoderFields``."""
         return [
             EncoderInput(item) if isinstance(item, str) else EncoderInput("", ids=item, type_ids=[0] * len(item))
-            for item in self.input
+            for item in self._items()
         ]
 
-    def path(self, index: int) -> str:
+    def path(self, index: int, *, of_query: bool = False) -> str:
         """The path of an input; see ``EncoderFields``."""
-        return f"input[{index}]"
+        del of_query
+        return f"input[{index}]" if self.input is self._items() else "input"
 
 
 class VectorFields(InputFields):
@@ -144,7 +156,7 @@ class VectorFields(InputFields):
         return dataclasses.replace(super().params(), dimensions=self.dimensions)
 
     def rows(self, model: EncoderModel, encoded: EncoderResult) -> Sequence[Any]:
-        """The vectors, or the scores by class, in the form that is asked for: arrays, or little-endian base64.
+        """The vectors, or the scores by class, little-endian: arrays, or their bytes where base64 is asked for.
 
         Raises:
             BadRequestError: they are shorter than ``dimensions``.
@@ -163,9 +175,7 @@ class VectorFields(InputFields):
         if cuts or self.normalize:
             vectors = _scaled(vectors)
         vectors = np.ascontiguousarray(vectors, "<f4")
-        if self.encoding_format == "base64":
-            return [base64.b64encode(row).decode() for row in vectors]
-        return list(vectors)
+        return [row.data for row in vectors] if self.encoding_format == "base64" else list(vectors)
 
 
 def _scaled(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

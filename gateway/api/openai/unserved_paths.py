@@ -38,9 +38,11 @@ _BASE: Final = re.compile(r"/v[12](?=/)")
 
 
 def served_instead(path: str) -> str:
-    """Explain an unserved path of a known API; empty for any other path."""
+    """Explain an unserved path of a known API; empty for any other path, and for the one that serves the need."""
     if _STORED_CHAT.fullmatch(path):
         return " This gateway does not store chat completions: /v1/responses stores responses and returns them by id."
     names = _BASE.split(path)[-1].strip("/").split("/")
     instead = _INSTEAD.get("/".join(names[:2])) or _INSTEAD.get(names[0])
-    return f" This gateway does not support this endpoint. {instead}" if instead else ""
+    if not instead or path in instead.rstrip(".").split():  # another method of it is served
+        return ""
+    return f" This gateway does not support this endpoint. {instead}"

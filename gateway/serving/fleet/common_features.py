@@ -68,6 +68,7 @@ def _both(one: EngineFeatures, other: EngineFeatures) -> EngineFeatures:
         whole=one.whole or other.whole,
         estimates=one.estimates | other.estimates,
         most_items=min(one.most_items, other.most_items),
+        one_query=one.one_query or other.one_query,
         losses={**one.losses, **other.losses},
     )
 

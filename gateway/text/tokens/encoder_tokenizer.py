@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,8 @@ from gateway.text.tokens.tokenizer import Tokenizer
 
 Truncation = Literal["none", "start", "end"]
 """The side on which a text that is too long is cut; ``none``: it is rejected."""
+
+_ALWAYS_COUNTED = 65536  # characters of an input, which may have few tokens: normalizers drop spaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +40,17 @@ class InputTooLongError(Exception):
 
     Attributes:
         index: of the input.
-        tokens: that it has.
+        tokens: that it has; of one that is far too long those that it has at least.
         most: that it may have.
+        of_query: whether the first text of a pair leaves no room for the second.
     """
 
-    def __init__(self, index: int, tokens: int, most: int) -> None:
+    def __init__(self, index: int, tokens: int, most: int, *, of_query: bool = False) -> None:
         super().__init__(f"{tokens} tokens > {most} maximum")
         self.index = index
         self.tokens = tokens
         self.most = most
+        self.of_query = of_query
 
 
 class EncoderTokenizer:
@@ -58,6 +63,7 @@ class EncoderTokenizer:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._backend: tokenizers.Tokenizer = tokenizer.backend
         self.vocab_size = tokenizer.vocab_size
+        self._longest_token = tokenizer.longest_token
 
     @classmethod
     def from_folder(cls, folder: Path) -> EncoderTokenizer:
@@ -70,6 +76,9 @@ class EncoderTokenizer:
         most: int | None = None,
         truncation: Truncation = "none",
         document_tokens: int | None = None,
+        *,
+        total: int,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> list[EncoderInput]:
         """Add the token ids to texts and pairs; ids that are there stay.
 
@@ -78,37 +87,63 @@ class EncoderTokenizer:
             most: tokens of one input, special tokens included; None: any number.
             truncation: what becomes of longer ones. Of a pair the second text is cut.
             document_tokens: of the second text of a pair, the end of which is cut before; None: any number.
+            total: tokens of all inputs, after which the rest is left out.
+            stopped: asked before each input whether to leave out the rest.
 
         Raises:
             InputTooLongError: one is longer, and is not to be cut or cannot be.
         """
         if document_tokens is not None:
             room = document_tokens + self._backend.num_special_tokens_to_add(is_pair=False)
-            documents = self.tokenize([EncoderInput(each.pair or "") for each in inputs], room, "end")
-            inputs = [EncoderInput(each.text, cut.text) for each, cut in zip(inputs, documents, strict=True)]
-        texts = [each.text if each.pair is None else (each.text, each.pair) for each in inputs if not each.ids]
-        encoded = iter(self._backend.encode_batch(texts, add_special_tokens=True))
-        found = []
-        for index, each in enumerate(inputs):
+            alone = [EncoderInput(each.pair or "") for each in inputs]
+            documents = self.tokenize(alone, room, "end", total=total, stopped=stopped)
+            inputs = [EncoderInput(each.text, cut.text) for each, cut in zip(inputs, documents, strict=False)]
+        found: list[EncoderInput] = []
+        count = 0
+        for index, given in enumerate(inputs):
+            if count > total or stopped():
+                break
+            each = given
             if not each.ids:
-                encoding = next(encoded)
-                each = EncoderInput(each.text, each.pair, encoding.ids, encoding.type_ids)  # noqa: PLW2901
+                each = self._roughly_cut(index, each, most or total, truncation)
+                each = self._encoded(each.text, each.pair)
             if most is not None and len(each.ids) > most:
-                each = self._cut(index, each, most, truncation)  # noqa: PLW2901
+                each = self._cut(index, each, most, truncation)
+            count += len(each.ids)
             found.append(each)
         return found
 
+    def _encoded(self, text: str, pair: str | None) -> EncoderInput:
+        """Tokenize one input, as a batch of one: other threads run meanwhile."""
+        (encoding,) = self._backend.encode_batch([text if pair is None else (text, pair)])
+        return EncoderInput(text, pair, encoding.ids, encoding.type_ids)
+
+    def _roughly_cut(self, index: int, whole: EncoderInput, most: int, truncation: Truncation) -> EncoderInput:
+        """Leave out what is too long by its characters: a token takes memory, a character that is cut takes none."""
+        query, last = ("", whole.text) if whole.pair is None else (whole.text, whole.pair)
+        room = max(most * self._longest_token, _ALWAYS_COUNTED) - len(query)
+        if len(last) <= room:
+            return whole
+        if truncation == "none" or room <= 0:
+            tokens = -(-(len(query) + len(last)) // self._longest_token)
+            raise InputTooLongError(index, max(tokens, most + 1), most, of_query=room <= 0)
+        kept = last[:room] if truncation == "end" else last[-room:]
+        return EncoderInput(kept) if whole.pair is None else EncoderInput(query, kept)
+
     def _cut(self, index: int, whole: EncoderInput, most: int, truncation: Truncation) -> EncoderInput:
         """Cut the last text of an input between two tokens, so that the rest has at most so many."""
+        if not whole.text and truncation != "none":  # token ids
+            kept_ids = slice(most) if truncation == "end" else slice(-most, None)
+            return dataclasses.replace(whole, ids=whole.ids[kept_ids], type_ids=whole.type_ids[kept_ids])
         last = whole.text if whole.pair is None else whole.pair
         offsets = self._backend.encode(last, add_special_tokens=False).offsets
         room = len(offsets) - (len(whole.ids) - most)
-        while truncation != "none" and room > 0 and (whole.text or whole.pair):
+        of_query = whole.pair is not None and room <= 0
+        while truncation != "none" and room > 0:
             kept = offsets[:room] if truncation == "end" else offsets[-room:]
             text = last[kept[0][0] : kept[-1][1]]
-            encoding = self._backend.encode(*((text,) if whole.pair is None else (whole.text, text)))
-            if len(encoding.ids) <= most:
-                first, second = (text, None) if whole.pair is None else (whole.text, text)
-                return EncoderInput(first, second, encoding.ids, encoding.type_ids)
-            room -= len(encoding.ids) - most
-        raise InputTooLongError(index, len(whole.ids), most)
+            cut = self._encoded(*((text, None) if whole.pair is None else (whole.text, text)))
+            if len(cut.ids) <= most:
+                return cut
+            room -= len(cut.ids) - most
+        raise InputTooLongError(index, len(whole.ids), most, of_query=of_query)

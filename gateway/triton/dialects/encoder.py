@@ -233,6 +233,7 @@ class EncoderDialect(Dialect[Encoder]):
             estimates=frozenset() if form.count else frozenset({"prompt_tokens"}),
             task=options.task,
             most_items=form.most_items,
+            one_query=form.takes == "query" and not model.batched,
         )
         encoder = TritonEncoder(connection, model, form, settings, features)
         try:

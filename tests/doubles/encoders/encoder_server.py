@@ -1,4 +1,4 @@
-"""A real Triton with doubles of encoders that people run, one for each way to call them, and how each is set up."""
+"""Doubles of encoders that people run, one for each way to call them, in a real Triton, and how each is set up."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import tokenizers
 from tokenizers import models, pre_tokenizers, processors
 
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.doubles.encoders.scripted_encoders import ScriptedEncoders
 from tests.doubles.llmapi.server import ROOT
 
 _IDS = "input_ids INT64 -1, attention_mask INT64 -1"
@@ -164,39 +165,52 @@ def write_row(repository: Path, name: str, row: Row) -> None:
 
 
 class EncoderServer:
-    """A running Triton with these encoders; a context manager.
+    """Running encoders, in a Triton or in the test's process; a context manager.
 
     Args:
-        folder: for the repository and the logs.
+        folder: for the repositories and the logs.
         tokenizer: the folder of the tokenizer of all models.
-        names: the encoders that it has.
+        real: the encoders that Triton has.
+        scripted: those that `ScriptedEncoders` has, whose models need no process each.
 
     Attributes:
-        triton: the server.
+        triton: the server of the former, which runs where there are any.
     """
 
-    def __init__(self, folder: Path, tokenizer: Path, names: Sequence[str] = tuple(ROWS)) -> None:
-        self._names, self._tokenizer = names, tokenizer
+    def __init__(self, folder: Path, tokenizer: Path, real: Sequence[str] = (), scripted: Sequence[str] = ()) -> None:
+        self._real, self._tokenizer = real, tokenizer
         self._mode, self._journal = folder / "mode", folder / "journal"
-        for name in names:
-            write_row(folder / "repository", name, ROWS[name])
+        for kind, names in (("real", real), ("scripted", scripted)):
+            for name in names:
+                write_row(folder / kind, name, ROWS[name])
         environment = {"PYTHONPATH": str(ROOT), "MODE": str(self._mode), "JOURNAL": str(self._journal)}
         self.triton = TritonServer(
-            folder / "repository", model_dir=tokenizer, engine=None, env=environment, log_path=folder / "triton.log"
+            folder / "real", model_dir=tokenizer, engine=None, env=environment, log_path=folder / "triton.log"
         )
+        self._scripted = ScriptedEncoders(folder / "scripted", self._journal, self._mode)
 
     def __enter__(self) -> EncoderServer:
-        self.triton.start()
-        self.triton.wait_ready(self._names)
+        if self._real:
+            self.triton.start()
+            self.triton.wait_ready(self._real)
         return self
 
     def __exit__(self, *_exc: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """End them as a crash would."""
         self.triton.kill()
+        self._scripted.kill()
+
+    def url(self, name: str) -> str:
+        """``host:port`` of the server that has an encoder."""
+        return self.triton.grpc_url if name in self._real else self._scripted.url
 
     def model(self, name: str, **more: Any) -> dict[str, Any]:
         """The settings of a served model, as those that run it would write them."""
         row = ROWS[name]
-        triton = {"url": self.triton.grpc_url, "model": name}
+        triton = {"url": self.url(name), "model": name}
         found = {"name": name, "task": row.task, "triton": triton, "encoder": dict(row.settings), **more}
         return found | ({"tokenizer": str(self._tokenizer)} if row.tokenizer else {})
 

@@ -47,9 +47,9 @@ class RerankRequest(EncoderFields):
         """The query with each document; see ``EncoderFields``."""
         return [EncoderInput(self.query, text) for text in self.texts()]
 
-    def path(self, index: int) -> str:
-        """The path of a document; see ``EncoderFields``."""
-        return f"documents[{index}]"
+    def path(self, index: int, *, of_query: bool = False) -> str:
+        """The path of a document, or of the query; see ``EncoderFields``."""
+        return "query" if of_query else f"documents[{index}]"
 
     def params(self) -> EncoderParams:
         """With the most tokens of a document; see ``EncoderFields``."""

@@ -49,8 +49,10 @@ class ScoreRequest(EncoderFields):
         first, second = self._sides()
         return [EncoderInput(first[index if len(first) > 1 else 0], text) for index, text in enumerate(second)]
 
-    def path(self, index: int) -> str:
-        """The path of the second text of a pair; see ``EncoderFields``."""
+    def path(self, index: int, *, of_query: bool = False) -> str:
+        """The path of one text of a pair; see ``EncoderFields``."""
+        if of_query:
+            return f"{'text_1' if self.queries is None else 'queries'}[{index if len(self._sides()[0]) > 1 else 0}]"
         return f"{'text_2' if self.documents is None else 'documents'}[{index}]"
 
     def params(self) -> EncoderParams:
