@@ -171,23 +171,6 @@ async def test_many_requests_at_once(backend: TritonBackend, ask: Any) -> None:
     assert [len(ids_of(answer)) for answer in answers] == [12] * 12
 
 
-@PATHS
-async def test_a_hundred_cancelled_requests_leave_nothing_behind(
-    triton: TritonServer, backend: TritonBackend, ask: Any
-) -> None:
-    async def leave() -> None:
-        async with aclosing(backend.engine.generate(ask(1500))) as chunks:
-            await anext(chunks)
-
-    for _ in range(10):
-        await asyncio.gather(*(leave() for _ in range(10)))
-    await backend._background.drain(20)
-    family = "nv_trt_llm_request_metrics"
-    await until(lambda: not any(metric(triton.metrics_url, family, kind) for kind in ("active", "waiting")))
-    assert metric(triton.metrics_url, "nv_trt_llm_kv_cache_block_metrics", "used") == 0
-    assert len(ids_of(await collect(backend.engine, ask(4)))) == 4
-
-
 async def test_an_ensemble_that_answers_text_only(mortal_triton: TritonServer, ask: Any, tokenizer: Tokenizer) -> None:
     async with (
         TritonBackend(mortal_triton.grpc_url, "text_only", "ensemble") as text_only,
