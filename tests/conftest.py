@@ -34,10 +34,8 @@ LOG_TAIL = 6000
 _TOGETHER = (
     (
         # Of the clients those before the scripted engine, which take as long as the others.
-        "tests/clients/programs/", "tests/clients/page/", "tests/clients/test_agents.py",
-        "tests/clients/test_anthropic_messages.py", "tests/clients/test_chat_command.py",
-        "tests/clients/test_conversations_on_triton.py", "tests/clients/test_given_up.py",
-        "tests/clients/test_languages.py", "tests/clients/test_reasoning.py", "tests/clients/test_record_command.py",
+        "tests/clients/programs/", "tests/clients/page/", "tests/clients/test_chat_command.py",
+        "tests/clients/test_given_up.py", "tests/clients/test_languages.py", "tests/clients/test_record_command.py",
         "tests/clients/test_report_command.py", "tests/clients/test_responses_", "tests/clients/test_stalls.py",
         "tests/clients/test_thoughts_on_triton.py", "tests/clients/test_top_command.py",
     ),

@@ -13,10 +13,7 @@ import httpx
 import jsonschema
 import openai
 import pytest
-from langchain_core.messages import HumanMessage, ToolMessage
-from langchain_openai import ChatOpenAI
 from openai import OpenAI
-from pydantic import BaseModel, Field, SecretStr
 
 from tests.clients.conftest import BY_BOTH_PATHS, MODEL, TINY
 from tests.stack import GatewayProcess
@@ -82,13 +79,6 @@ def required(client: OpenAI, model: str, **more: Any) -> set[str]:
 def test_required_calls_one_of_the_tools_and_not_always_the_same(tiny: OpenAI) -> None:
     names = required(tiny, TINY, n=8, seed=1, temperature=2, max_tokens=400)
     assert len(names) > 1, names
-
-
-@pytest.mark.long  # the tiny model is held by the same guides
-@pytest.mark.parametrize("gateway", ["tokens"], indirect=True)  # what is said does not depend on the path
-def test_required_calls_one_of_the_tools_of_a_real_model(client: OpenAI) -> None:
-    patient = client.with_options(timeout=180)  # four prompts of 590 tokens at once, for a busy machine
-    assert len(required(patient, MODEL, n=4, seed=1, temperature=1.3, max_tokens=200)) > 1
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -173,60 +163,6 @@ def test_a_free_choice_is_refused_where_the_template_shows_no_tools(tiny: OpenAI
     assert answer.choices[0].message.tool_calls is None
 
 
-def test_the_old_form(tiny_gateway: GatewayProcess) -> None:
-    functions = [tool["function"] for tool in TOOLS]
-    body = {"model": TINY, "messages": MESSAGES, "functions": functions, "function_call": {"name": "get_time"}}
-    answer = httpx.post(f"{tiny_gateway.url}/v1/chat/completions", json=body | {"max_tokens": 400}, timeout=60)
-    choice = answer.json()["choices"][0]
-    check("get_time", choice["message"]["function_call"]["arguments"])
-    assert choice["finish_reason"] == "stop"
-
-
-def test_required_through_langchain(tiny_gateway: GatewayProcess) -> None:
-    names = set()
-    for seed in range(12):
-        llm = ChatOpenAI(
-            model=TINY,
-            base_url=f"{tiny_gateway.url}/v1",
-            api_key="unused",
-            max_retries=0,
-            seed=seed,
-            temperature=2,
-            max_completion_tokens=400,
-        )
-        message = llm.bind_tools(TOOLS, tool_choice="any", parallel_tool_calls=False).invoke(MESSAGES)
-        (call,) = message.tool_calls
-        jsonschema.validate(call["args"], SCHEMAS[call["name"]])
-        names.add(call["name"])
-        if len(names) > 1:
-            return
-    raise AssertionError(names)
-
-
-class Person(BaseModel):
-    """A person."""
-
-    name: str = Field(max_length=10)
-    age: int = Field(ge=0, le=120)
-
-
-def test_langchain_binds_tools(tiny_gateway: GatewayProcess) -> None:
-    llm = ChatOpenAI(
-        model=TINY,
-        base_url=f"{tiny_gateway.url}/v1",
-        api_key="unused",
-        max_retries=0,
-        seed=2,
-        max_completion_tokens=400,
-    )
-    message: Any = llm.bind_tools([Person], tool_choice="Person", parallel_tool_calls=False).invoke("Who is Ada?")
-    (call,) = message.tool_calls
-    assert call["name"] == "Person"
-    Person.model_validate(call["args"])
-    parsed = llm.with_structured_output(Person, method="function_calling").invoke("Who is Ada?")
-    assert isinstance(parsed, Person)
-
-
 def after_a_call(client: OpenAI, url: str, model: str, choice: Any) -> tuple[str, str]:
     """The arguments of a demanded call, and the prompt of the turn after its result, which was answered as well."""
     asked: dict[str, Any] = {"model": model, "tools": TOOLS, "temperature": 0, "max_tokens": 100}
@@ -269,13 +205,3 @@ def test_the_conversation_goes_on_after_a_call_without_a_place_in_the_template(
         f'[{{"name": "get_weather", "arguments": {arguments}}}]<|im_end|>\n'
         "<|im_start|>tool\nResult of get_weather:\n18 degrees and rain<|im_end|>\n<|im_start|>assistant\n"
     )
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("gateway", ["tokens"], indirect=True)
-def test_langchain_goes_on_after_a_call(gateway: GatewayProcess) -> None:
-    llm = ChatOpenAI(model=MODEL, base_url=f"{gateway.url}/v1", api_key=SecretStr("unused"), temperature=0)
-    history: list[Any] = [HumanMessage("What is the weather in Paris?", name="ann")]
-    called = llm.bind_tools(TOOLS[:1], tool_choice="get_weather", parallel_tool_calls=False).invoke(history)
-    history += [called, ToolMessage("18 degrees", tool_call_id=called.tool_calls[0]["id"], name="get_weather")]
-    assert llm.invoke(history).content
