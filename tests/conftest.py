@@ -10,6 +10,8 @@ from typing import Any
 
 # Several processes share the cores; a second thread of BLAS would mostly wait. Before NumPy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Envoy and kubectl, where `make build/programs-venv/.done` has put them.
+os.environ["PATH"] += f"{os.pathsep}{Path(__file__).parents[1] / 'build' / 'programs-venv' / 'bin'}"
 
 import certifi
 import pytest
@@ -40,7 +42,10 @@ _TOGETHER = (
         "tests/clients/test_thoughts_on_triton.py", "tests/clients/test_top_command.py",
     ),
     ("tests/clients/",),
-    ("tests/dialects/", "tests/doubles/", "tests/integration/test_llmapi_dialect.py"),
+    (
+        "tests/dialects/", "tests/doubles/", "tests/integration/test_llmapi_dialect.py",
+        "tests/integration/test_plain_text_models.py", "tests/integration/test_vllm_dialect.py",
+    ),
     ("tests/integration/", "tests/bench/test_load_tool.py", "tests/triton/test_transport_triton.py"),
     ("tests/encoders/",),
     ("tests/release/",),

@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("responses-state")
 
 
-@pytest.fixture(scope="module", params=["sqlite", "redis"])
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("redis", marks=pytest.mark.long)])
 def state(request: pytest.FixtureRequest, folder: Path) -> Iterator[dict[str, str]]:
     """Settings of a store that the gateways share."""
     if request.param == "sqlite":

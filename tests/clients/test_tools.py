@@ -127,6 +127,8 @@ CITY: Any = {
 }
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("gateway", ["tokens"], indirect=True)
 def test_the_embedded_model_calls_a_tool_by_itself_and_tells_its_result(client: OpenAI) -> None:
     question: Any = {"role": "user", "content": "What is the weather in Paris?"}
     asked: dict[str, Any] = {"model": MODEL, "tools": [CITY], "temperature": 0, "max_tokens": 60}
@@ -185,6 +187,7 @@ def after_a_call(client: OpenAI, url: str, model: str, choice: Any) -> tuple[str
 WEATHER: Any = {"type": "function", "function": {"name": "get_weather"}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gateway", ["tokens"], indirect=True)
 def test_the_conversation_goes_on_after_a_call(gateway: GatewayProcess, client: OpenAI) -> None:
     arguments, prompt = after_a_call(client, gateway.url, MODEL, WEATHER)

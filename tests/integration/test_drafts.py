@@ -277,6 +277,7 @@ def run_example(script: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.long
 def test_the_example_through_the_gateway(gateway: GatewayProcess) -> None:
     *answers, counts = run_example("chat.py", f"{gateway.url}/v1")
     names, texts = zip(*(line.split(":", 1) for line in answers), strict=True)
@@ -287,6 +288,7 @@ def test_the_example_through_the_gateway(gateway: GatewayProcess) -> None:
     assert int(found[1]) + int(found[2]) > 10
 
 
+@pytest.mark.long
 def test_the_example_by_tensors(triton: TritonServer) -> None:
     text = re.compile(r"^[a-z ]+:\s+('.*?'|\".*?\")(?:, (\d+) of (\d+) guesses accepted)?$")
     found = [text.match(line) for line in run_example("ask.py", triton.grpc_url)]

@@ -98,6 +98,7 @@ def test_a_second_model_that_fails_hangs_or_talks_nonsense_changes_no_answer(pai
     assert rows >= 8
 
 
+@pytest.mark.long
 def test_a_process_of_copies_that_is_stopped_or_killed_changes_no_answer(tmp_path: Path) -> None:
     with mirrored(tmp_path) as pair:
         wanted = events(pair.chat(temperature=0, stream=True))

@@ -104,6 +104,7 @@ def _check_internal_port(port: int, gateway: GatewayProcess) -> None:
     assert httpx.get(f"{url}/metrics").status_code == 200
 
 
+@pytest.mark.long
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 def test_gateways_count_as_one_and_go_on_without_redis(file: Path, tmp_path: Path) -> None:
     with RedisServer(tmp_path) as redis, contextlib.ExitStack() as stack:
