@@ -212,9 +212,13 @@ def smollm2_dir() -> Path:
 
 
 def _serve(model_dir: Path, log: Path) -> Iterator[TritonServer]:
-    with TritonServer(REPOSITORY, model_dir=model_dir, log_path=log) as server:
+    server = TritonServer(REPOSITORY, model_dir=model_dir, log_path=log)
+    server.start()
+    try:
         server.wait_ready()
         yield server
+    finally:
+        server.kill()  # quicker than a shutdown, and nothing is left to be kept
 
 
 @pytest.fixture(scope="session")
@@ -268,10 +272,13 @@ def scripted_triton(
     model_dir = tmp_path_factory.mktemp("scripted-model")
     write_scripted_model(model_dir)
     server = ScriptedServer(REPOSITORY, model_dir, tmp_path_factory.mktemp("triton-scripted"))
-    with server.triton:
+    server.triton.start()
+    try:
         server.triton.wait_ready()
         _plays.append(server.play)
         yield server
+    finally:
+        server.triton.kill()
 
 
 @pytest.fixture(scope="session")
