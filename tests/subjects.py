@@ -19,7 +19,7 @@ _FILES: Final[dict[str, tuple[str, ...]]] = {
         "gateway_ops/cli/test_speculative_example.py", "gateway_ops/cli/test_up.py", "gateway_ops/compare/",
         "gateway_ops/engines/", "gateway_ops/launch/", "gateway_ops/local_stack/", "gateway_ops/plan_fleet/",
         "gateway_ops/repository/", "integration/test_compare_equal_models.py", "integration/test_refusals.py",
-        "integration/test_rendered_repository.py", "kubernetes/", "release/",
+        "integration/test_rendered_repository.py", "kubernetes/", "release/", "tools/test_fleet_page.py",
     ),
     # The models of triton_repo/ and their engines by themselves, and the doubles that tests use in their place.
     "engines": (

@@ -15,7 +15,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from tests.clients.conftest import BY_BOTH_PATHS, MODEL, TINY
+from tests.clients.conftest import MODEL, TINY
 from tests.stack import GatewayProcess
 
 MESSAGES: list[Any] = [
@@ -147,7 +147,6 @@ def test_the_embedded_model_calls_a_tool_by_itself_and_tells_its_result(client: 
     assert (told.finish_reason, told.message.content) == ("stop", "The answer is 18 degrees and rain.")
 
 
-@BY_BOTH_PATHS
 def test_the_embedded_model_answers_small_talk_beside_a_tool(client: OpenAI) -> None:
     answer = client.chat.completions.create(
         model=MODEL, messages=[{"role": "user", "content": "Hello!"}], tools=[CITY], temperature=0, max_tokens=30
