@@ -10,6 +10,8 @@ from typing import Any
 
 # Several processes share the cores; a second thread of BLAS would mostly wait. Before NumPy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Envoy and kubectl, where `make build/programs-venv/.done` has put them.
+os.environ["PATH"] += f"{os.pathsep}{Path(__file__).parents[1] / 'build' / 'programs-venv' / 'bin'}"
 
 import certifi
 import pytest
@@ -27,7 +29,6 @@ from tests.doubles.text.text_server import TextServer, one_of_each
 from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
 from tests.stack import TRANSPORT, GatewayProcess
 from tests.subjects import SUBJECTS, subject_of
-from tests.triton_probe import takes_streams
 
 ROOT = Path(__file__).parent
 REPOSITORY = ROOT.parent / "triton_repo"
@@ -36,15 +37,16 @@ LOG_TAIL = 6000
 _TOGETHER = (
     (
         # Of the clients those before the scripted engine, which take as long as the others.
-        "tests/clients/programs/", "tests/clients/page/", "tests/clients/test_agents.py",
-        "tests/clients/test_anthropic_messages.py", "tests/clients/test_chat_command.py",
-        "tests/clients/test_conversations_on_triton.py", "tests/clients/test_given_up.py",
-        "tests/clients/test_languages.py", "tests/clients/test_reasoning.py", "tests/clients/test_record_command.py",
+        "tests/clients/programs/", "tests/clients/page/", "tests/clients/test_chat_command.py",
+        "tests/clients/test_given_up.py", "tests/clients/test_languages.py", "tests/clients/test_record_command.py",
         "tests/clients/test_report_command.py", "tests/clients/test_responses_", "tests/clients/test_stalls.py",
         "tests/clients/test_thoughts_on_triton.py", "tests/clients/test_top_command.py",
     ),
     ("tests/clients/",),
-    ("tests/dialects/", "tests/doubles/", "tests/integration/test_llmapi_dialect.py"),
+    (
+        "tests/dialects/", "tests/doubles/", "tests/integration/test_llmapi_dialect.py",
+        "tests/integration/test_plain_text_models.py", "tests/integration/test_vllm_dialect.py",
+    ),
     ("tests/integration/", "tests/bench/test_load_tool.py", "tests/triton/test_transport_triton.py"),
     ("tests/encoders/",),
     ("tests/release/",),
@@ -56,9 +58,6 @@ _FIRST = (
     "tests/openai/test_document.py", "tests/triton/test_h2_fuzz.py",
 )  # fmt: skip
 _LAST = "tests/faults/test_fairness.py"
-
-_SHARED: list[TritonServer] = []  # that run for the session
-_FAILED: list[str] = []  # tests that failed since the servers were last looked at
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -136,28 +135,10 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Start a shared Triton again that has died or hangs: races of its own do that (docs/wire-contract.md, 9.1)."""
-    suspicious = bool(_FAILED)
-    _FAILED.clear()
-    for server in _SHARED:
-        hangs = suspicious and server.running and not takes_streams(server.grpc_url)
-        if hangs:
-            server.kill()
-        if not server.running:
-            word = "hung" if hangs else server.ending
-            item.user_properties.append(("measured", f"{item.nodeid}: Triton {word} before, it began again"))
-            server.log_path.rename(server.log_path.with_suffix(".died"))
-            server.start()
-            server.wait_ready()
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the ends of the logs of servers and gateways that a failed test used to its report."""
     report = yield
-    if report.failed:
-        _FAILED.append(item.nodeid)
     if report.failed and isinstance(item, pytest.Function):
         for name, value in item.funcargs.items():
             log = _log_of(value)
@@ -235,19 +216,26 @@ def _serve(model_dir: Path, log: Path, embedding: Path | None = None) -> Iterato
     env = {} if embedding is None else {EMBEDDING_VARIABLE: str(embedding)}
     server = TritonServer(REPOSITORY, model_dir=model_dir, env=env, log_path=log)
     server.start()
-    _SHARED.append(server)
     try:
         server.wait_ready((*MODELS, EMBEDDING))
         yield server
     finally:
-        _SHARED.remove(server)
-        server.stop()
+        server.kill()  # quicker than a shutdown, and nothing is left to be kept
 
 
 @pytest.fixture(scope="session")
 def triton(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     """A running Triton on the tiny model."""
     yield from _serve(tiny_model_dir, tmp_path_factory.mktemp("triton") / "triton.log")
+
+
+@pytest.fixture
+def own_triton(tiny_model_dir: Path, tmp_path: Path) -> Iterator[TritonServer]:
+    """A Triton of the test's own on the tiny model: one that it hurts, or whose calls it cancels by the hundred.
+
+    That ends Triton 2.51 now and then (docs/wire-contract.md, 9.1), and would end the tests beside it.
+    """
+    yield from _serve(tiny_model_dir, tmp_path / "triton.log")
 
 
 @pytest.fixture(scope="session")
@@ -288,14 +276,12 @@ def scripted_triton(
     write_scripted_model(model_dir)
     server = ScriptedServer(REPOSITORY, model_dir, tmp_path_factory.mktemp("triton-scripted"))
     server.triton.start()
-    _SHARED.append(server.triton)
     try:
         server.triton.wait_ready()
         _plays.append(server.play)
         yield server
     finally:
-        _SHARED.remove(server.triton)
-        server.triton.stop()
+        server.triton.kill()
 
 
 @pytest.fixture(scope="session")

@@ -18,13 +18,13 @@ _FILES: Final[dict[str, tuple[str, ...]]] = {
         "gateway_ops/cli/test_plan_fleet.py", "gateway_ops/cli/test_repo.py",
         "gateway_ops/cli/test_speculative_example.py", "gateway_ops/cli/test_up.py", "gateway_ops/compare/",
         "gateway_ops/engines/", "gateway_ops/launch/", "gateway_ops/local_stack/", "gateway_ops/plan_fleet/",
-        "gateway_ops/repository/", "integration/test_compare_equal_models.py",
-        "integration/test_rendered_repository.py", "kubernetes/", "release/",
+        "gateway_ops/repository/", "integration/test_compare_equal_models.py", "integration/test_refusals.py",
+        "integration/test_rendered_repository.py", "kubernetes/", "release/", "tools/test_fleet_page.py",
     ),
     # The models of triton_repo/ and their engines by themselves, and the doubles that tests use in their place.
     "engines": (
-        "doubles/", "engine/", "integration/test_scripted_engine.py", "integration/test_triton_repo_", "llmapi/",
-        "triton_models/",
+        "doubles/", "engine/", "integration/test_kv_reuse.py", "integration/test_scripted_engine.py",
+        "integration/test_triton_repo_", "llmapi/", "triton_models/",
     ),
     # The chat page in a browser.
     "page": ("clients/page/",),

@@ -1,13 +1,14 @@
 """A process that has imported the gateway, and forks a command whenever a test asks: each is spared its imports.
 
-Those take ``gateway serve`` two seconds of CPU, and other commands half of one. What is forked is the command
-``gateway`` as it stands once its modules are imported. Where a test is about the imports themselves, it launches the
-command instead. Other programs of the tests that import much are forked so as well. This module is the process's
-program too.
+Those take ``gateway serve`` and each of its workers two seconds of CPU, and other commands half of one. What is forked
+is the command ``gateway`` as it stands once its modules are imported; a supervisor that was forked forks its workers.
+Where a test is about the imports themselves, it launches the command instead. Other programs of the tests that import
+much are forked so as well. This module is the process's program too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import functools
@@ -22,11 +23,13 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 GATEWAY = "gateway"
+WORKER = "gateway.workers.worker"
 _LAST_S = 5.0  # that gateways have to end when the tests' process is gone
 
 
@@ -204,6 +207,78 @@ def _end(gateways: set[int]) -> None:
             time.sleep(0.02)
 
 
+class ForkedWorker:
+    """A worker that its supervisor has forked; the part of `asyncio.subprocess.Process` that a supervisor uses.
+
+    Attributes:
+        pid: its process id.
+        returncode: its exit status, negative for a signal; None until somebody has waited for it.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._handle = os.pidfd_open(pid)
+
+    async def wait(self) -> int:
+        """Wait for its end, and return its exit status."""
+        loop, over = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._handle, over.set)
+        await over.wait()
+        loop.remove_reader(self._handle)
+        os.close(self._handle)
+        self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])  # noqa: ASYNC222 - it has ended
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
+
+def _fork_workers() -> None:
+    """Have a supervisor in this process fork its workers, in place of starting a Python for each."""
+    execute = asyncio.create_subprocess_exec
+
+    async def start(*command: str, **options: Any) -> asyncio.subprocess.Process | ForkedWorker:
+        if command[1:3] != ("-m", WORKER):
+            return await execute(*command, **options)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        pid = os.fork()
+        if pid == 0:
+            _be_worker(command[3:], options["pass_fds"], options["env"])
+        return ForkedWorker(pid)
+
+    asyncio.create_subprocess_exec = start  # type: ignore[assignment]
+
+
+def _be_worker(arguments: Sequence[str], kept: Sequence[int], environment: Mapping[str, str]) -> NoReturn:
+    """Be a worker, in the middle of its supervisor's loop, to which nothing returns."""
+    status = 1
+    try:
+        asyncio._set_running_loop(None)
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        last = 2
+        for handle in (*sorted(kept), os.sysconf("SC_OPEN_MAX")):
+            os.closerange(last + 1, handle)
+            last = handle
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.environ.clear()
+        os.environ.update(environment)
+        values = importlib.import_module("prometheus_client.values")
+        values.ValueClass = values.get_value_class()  # chosen by the environment
+        status = importlib.import_module(WORKER).main(arguments)
+    except Exception:  # noqa: BLE001 - as an interpreter ends
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(status)
+
+
 def _be(asked: dict[str, Any], program: str) -> None:
     """Be the command that is asked for."""
     for number, file in enumerate(asked["files"]):
@@ -219,6 +294,8 @@ def _be(asked: dict[str, Any], program: str) -> None:
     time.tzset()
     sys.argv = [str(Path(sys.executable).with_name("gateway")), *asked["arguments"]]
     module, name = ("gateway_ops.cli", "app") if program == GATEWAY else (program, "main")
+    if program == GATEWAY:
+        _fork_workers()
     getattr(sys.modules[module], name)()  # imported before the fork
 
 
@@ -227,7 +304,7 @@ def main() -> None:
     (program,) = sys.argv[1:]
     if program == GATEWAY:
         sys.path[0] = str(Path(sys.executable).parent)  # as the command has it
-        names = ["gateway.app", "gateway.workers.supervisor", "gateway_ops.cli.root"]
+        names = ["gateway.app", "gateway.workers.supervisor", WORKER, "gateway_ops.cli.root"]
     else:
         sys.path[0], names = str(Path(__file__).parents[1]), [program]
     for name in names:

@@ -37,7 +37,7 @@ def frozen() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("frozen")
-@pytest.mark.parametrize("where", ["url", "endpoints"])
+@pytest.mark.parametrize("where", ["url", pytest.param("endpoints", marks=pytest.mark.long)])
 async def test_nothing_is_left_of_a_retired_model(folder: Path, where: str) -> None:
     async with ScriptedTriton() as triton:
 

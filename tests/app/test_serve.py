@@ -6,8 +6,6 @@ import contextlib
 import json
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from http.client import HTTPResponse
@@ -59,19 +57,6 @@ def test_it_serves_says_why_it_is_not_ready_and_ends_cleanly(process: GatewayPro
     assert any("GATEWAY_API_KEYS" in line["message"] for line in lines)
 
 
-def test_settings_that_cannot_be_served_end_it_with_one_sentence() -> None:
-    script = (
-        "from gateway.app import serve\nfrom gateway.settings import ConfigError, load_settings\n"
-        "try:\n    serve(load_settings(environment={'GATEWAY_MODEL': 'm', 'GATEWAY_TRITON_URL': '127.0.0.1:1',"
-        " 'GATEWAY_TOKENIZER': '/nowhere', 'GATEWAY_MAX_SEQ_LEN': '10'}))\n"
-        "except ConfigError as error:\n    print(error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, timeout=60)
-    (line,) = done.stdout.decode().splitlines()
-    assert line.startswith("models[0].tokenizer (GATEWAY_TOKENIZER): ")
-    assert b"Traceback" not in done.stderr
-
-
 def test_sighup_does_not_end_it_while_it_starts(process: GatewayProcess) -> None:
     process.launch()
     try:
@@ -106,6 +91,7 @@ def test_connections_are_bounded(folder: Path, tmp_path: Path) -> None:
     assert "3 connections are open; further connections are rejected with 503" in warnings
 
 
+@pytest.mark.long
 def test_a_process_that_may_open_few_files_takes_fewer_connections(process: GatewayProcess) -> None:
     process.launch(most_files=600)
     try:

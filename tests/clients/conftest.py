@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from openai import AsyncOpenAI, OpenAI
+from openai import OpenAI
 
 from gateway_ops.local_stack.minilm import ensure_embedding_folder
 from gateway_ops.local_stack.stack import embedding_entry
@@ -71,15 +71,6 @@ def tiny_gateway(request: pytest.FixtureRequest, tiny_gateways: dict[str, Gatewa
 def client(gateway: GatewayProcess) -> Iterator[OpenAI]:
     """The SDK, refusing whatever does not validate strictly."""
     with OpenAI(
-        base_url=f"{gateway.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
-    ) as sdk:
-        yield sdk
-
-
-@pytest.fixture
-async def async_client(gateway: GatewayProcess) -> AsyncIterator[AsyncOpenAI]:
-    """The asynchronous SDK, as strict."""
-    async with AsyncOpenAI(
         base_url=f"{gateway.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
     ) as sdk:
         yield sdk

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.clients.conftest import PATHS
 from tests.clients.conftest import TINY as MODEL
 from tests.stack import GatewayProcess
 
@@ -60,23 +61,26 @@ async def leave_early(client: httpx.AsyncClient, url: str) -> None:
     raise AssertionError("the stream ended before the client could leave")
 
 
-async def test_a_hundred_clients_that_leave_early_leave_nothing_behind(gateway: GatewayProcess, triton: Any) -> None:
-    wait_until_idle(triton)
-    before = engine_metric(triton, "nv_trt_llm_general_metrics", "iteration_counter")
-    cancelled = gateway.metric("gateway_requests_cancelled_total")
+async def test_a_hundred_clients_that_leave_early_leave_nothing_behind(
+    own_triton: TritonServer, tiny_model_dir: Path, tmp_path: Path
+) -> None:
     limits = httpx.Limits(max_keepalive_connections=0)
-    async with httpx.AsyncClient(timeout=60, limits=limits) as client:
-        for _ in range(20):
-            await asyncio.gather(*(leave_early(client, gateway.url) for _ in range(5)))
-    wait_until_idle(triton)
-    steps = engine_metric(triton, "nv_trt_llm_general_metrics", "iteration_counter") - before
-    # Run to their ends, five at a time, they would take at least 20 x 1800 steps.
-    assert steps < 6_000
-    assert engine_metric(triton, "nv_trt_llm_request_metrics", "waiting") == 0
-    assert engine_metric(triton, "nv_trt_llm_kv_cache_block_metrics", "used") == 0
-    assert gateway.metric("gateway_requests_in_flight") == 0
-    assert gateway.metric("gateway_requests_cancelled_total") - cancelled == 100
-    assert gateway.post(LONG | {"stream": False, "max_tokens": 4}).status_code == 200
+    for path in PATHS:
+        before = engine_metric(own_triton, "nv_trt_llm_general_metrics", "iteration_counter")
+        settings = {"GATEWAY_TRITON_URL": own_triton.grpc_url, "MODEL_DIR": str(tiny_model_dir), "GATEWAY_PATH": path}
+        with GatewayProcess(tmp_path / path, GATEWAY_MODEL=MODEL, **settings) as gateway:
+            async with httpx.AsyncClient(timeout=60, limits=limits) as client:
+                for _ in range(10):
+                    await asyncio.gather(*(leave_early(client, gateway.url) for _ in range(5)))
+            wait_until_idle(own_triton)
+            steps = engine_metric(own_triton, "nv_trt_llm_general_metrics", "iteration_counter") - before
+            # Run to their ends, five at a time, they would take at least 10 x 1800 steps.
+            assert steps < 6_000
+            assert engine_metric(own_triton, "nv_trt_llm_request_metrics", "waiting") == 0
+            assert engine_metric(own_triton, "nv_trt_llm_kv_cache_block_metrics", "used") == 0
+            assert gateway.metric("gateway_requests_in_flight") == 0
+            assert gateway.metric("gateway_requests_cancelled_total") == 50
+            assert gateway.post(LONG | {"stream": False, "max_tokens": 4}).status_code == 200
 
 
 def posted(gateway: GatewayProcess, body: dict[str, Any]) -> socket.socket:

@@ -77,12 +77,20 @@ class Program:
         return running.returncode, out, error
 
 
-@pytest.fixture(scope="module", params=LANGUAGES)
+def lacking(language: Language) -> list[str]:
+    """What must be installed first."""
+    return [need for need in language.needs if shutil.which(need) is None and not Path(need).is_file()]
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_its_compiler_is_installed(name: str) -> None:
+    if missing := lacking(language := LANGUAGES[name]):
+        pytest.skip(f"{', '.join(missing)} not installed (Debian: apt-get install {language.package})")
+
+
+@pytest.fixture(scope="module", params=[name for name, language in LANGUAGES.items() if not lacking(language)])
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
     language = LANGUAGES[request.param]
-    missing = [need for need in language.needs if shutil.which(need) is None and not Path(need).is_file()]
-    if missing:
-        pytest.skip(f"{', '.join(missing)} not installed (Debian: apt-get install {language.package})")
     folder = tmp_path_factory.mktemp(request.param)
     done = subprocess.run(language.build, cwd=folder, check=False, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

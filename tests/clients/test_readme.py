@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.bound_process import BoundProcess
-from tests.clients.conftest import TINY_MAX_SEQ_LEN
+from tests.clients.conftest import MODEL, TINY, TINY_MAX_SEQ_LEN
 from tests.release.conftest import archives, installed  # noqa: F401 - fixtures
 from tests.stack import GatewayProcess
 
@@ -87,10 +87,10 @@ def test_retrieval(encoder_gateway: GatewayProcess) -> None:
     assert "9000" in run([sys.executable, "-c", program.replace(ADDRESS, encoder_gateway.url)])
 
 
-@BY_TOKENS
-def test_the_guaranteed_call(gateway: GatewayProcess) -> None:
+@pytest.mark.parametrize("tiny_gateway", ["tokens"], indirect=True)
+def test_the_guaranteed_call(tiny_gateway: GatewayProcess) -> None:
     (program,) = blocks("python", "docs/tools.md")
-    out = run([sys.executable, "-c", program.replace(ADDRESS, gateway.url)])
+    out = run([sys.executable, "-c", program.replace(ADDRESS, tiny_gateway.url).replace(MODEL, TINY)])
     assert out.startswith("tool_calls ")
     assert "name='get_weather'" in out
 
@@ -108,6 +108,7 @@ def test_the_commands(tiny_gateway: GatewayProcess, environ: dict[str, str], tmp
     assert " true; " in tested
 
 
+@pytest.mark.long
 def test_a_gateway_before_a_triton(triton: Any, tiny_model_dir: Path, environ: dict[str, str], tmp_path: Path) -> None:
     *lines, check, serve = blocks("sh")[OWN_TRITON].splitlines()
     run(["sh", "-ec", "\n".join(lines)], env=environ, cwd=tmp_path)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai import BadRequestError, NotFoundError, OpenAI
+from openai import BadRequestError, OpenAI
 from openai.types.responses import Response
 
 from tests.scripted_engine.replay import ScriptedServer, turn
@@ -21,9 +21,6 @@ from tests.store.redis_server import MISSING, RedisServer
 
 QWEN = Path(__file__).parents[2] / "chat_templates" / "hermes.jinja"
 AGENT = "agent"
-DEGREES = {"Rome": "22 degrees", "Oslo": "-3 degrees"}
-CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-TOOLS: list[Any] = [{"type": "function", "name": "get_weather", "parameters": CITY}]
 SAID = "It is warmer in Rome. " * 8
 RUNNING = ("queued", "in_progress")
 
@@ -57,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("responses-state")
 
 
-@pytest.fixture(scope="module", params=["sqlite", "redis"])
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("redis", marks=pytest.mark.long)])
 def state(request: pytest.FixtureRequest, folder: Path) -> Iterator[dict[str, str]]:
     """Settings of a store that the gateways share."""
     if request.param == "sqlite":
@@ -103,59 +100,6 @@ def polled(sdk: OpenAI, response: Response, until: Callable[[Response], bool] | 
 
 def begun(response: Response) -> bool:
     return response.status != "queued"
-
-
-def called(city: str) -> str:
-    return f'<tool_call>\n{{"name": "get_weather", "arguments": {{"city": "{city}"}}}}\n</tool_call>'
-
-
-def test_a_chain_is_prompted_as_the_whole_conversation(sdks: list[OpenAI], scripted_triton: ScriptedServer) -> None:
-    scripted_triton.play(
-        turn("weather", text=f"<think>\nTwo cities.\n</think>\n\nLook.\n{called('Rome')}\n{called('Oslo')}<|im_end|>"),
-        turn("22 degrees(.|\n)*-3 degrees", text="<think>\nEasy.\n</think>\n\nRome.<|im_end|>"),
-        turn("Sure", text="Yes.<|im_end|>"),
-        chunk=[1, 5],
-    )
-    items: list[Any] = [{"role": "user", "content": "Where is the better weather, in Rome or Oslo?"}]
-    body: dict[str, Any] = {"model": AGENT, "tools": TOOLS}
-    asked, previous = list(items), None
-    for place in range(3):
-        sdk = sdks[place % 2]
-        response = sdk.responses.create(input=asked, previous_response_id=previous, store=True, **body)
-        sent = sdk.responses.create(input=items, store=False, **body)
-        chained, whole = scripted_triton.requests()[-2:]
-        assert chained["prompt_ids"] == whole["prompt_ids"]
-        assert response.usage == sent.usage
-        items += [item.to_dict() for item in response.output]
-        calls = [item for item in response.output if item.type == "function_call"]
-        asked = [
-            {
-                "type": "function_call_output",
-                "call_id": call.call_id,
-                "output": DEGREES[json.loads(call.arguments)["city"]],
-            }
-            for call in calls
-        ] or [{"role": "user", "content": "Sure?"}]
-        items += asked
-        previous = response.id
-    assert response.output_text == "Yes."
-
-
-def test_what_is_kept_is_there_for_all(sdks: list[OpenAI], scripted_triton: ScriptedServer) -> None:
-    scripted_triton.play(turn(text="So.<|im_end|>"))
-    one, other = sdks
-    made = one.responses.create(model=AGENT, input=[{"role": "user", "content": text} for text in ("a", "b", "c")])
-    assert other.responses.retrieve(made.id) == made
-    pages = [item.to_dict()["content"] for item in other.responses.input_items.list(made.id, limit=2, order="asc")]
-    assert pages == [[{"type": "input_text", "text": text}] for text in ("a", "b", "c")]
-    with pytest.raises(BadRequestError, match="background"):
-        other.responses.cancel(made.id)
-    other.responses.delete(made.id)
-    with pytest.raises(NotFoundError):
-        one.responses.retrieve(made.id)
-    with pytest.raises(BadRequestError) as rejected:
-        one.responses.create(model=AGENT, input="d", previous_response_id=made.id)
-    assert rejected.value.code == "previous_response_not_found"
 
 
 def test_polling(sdks: list[OpenAI], scripted_triton: ScriptedServer) -> None:

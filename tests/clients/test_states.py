@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +38,6 @@ def told(gateway: GatewayProcess, status: int) -> dict[str, Any]:
     """What readiness says of the model once it has a status."""
     answer: dict[str, Any] = gateway.wait("/health/ready", status, 20).json()["models"][MODEL]
     return answer
-
-
-@pytest.fixture
-def own_triton(repository: Path, tiny_model_dir: Path, tmp_path: Path) -> Iterator[TritonServer]:
-    """A Triton that a test may hurt."""
-    with TritonServer(repository, model_dir=tiny_model_dir, log_path=tmp_path / "triton.log") as server:
-        server.wait_ready()
-        yield server
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(3, marks=pytest.mark.long)])
@@ -257,10 +248,10 @@ async def give_up(client: httpx.AsyncClient, number: int) -> None:
 
 
 @pytest.mark.long
-async def test_clients_take_no_engine_out(triton: TritonServer, tiny_model_dir: Path, tmp_path: Path) -> None:
+async def test_clients_take_no_engine_out(own_triton: TritonServer, tiny_model_dir: Path, tmp_path: Path) -> None:
     """A thousand requests in a row come to nothing, of which 250 at a gateway that gives each up before its token."""
-    settings = {"GATEWAY_MODEL": MODEL, "GATEWAY_TRITON_URL": triton.grpc_url, "MODEL_DIR": str(tiny_model_dir)}
-    before = triton.pid
+    settings = {"GATEWAY_MODEL": MODEL, "GATEWAY_TRITON_URL": own_triton.grpc_url, "MODEL_DIR": str(tiny_model_dir)}
+    before = own_triton.pid
     with (
         GatewayProcess(tmp_path / "log", **settings) as gateway,
         GatewayProcess(tmp_path / "hasty", **settings, GATEWAY_FIRST_TOKEN_TIMEOUT_S="0.005") as hasty,
@@ -285,4 +276,4 @@ async def test_clients_take_no_engine_out(triton: TritonServer, tiny_model_dir: 
             assert not [line for line in each.log_lines() if "engine not ready" in line]
         assert gateway.metric("gateway_requests_cancelled_total") >= 250
         assert gateway.post(SHORT).status_code == 200
-    assert (triton.running, triton.pid) == (True, before)
+    assert (own_triton.running, own_triton.pid) == (True, before)

@@ -130,7 +130,8 @@ async def stream(client: httpx.AsyncClient, url: str, begun: asyncio.Event | Non
 
 
 @pytest.mark.parametrize(
-    ("transport", "workers", "hang_up"), [("h2", "2", False), ("grpcio", "1", True)], ids=["h2", "grpcio"]
+    ("transport", "workers", "hang_up"),
+    [pytest.param("h2", "1", False, id="h2"), pytest.param("grpcio", "2", True, id="grpcio", marks=pytest.mark.long)],
 )
 async def test_certificates_of_both_sides_are_exchanged_under_a_hundred_streams(
     tls_triton: ScriptedServer,
@@ -170,7 +171,8 @@ async def test_certificates_of_both_sides_are_exchanged_under_a_hundred_streams(
         assert not [line for line in lines if "Traceback" in line or "engine not ready" in line]
 
 
-@pytest.mark.parametrize("transport", ["h2", pytest.param("grpcio", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("transport", ["h2", "grpcio"])
 async def test_a_fleet_is_reached_by_tls(
     repository: Path,
     tls_triton: ScriptedServer,

@@ -13,12 +13,9 @@ import httpx
 import jsonschema
 import openai
 import pytest
-from langchain_core.messages import HumanMessage, ToolMessage
-from langchain_openai import ChatOpenAI
 from openai import OpenAI
-from pydantic import BaseModel, Field, SecretStr
 
-from tests.clients.conftest import BY_BOTH_PATHS, MODEL, TINY
+from tests.clients.conftest import MODEL, TINY
 from tests.stack import GatewayProcess
 
 MESSAGES: list[Any] = [
@@ -84,13 +81,6 @@ def test_required_calls_one_of_the_tools_and_not_always_the_same(tiny: OpenAI) -
     assert len(names) > 1, names
 
 
-@pytest.mark.long  # the tiny model is held by the same guides
-@pytest.mark.parametrize("gateway", ["tokens"], indirect=True)  # what is said does not depend on the path
-def test_required_calls_one_of_the_tools_of_a_real_model(client: OpenAI) -> None:
-    patient = client.with_options(timeout=180)  # four prompts of 590 tokens at once, for a busy machine
-    assert len(required(patient, MODEL, n=4, seed=1, temperature=1.3, max_tokens=200)) > 1
-
-
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_named_calls_that_one(tiny: OpenAI, name: str) -> None:
     choice: Any = {"type": "function", "function": {"name": name}}
@@ -137,6 +127,8 @@ CITY: Any = {
 }
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("gateway", ["tokens"], indirect=True)
 def test_the_embedded_model_calls_a_tool_by_itself_and_tells_its_result(client: OpenAI) -> None:
     question: Any = {"role": "user", "content": "What is the weather in Paris?"}
     asked: dict[str, Any] = {"model": MODEL, "tools": [CITY], "temperature": 0, "max_tokens": 60}
@@ -155,7 +147,6 @@ def test_the_embedded_model_calls_a_tool_by_itself_and_tells_its_result(client: 
     assert (told.finish_reason, told.message.content) == ("stop", "The answer is 18 degrees and rain.")
 
 
-@BY_BOTH_PATHS
 def test_the_embedded_model_answers_small_talk_beside_a_tool(client: OpenAI) -> None:
     answer = client.chat.completions.create(
         model=MODEL, messages=[{"role": "user", "content": "Hello!"}], tools=[CITY], temperature=0, max_tokens=30
@@ -171,60 +162,6 @@ def test_a_free_choice_is_refused_where_the_template_shows_no_tools(tiny: OpenAI
     assert caught.value.param == "tools"
     answer = tiny.chat.completions.create(tool_choice="none", max_tokens=5, **asked)
     assert answer.choices[0].message.tool_calls is None
-
-
-def test_the_old_form(tiny_gateway: GatewayProcess) -> None:
-    functions = [tool["function"] for tool in TOOLS]
-    body = {"model": TINY, "messages": MESSAGES, "functions": functions, "function_call": {"name": "get_time"}}
-    answer = httpx.post(f"{tiny_gateway.url}/v1/chat/completions", json=body | {"max_tokens": 400}, timeout=60)
-    choice = answer.json()["choices"][0]
-    check("get_time", choice["message"]["function_call"]["arguments"])
-    assert choice["finish_reason"] == "stop"
-
-
-def test_required_through_langchain(tiny_gateway: GatewayProcess) -> None:
-    names = set()
-    for seed in range(12):
-        llm = ChatOpenAI(
-            model=TINY,
-            base_url=f"{tiny_gateway.url}/v1",
-            api_key="unused",
-            max_retries=0,
-            seed=seed,
-            temperature=2,
-            max_completion_tokens=400,
-        )
-        message = llm.bind_tools(TOOLS, tool_choice="any", parallel_tool_calls=False).invoke(MESSAGES)
-        (call,) = message.tool_calls
-        jsonschema.validate(call["args"], SCHEMAS[call["name"]])
-        names.add(call["name"])
-        if len(names) > 1:
-            return
-    raise AssertionError(names)
-
-
-class Person(BaseModel):
-    """A person."""
-
-    name: str = Field(max_length=10)
-    age: int = Field(ge=0, le=120)
-
-
-def test_langchain_binds_tools(tiny_gateway: GatewayProcess) -> None:
-    llm = ChatOpenAI(
-        model=TINY,
-        base_url=f"{tiny_gateway.url}/v1",
-        api_key="unused",
-        max_retries=0,
-        seed=2,
-        max_completion_tokens=400,
-    )
-    message: Any = llm.bind_tools([Person], tool_choice="Person", parallel_tool_calls=False).invoke("Who is Ada?")
-    (call,) = message.tool_calls
-    assert call["name"] == "Person"
-    Person.model_validate(call["args"])
-    parsed = llm.with_structured_output(Person, method="function_calling").invoke("Who is Ada?")
-    assert isinstance(parsed, Person)
 
 
 def after_a_call(client: OpenAI, url: str, model: str, choice: Any) -> tuple[str, str]:
@@ -249,6 +186,7 @@ def after_a_call(client: OpenAI, url: str, model: str, choice: Any) -> tuple[str
 WEATHER: Any = {"type": "function", "function": {"name": "get_weather"}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gateway", ["tokens"], indirect=True)
 def test_the_conversation_goes_on_after_a_call(gateway: GatewayProcess, client: OpenAI) -> None:
     arguments, prompt = after_a_call(client, gateway.url, MODEL, WEATHER)
@@ -269,13 +207,3 @@ def test_the_conversation_goes_on_after_a_call_without_a_place_in_the_template(
         f'[{{"name": "get_weather", "arguments": {arguments}}}]<|im_end|>\n'
         "<|im_start|>tool\nResult of get_weather:\n18 degrees and rain<|im_end|>\n<|im_start|>assistant\n"
     )
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("gateway", ["tokens"], indirect=True)
-def test_langchain_goes_on_after_a_call(gateway: GatewayProcess) -> None:
-    llm = ChatOpenAI(model=MODEL, base_url=f"{gateway.url}/v1", api_key=SecretStr("unused"), temperature=0)
-    history: list[Any] = [HumanMessage("What is the weather in Paris?", name="ann")]
-    called = llm.bind_tools(TOOLS[:1], tool_choice="get_weather", parallel_tool_calls=False).invoke(history)
-    history += [called, ToolMessage("18 degrees", tool_call_id=called.tool_calls[0]["id"], name="get_weather")]
-    assert llm.invoke(history).content

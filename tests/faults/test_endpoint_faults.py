@@ -77,7 +77,8 @@ async def test_one_is_killed(tmp_path: Path, count: int, transport: str, workers
                 assert time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize("transport", ["h2", pytest.param("grpcio", marks=_long)])
+@_long
+@pytest.mark.parametrize("transport", ["h2", "grpcio"])
 async def test_one_is_stopped(tmp_path: Path, transport: str) -> None:
     """Its connections stay, and nothing comes: as behind a network that swallows packets."""
     paced = {"slots": 10, "token_s": 0.02}
@@ -101,7 +102,8 @@ async def test_one_is_stopped(tmp_path: Path, transport: str) -> None:
                 assert time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=_long), 2, pytest.param(4, marks=_long)])
+@_long
+@pytest.mark.parametrize("workers", [1, 2, 4])
 async def test_one_answers_health_and_gives_no_token(tmp_path: Path, workers: int) -> None:
     """Its requests go elsewhere, others do not come, and it is back when it is well."""
     with stack(tmp_path, workers=workers, triton={"stall_s": 1}) as running:

@@ -138,6 +138,7 @@ def httpx_json(text: str) -> Any:
     return httpx.Response(200, text=text).json()
 
 
+@pytest.mark.long
 def test_the_lora_example(adapted: GatewayProcess) -> None:
     lines = run_example("lora/ask.py", f"{adapted.url}/v1")
     answers: dict[str, set[str]] = {}
@@ -148,6 +149,7 @@ def test_the_lora_example(adapted: GatewayProcess) -> None:
     assert len(set.union(*answers.values())) == 3
 
 
+@pytest.mark.long
 def test_the_embedding_bias_example(adapted: GatewayProcess) -> None:
     lines = run_example("embedding-bias/ask.py", f"{adapted.url}/v1", "base")
     answers = {name: ast.literal_eval(ids.strip()) for name, _, ids in (line.partition(":") for line in lines)}
@@ -156,6 +158,7 @@ def test_the_embedding_bias_example(adapted: GatewayProcess) -> None:
     assert answers["forced"] == [first] * 8
 
 
+@pytest.mark.long
 def test_the_early_stop_example(adapted: GatewayProcess, triton: TritonServer) -> None:
     before = steps(triton, "tensorrt_llm")
     (line,) = run_example("early-stop/ask.py", f"{adapted.url}/v1", "base", "--until=never", "--pieces=3")
@@ -264,6 +267,7 @@ def test_an_unknown_table_is_refused_by_name(tuned: GatewayProcess) -> None:
     assert "pirate" in answer.json()["error"]["message"]
 
 
+@pytest.mark.long
 def test_the_p_tuning_example(tuned: GatewayProcess) -> None:
     with_table, without = run_example("p-tuning/ask.py", f"{tuned.url}/v1")
     assert with_table.startswith("pirate: ")

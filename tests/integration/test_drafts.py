@@ -121,32 +121,6 @@ def test_drafts_do_not_change_a_greedy_answer_and_save_steps(
     assert "total_draft_tokens" not in plain.tensors
 
 
-def test_a_sampled_answer_by_logits_is_repeatable(client: Kserve) -> None:
-    sampled = {"temperature": np.array([[1.2]], np.float32), "top_p": np.array([[0.95]], np.float32), "seed": 7}
-    request = {"text_input": "Once", "max_tokens": 24, "end_id": -1, "exclude_input_in_output": True, **sampled}
-    drafts = {"num_draft_tokens": 4, "use_draft_logits": True}
-    (one,), (again,) = (client.stream(BLS, **request, **drafts) for _ in range(2))
-    assert one.text == again.text
-    assert not one.error
-    (other,) = client.stream(BLS, **{**request, "seed": 8}, **drafts)
-    assert other.text != one.text
-
-
-def test_drafts_stream_the_same_text(client: Kserve) -> None:
-    request = {"text_input": "Once upon a time", "max_tokens": 30, "num_draft_tokens": 4}
-    (whole,) = client.stream(BLS, **request, exclude_input_in_output=True)
-    streamed = client.stream(BLS, **request, stream=True)
-    assert "".join(answer.text for answer in streamed) == whole.text
-    assert len(streamed) > 1
-    assert streamed[-1].final
-
-
-@pytest.mark.parametrize(("name", "value"), [("beam_width", 2), ("return_context_logits", True)])
-def test_what_drafts_do_not_go_with_is_refused_by_name(client: Kserve, name: str, value: object) -> None:
-    (answer,) = client.stream(BLS, text_input="hi", max_tokens=5, num_draft_tokens=2, **{name: value})
-    assert answer.error.startswith(f"{name} is not supported")
-
-
 def ask(gateway: GatewayProcess, model: str, **more: Any) -> dict[str, Any]:
     answer = gateway.post(BODY | {"model": model, "max_tokens": 40} | more)
     assert answer.status_code == 200, answer.text
@@ -213,25 +187,6 @@ def test_a_stop_string_ends_a_drafted_answer_in_both_engines(gateway: GatewayPro
     assert steps(triton) - before < 600
 
 
-def test_what_a_draft_model_does_not_go_with(gateway: GatewayProcess) -> None:
-    served = ask(gateway, "drafted", prompt_logprobs=1)  # which goes without drafts, since it does not ask for any
-    assert len(served["prompt_logprobs"]) == served["usage"]["prompt_tokens"]
-    answer = gateway.post(BODY | {"model": "drafted", "prompt_logprobs": 1, "num_draft_tokens": 3})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "num_draft_tokens")
-    answer = gateway.post(BODY | {"model": "predicted", "num_draft_tokens": 3})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "num_draft_tokens")
-    answer = gateway.post(BODY | {"model": "drafted", "prediction": {"type": "content", "content": "x"}})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "prediction")
-
-
-def test_the_models_tell_what_they_can(gateway: GatewayProcess) -> None:
-    how = {}
-    for model in ("drafted", "predicted"):
-        found = httpx.get(f"{gateway.url}/v1/models/{model}", timeout=5).json()["capabilities"]
-        how[model] = [found[name]["how"] for name in ("num_draft_tokens", "use_draft_logits", "prediction")]
-    assert how == {"drafted": ["native", "native", "impossible"], "predicted": ["impossible", "impossible", "native"]}
-
-
 def test_a_draft_model_that_is_missing_is_a_start_error(triton: TritonServer, tmp_path: Path) -> None:
     model = {"name": "m", "triton": {"url": triton.grpc_url}, "speculative": {"num_draft_tokens": 4}}
     (tmp_path / "gateway.yaml").write_text(yaml.safe_dump({"models": [model]}))
@@ -277,6 +232,7 @@ def run_example(script: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.long
 def test_the_example_through_the_gateway(gateway: GatewayProcess) -> None:
     *answers, counts = run_example("chat.py", f"{gateway.url}/v1")
     names, texts = zip(*(line.split(":", 1) for line in answers), strict=True)
@@ -287,6 +243,7 @@ def test_the_example_through_the_gateway(gateway: GatewayProcess) -> None:
     assert int(found[1]) + int(found[2]) > 10
 
 
+@pytest.mark.long
 def test_the_example_by_tensors(triton: TritonServer) -> None:
     text = re.compile(r"^[a-z ]+:\s+('.*?'|\".*?\")(?:, (\d+) of (\d+) guesses accepted)?$")
     found = [text.match(line) for line in run_example("ask.py", triton.grpc_url)]

@@ -188,37 +188,3 @@ async def test_an_unloaded_model(fragile: tuple[TritonServer, Path], slow_bench:
     await stub.RepositoryModelLoad(service_pb2.RepositoryModelLoadRequest(model_name="tensorrt_llm"))
     await stub.RepositoryModelLoad(service_pb2.RepositoryModelLoadRequest(model_name="ensemble"))
     assert await collect(engine, slow_bench.ask())
-
-
-async def _refusal(bench: Bench, path: str) -> EngineError:
-    """What a server that is told to stop says once it no longer lets requests wait."""
-    while True:
-        error = await failure(bench.engine(path, timeout=0.3), bench.ask(1))
-        if error.kind not in (K.TIMEOUT, K.QUEUE_FULL):
-            return error
-
-
-async def test_a_server_that_shuts_down(fragile: tuple[TritonServer, Path], slow_bench: Bench) -> None:
-    """It takes no new requests, lets the running one go on for a while, then it is gone."""
-    async with aclosing(slow_bench.engine("tokens").generate(slow_bench.ask(900))) as chunks:
-        await anext(chunks)
-        stopping = asyncio.ensure_future(asyncio.to_thread(fragile[0].stop, 2.0))
-        for path in ("tokens", "ensemble"):
-            assert (await _refusal(slow_bench, path)).kind is K.UNAVAILABLE
-        with pytest.raises(EngineError) as running:
-            async for _ in chunks:
-                pass
-        assert running.value.kind is K.UNAVAILABLE
-    await stopping
-
-
-async def test_a_server_that_is_killed(fragile: tuple[TritonServer, Path], slow_bench: Bench) -> None:
-    async with aclosing(slow_bench.engine("tokens").generate(slow_bench.ask(900))) as chunks:
-        await anext(chunks)
-        await asyncio.to_thread(fragile[0].kill)
-        with pytest.raises(EngineError) as running:
-            async for _ in chunks:
-                pass
-        assert running.value.kind is K.UNAVAILABLE
-    for path in ("tokens", "ensemble"):
-        assert (await failure(slow_bench.engine(path), slow_bench.ask())).kind is K.UNAVAILABLE

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from kserve import Answer, Kserve, answers, infer_request, metric
+from kserve import Answer, Kserve, metric
 from tokenizers import Tokenizer
 
 from gateway_ops.local_stack.tritonserver import TritonServer
@@ -108,20 +107,3 @@ def test_logits_are_refused_where_the_engine_does_not_gather_them(kserve: Kserve
     inputs = {"input_ids": [5], "input_lengths": 1, "request_output_len": 1, f"return_{kind}_logits": True}
     (answer,) = kserve.stream("tensorrt_llm", **inputs)
     assert f"the engine does not gather {kind} logits" in answer.error
-
-
-def test_calls_that_are_cancelled_as_they_end_do_no_harm(triton: TritonServer, kserve: Kserve) -> None:
-    """Whether a client is still there must not be asked once its last answer is out: Triton would die."""
-
-    def one(count: int) -> None:
-        inputs = {"input_ids": [5, 6], "input_lengths": 2, "request_output_len": 4, **GENERATE}
-        call = kserve.call(infer_request("tensorrt_llm", **inputs))
-        responses = answers(call)
-        for _ in range(count % 5):
-            next(responses, None)
-        call.cancel()
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(one, range(200)))
-    assert ask(kserve, [5, 6], 2)[-1].final
-    assert triton.running

@@ -24,6 +24,8 @@ from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.engine_requests import generation_request
 from tests.stack import GatewayProcess
 
+# That whoever leaves frees the engine at all, quicker tests tell: by both transports, and of a hundred clients.
+pytestmark = pytest.mark.long
 PATHS = pytest.mark.parametrize("path", ["tokens", "ensemble"])
 ENDLESS = 900
 LEAVE_AT = 5  # tokens

@@ -132,15 +132,6 @@ def test_an_answer_that_is_cut_is_counted_exactly(llmapi_triton: LlmapiServer, c
     assert len(ask(client, version).text) == 80  # the model's own limit is 32 tokens
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_stop_string_is_found_across_responses(llmapi_triton: LlmapiServer, client: OpenAI, version: str) -> None:
-    llmapi_triton.play(turn(text="one two STOP three" + END))
-    for stream in (False, True):
-        answer = ask(client, version, stream=stream, stop=["o STOP t", "never"])
-        assert answer[:2] == ("one tw", "stop")
-    assert all("sampling_param_stop" not in request["inputs"] for request in llmapi_triton.requests())
-
-
 def await_end(server: LlmapiServer) -> dict[str, Any]:
     """The only request once it has ended in the engine."""
     deadline = time.monotonic() + 10
@@ -169,23 +160,6 @@ def test_a_client_that_leaves_frees_the_engine(
     assert await_end(llmapi_triton)["aborted"]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_several_choices_are_several_requests(llmapi_triton: LlmapiServer, client: OpenAI, version: str) -> None:
-    llmapi_triton.play(turn(sampled=True))
-    answer = client.chat.completions.create(
-        model=version, messages=[{"role": "user", "content": "hi"}], n=3, max_tokens=40, temperature=0.7
-    )
-    assert [choice.index for choice in answer.choices] == [0, 1, 2]
-    requests = llmapi_triton.requests()
-    assert len(requests) == 3
-    assert len({choice.message.content for choice in answer.choices}) > 1
-    for request in requests:
-        effective = request["effective"]
-        assert (round(effective["temperature"], 3), effective["top_p"], effective["greedy"]) == (0.7, 1.0, False)
-    assert answer.usage is not None
-    assert answer.usage.prompt_tokens == len(requests[0]["prompt_ids"])
-
-
 def test_an_engine_that_fails_is_never_an_answer(llmapi_triton: LlmapiServer, client: OpenAI) -> None:
     llmapi_triton.play(turn(text="some words before", fail_after=4, error="secret /path of the engine"))
     for version in VERSIONS:
@@ -202,48 +176,6 @@ def test_a_prompt_that_is_too_long_for_the_engine_is_the_client_s_fault(
     llmapi_triton.play(turn(text="no"))
     body = refusal(lambda: ask(client, "1.3-long", content="word " * 9000))
     assert (body["status"], body["code"], body["param"]) == (400, "context_length_exceeded", "messages")
-
-
-@pytest.mark.parametrize(
-    ("options", "param"),
-    [
-        ({"seed": 1}, "seed"),
-        ({"presence_penalty": 1}, "presence_penalty"),
-        ({"frequency_penalty": 1}, "frequency_penalty"),
-        ({"logprobs": True}, "logprobs"),
-        ({"logit_bias": {"5": 1}}, "logit_bias"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"extra_body": {"min_tokens": 1}}, "min_tokens"),
-        ({"extra_body": {"stop_token_ids": [5]}}, "stop_token_ids"),
-    ],
-)
-def test_what_the_version_cannot_do_is_refused_by_name(
-    llmapi_triton: LlmapiServer, client: OpenAI, options: dict[str, Any], param: str
-) -> None:
-    llmapi_triton.play(turn(text="ok" + END))
-    body = refusal(lambda: ask(client, "1.2", **options))
-    assert (body["status"], body["param"], body["code"]) == (400, param, "unsupported_parameter")
-    assert llmapi_triton.requests() == []
-    messages: Any = [{"role": "user", "content": "hi"}]
-    warned = client.chat.completions.with_raw_response.create(model="1.3-warn", messages=messages, **options)
-    assert warned.headers["x-ignored-parameters"] == param
-    assert warned.parse().choices[0].message.content == "ok"
-    [request] = llmapi_triton.requests()
-    assert request["ignored"] == {}
-
-
-def test_what_the_newest_version_heeds_has_its_effect(llmapi_triton: LlmapiServer, client: OpenAI) -> None:
-    llmapi_triton.play(turn(text="ok" + END))
-    assert ask(client, "1.3", seed=7, presence_penalty=0.5, frequency_penalty=-0.5, top_p=0.25).text == "ok"
-    [request] = llmapi_triton.requests()
-    effective, ignored = request["effective"], request["ignored"]
-    assert (effective["seed"], effective["presence_penalty"], effective["frequency_penalty"]) == (7, 0.5, -0.5)
-    assert (effective["top_p"], ignored) == (0.25, {})
-
-
-def test_control_tokens_of_a_user_are_refused(client: OpenAI) -> None:
-    body = refusal(lambda: ask(client, "1.2", content=f"say {END} please"))
-    assert (body["status"], body["param"]) == (400, "messages[0].content")
 
 
 def test_prompts_of_completions_and_their_echo(llmapi_triton: LlmapiServer, client: OpenAI) -> None:
@@ -279,26 +211,6 @@ def test_an_adapter_is_the_operator_s_by_name(llmapi_triton: LlmapiServer, clien
     body = refusal(lambda: ask(client, "1.3-no-adapter"))
     assert (body["status"], body["code"]) == (500, "adapter_unusable")
     assert "/not/there" not in body["message"]
-
-
-def test_the_model_says_how_it_is_served(gateway: GatewayProcess) -> None:
-    def served(version: str) -> dict[str, Any]:
-        found: dict[str, Any] = httpx.get(f"{gateway.url}/v1/models/{version}").json()
-        return found
-
-    new, old = served("1.3")["gateway"], served("0.19")["gateway"]
-    assert (new["path"], new["streams"], old["streams"]) == ("llmapi", "pieces", "whole")
-    assert new["estimates"] == ["completion_tokens"]
-    assert any("ignores cancellation" in loss for loss in old["losses"])
-    assert not any("ignores cancellation" in loss for loss in new["losses"])
-    assert served("1.2")["capabilities"]["seed"]["class"] == "impossible"
-    body = {"model": "1.2", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
-    rendered = httpx.post(f"{gateway.url}/v1/chat/completions/render", json=body).json()
-    assert (rendered["path"], rendered["seeds"]) == ("llmapi", [])
-    seeded = body | {"model": "1.3", "seed": 7, "n": 2}
-    assert httpx.post(f"{gateway.url}/v1/chat/completions/render", json=seeded).json()["seeds"] == [7, 8]
-    shapes = {tensor["name"]: tensor["shape"] for tensor in rendered["tensors"]}
-    assert shapes["sampling_param_max_tokens"] == [1]
 
 
 def test_models_whose_settings_harm(misconfigured_llmapi_triton: LlmapiServer, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def spans_of(collector: Collector, trace: str) -> tuple[list[Span], list[Span]]:
     return own, [span for span in spans if span not in own]
 
 
-@pytest.mark.parametrize("transport", ["h2", "grpcio"])
+@pytest.mark.parametrize("transport", ["h2", pytest.param("grpcio", marks=pytest.mark.long)])
 def test_triton_s_spans_stand_below_the_gateway_s(
     triton: TritonServer, collector: Collector, tiny_model_dir: Path, tmp_path: Path, transport: str
 ) -> None:

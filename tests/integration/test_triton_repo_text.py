@@ -188,19 +188,3 @@ def test_text_that_is_not_utf8_is_an_error(kserve: Kserve) -> None:
 def test_an_http_error_is_not_an_empty_success(triton: TritonServer) -> None:
     with pytest.raises(urllib.error.HTTPError, match="400"):
         post(f"{triton.http_url}/v2/models/ensemble/generate", {"text_input": "hi", "temperature": 1.0})
-
-
-@pytest.mark.smollm2
-@pytest.mark.parametrize("model", TEXT_MODELS)
-def test_words_keep_their_spaces(triton_smollm2: TritonServer, model: str) -> None:
-    client = Kserve(triton_smollm2.grpc_url)
-    prompt = (
-        "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
-        "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
-    )
-    inputs = {"text_input": prompt, "max_tokens": 20, "top_k": 1, "exclude_input_in_output": True}
-    (whole,) = client.stream(model, **inputs)
-    pieces = client.stream(model, stream=True, **inputs)
-    client.close()
-    assert "".join(piece.text for piece in pieces) == whole.text == "The capital of France is Paris."
-    assert whole.finish_reason == "stop"

@@ -23,8 +23,6 @@ from tests.stack import GatewayProcess
 
 NEWEST = "26.01"
 OLDEST = "24.11"
-TOLD = [version for version in VERSIONS if version != OLDEST]
-END = "<|im_end|>"
 TEXT = "  Two spaces,\n\n你好 مرحبا 🧑‍🚀 ha haha <b>"
 _WITHIN_S = 10.0
 
@@ -101,17 +99,6 @@ def test_text_finish_and_usage_are_vllm_s(text_triton: TextServer, client: OpenA
     assert getattr(choice, "finish_reason_estimated", False) == (model == OLDEST)
 
 
-@pytest.mark.parametrize("model", TOLD)
-def test_a_limit_cuts_and_is_told(text_triton: TextServer, client: OpenAI, model: str) -> None:
-    text_triton.play(turn(text="alpha beta gamma delta"))
-    answer = whole(client, model, temperature=0, max_tokens=4)
-    assert answer.choices[0].finish_reason == "length"
-    assert answer.usage.completion_tokens == 4
-    assert answer.choices[0].message.content == text_triton.tokenizer.decode(
-        text_triton.ids("alpha beta gamma delta")[:4]
-    )
-
-
 @pytest.mark.parametrize("model", [NEWEST, "grpcio", OLDEST])
 def test_a_stop_string_ends_the_request_in_the_engine(text_triton: TextServer, client: OpenAI, model: str) -> None:
     text_triton.play(turn(text="alpha beta gamma delta", pause=0.02))
@@ -140,21 +127,6 @@ def test_a_client_that_leaves_frees_the_engine(text_triton: TextServer, gateway:
         next(answer.iter_lines())
     [request] = ended(text_triton)
     assert request["ended"] == "cancelled"
-
-
-@pytest.mark.parametrize("model", TOLD)
-def test_parameters_reach_vllm_with_their_values(text_triton: TextServer, client: OpenAI, model: str) -> None:
-    text_triton.play(turn(text="ok"))
-    more = {"top_k": 5, "min_p": 0.25, "repetition_penalty": 1.5, "bad_words": ["delta"], "stop_token_ids": [67]}
-    sent: dict[str, Any] = {"temperature": 0.5, "top_p": 0.5, "presence_penalty": 0.5, "frequency_penalty": -1.0}
-    whole(client, model, seed=-1, max_tokens=9, **sent, extra_body=more)
-    [request] = text_triton.requests()
-    effective = request["effective"]
-    wanted = {**sent, **more, "max_tokens": 9, "seed": 2**64 - 1}  # vLLM takes a seed of -1 for none
-    assert {*text_triton.ids(END), 67} <= set(effective["stop_token_ids"])
-    del wanted["stop_token_ids"]
-    assert {name: effective[name] for name in wanted} == wanted
-    assert "logit_bias" not in effective
 
 
 def test_greedy_is_temperature_zero_alone(text_triton: TextServer, client: OpenAI) -> None:
@@ -186,79 +158,11 @@ def test_log_probs_are_those_of_the_drawn_tokens(text_triton: TextServer, client
     assert [request["effective"]["logprobs"] for request in text_triton.requests()] == [top]
 
 
-def test_ids_are_there_where_they_are_asked_for(text_triton: TextServer, client: OpenAI) -> None:
-    text_triton.play(turn(text="alpha<|im_start|> beta"))
-    ids = text_triton.ids("alpha<|im_start|> beta")
-    answer = whole(client, NEWEST, extra_body={"return_token_ids": True})
-    assert answer.choices[0].token_ids == ids
-    assert answer.choices[0].message.content == "alpha beta"
-    shown = whole(client, NEWEST, extra_body={"skip_special_tokens": False})
-    assert shown.choices[0].message.content == "alpha<|im_start|> beta"
-    stopped = whole(client, NEWEST, extra_body={"stop_token_ids": text_triton.ids("<|im_start|>")})
-    assert (stopped.choices[0].message.content, stopped.choices[0].finish_reason) == ("alpha", "stop")
-    assert stopped.usage.completion_tokens == len(text_triton.ids("alpha")) + 1
-    assert not any("logprobs" in request["effective"] for request in plain_requests(text_triton, client))
-
-
-def plain_requests(text_triton: TextServer, client: OpenAI) -> list[dict[str, Any]]:
-    """A request that needs no ids."""
-    text_triton.play(turn(text="alpha"))
-    whole(client, NEWEST)
-    return text_triton.requests()
-
-
-@pytest.mark.parametrize("model", ["25.10", "25.11", NEWEST])
-def test_guides_reach_vllm_in_the_form_of_its_version(text_triton: TextServer, client: OpenAI, model: str) -> None:
-    text_triton.play(turn(text='{"a": 1}'))
-    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    form: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-    assert whole(client, model, response_format=form).choices[0].message.content == '{"a": 1}'
-    whole(client, model, extra_body={"guided_regex": "[{].*"})
-    first, second = text_triton.requests()
-    assert '"integer"' in first["effective"]["guide"]["json"]
-    assert second["effective"]["guide"] == {"regex": "[{].*"}
-
-
 def test_a_version_without_guides_refuses_them_by_name(text_triton: TextServer, client: OpenAI) -> None:
     text_triton.play(turn(text="{}"))
     for model in ("24.11", "24.12"):
         status, body = refusal(lambda model=model: whole(client, model, response_format={"type": "json_object"}))
         assert (status, body["param"]) == (400, "response_format")
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"logit_bias": {"65": 5}},
-        {"prompt_logprobs": 1},
-        {"use_beam_search": True, "best_of": 2},
-        {"cache_salt": "x"},
-        {"prediction": {"type": "content", "content": "a"}},
-    ],
-    ids=lambda fields: next(iter(fields)),
-)
-def test_what_the_backend_cannot_is_refused_by_name(client: OpenAI, fields: dict[str, Any]) -> None:
-    status, body = refusal(lambda: whole(client, NEWEST, extra_body=fields))
-    assert (status, body["param"]) == (400, next(iter(fields)))
-
-
-def test_an_impossible_parameter_is_left_out_where_the_operator_says_so(
-    text_triton: TextServer, client: OpenAI
-) -> None:
-    text_triton.play(turn(text="ok"))
-    assert whole(client, "warn", logit_bias={"65": 5}).choices[0].message.content == "ok"
-
-
-def test_the_text_of_a_control_token_is_refused(client: OpenAI) -> None:
-    status, body = refusal(lambda: whole(client, NEWEST, f"a {END} b"))
-    assert (status, body["param"]) == (400, "messages[0].content")
-
-
-def test_n_is_as_many_requests_with_seeds_of_their_own(text_triton: TextServer, client: OpenAI) -> None:
-    text_triton.play(turn(sampled=True))
-    answer = whole(client, NEWEST, n=2, seed=7, max_tokens=30)
-    assert sorted(request["effective"]["seed"] for request in text_triton.requests()) == [7, 8]
-    assert answer.usage.completion_tokens == sum(request["generated"] for request in text_triton.requests())
 
 
 def test_an_adapter_goes_by_its_name(text_triton: TextServer, client: OpenAI) -> None:
@@ -355,11 +259,3 @@ def test_a_check_of_the_endpoint_names_what_is_in_the_way(text_triton: TextServe
     [finding], described = asyncio.run(describe_triton(text_triton.grpc_url, "plain_picky"))
     assert "does not send: persona" in finding.what
     assert (finding.severity, described) == (Severity.ERROR, {})
-
-
-def test_the_model_s_page_says_how_it_is_served(client: OpenAI) -> None:
-    told = client.models.retrieve(NEWEST).model_dump()
-    assert told["gateway"]["path"] == "vllm"
-    assert told["gateway"]["streams"] == "pieces"
-    assert told["capabilities"]["logit_bias"]["how"] == "impossible"
-    assert told["capabilities"]["logprobs"]["how"] == "native"

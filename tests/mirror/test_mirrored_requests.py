@@ -98,6 +98,7 @@ def test_a_second_model_that_fails_hangs_or_talks_nonsense_changes_no_answer(pai
     assert rows >= 8
 
 
+@pytest.mark.long
 def test_a_process_of_copies_that_is_stopped_or_killed_changes_no_answer(tmp_path: Path) -> None:
     with mirrored(tmp_path) as pair:
         wanted = events(pair.chat(temperature=0, stream=True))
@@ -131,6 +132,7 @@ def test_a_process_of_copies_that_is_stopped_or_killed_changes_no_answer(tmp_pat
     assert not Path(f"/proc/{again}").exists()
 
 
+@pytest.mark.long
 def test_a_second_model_that_hangs_is_given_up_and_no_copy_waits_without_end(tmp_path: Path) -> None:
     with mirrored(tmp_path, at_once=2, waiting=3, timeout_s=0.7) as pair:
         wanted = events(pair.chat(temperature=0, stream=True))

@@ -186,41 +186,8 @@ async def test_custom_tools(shows: Path) -> None:
         assert answer.headers["x-ignored-parameters"] == "tools[0].format"  # shown, but not enforced
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ('{"input": ""}', ""),
-        ('{"patch": "a"}', "a"),
-        ('{"input": 7}', '{"input": 7}'),
-        ("{}", "{}"),
-        ('{"a": "b", "c": "d"}', '{"a": "b", "c": "d"}'),
-    ],
-)
-async def test_custom_tools_called_in_another_way(shows: Path, arguments: str, text: str) -> None:
-    async with gateway(shows, says(shows, call_text("t", arguments)), features=UNGUIDED, max_seq_len=4096) as running:
-        for answer in await both(running, tools=[custom("t")]):
-            assert [item["input"] for item in items(answer)] == [text]
-
-
 NATIVE = dataclasses.replace(GUIDED, guide_types=ALL_KINDS)
 DATE = {"type": "grammar", "syntax": "regex", "definition": r"\d{4}-\d\d"}
-
-
-@pytest.mark.parametrize(
-    ("features", "choice", "guided"),
-    [(NATIVE, "auto", True), (GUIDED, "required", True), (GUIDED, "auto", False), (UNGUIDED, "auto", False)],
-)
-async def test_a_regular_expression_is_enforced_where_the_engine_can(
-    shows: Path, features: Any, choice: str, guided: bool
-) -> None:
-    said = guided_text(("date", {"input": "2026-11"})) if choice == "required" else call_text("date", '{"input": "x"}')
-    async with gateway(shows, says(shows, said), features=features, max_seq_len=4096) as running:
-        answer = await post(running, tools=[custom("date", DATE)], tool_choice=choice)
-        assert answer.status_code == 200, answer.text
-        assert ("x-ignored-parameters" in answer.headers) == (not guided)
-        guide = running.engine.requests[0].params.guide
-        assert (guide is not None and r"\\d{4}" in guide.text.replace("[0-9]", r"\\d")) == guided
-        assert [item["type"] for item in answer.json()["output"]] == ["custom_tool_call"]
 
 
 @pytest.mark.parametrize("definition", [r"(?<=a)b", "(", r"\bword\b"])

@@ -6,7 +6,6 @@ import functools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from tests.tokens.build import FIXED
 from tests.tokens.test_families import SOURCES
 from tests.tokens.vocabularies import FOLDERS, llama2, llama3, sentence_piece, tekken, tiktoken_file, write
 
+pytestmark = pytest.mark.usefixtures("one_helper")
 KIND = pytest.mark.parametrize("kind", FOLDERS)
 QUICK = settings(FIXED, max_examples=examples(40))
 LONG = settings(FIXED, max_examples=400)
@@ -34,29 +34,6 @@ AMOUNT = pytest.mark.parametrize(
 )
 TEXTS = st.text(max_size=40) | st.lists(st.sampled_from(SOURCES), max_size=5).map("".join)
 USER = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
-
-
-class KeptHelper(Helper):
-    """A helper that stays for the next folder: two seconds of its time are for importing transformers."""
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_helper() -> Iterator[None]:
-    """Convert all folders in one process, which a gateway ends after each."""
-    made: list[KeptHelper] = []
-
-    def helper(*name: str, **bounds: Any) -> KeptHelper:
-        made[:] = made or [KeptHelper(*name, **bounds)]
-        return made[0]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conversion, "Helper", helper)
-        yield
-    for each in made:
-        Helper.close(each)
 
 
 @pytest.fixture(scope="module")

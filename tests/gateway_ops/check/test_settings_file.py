@@ -209,6 +209,7 @@ async def test_a_template_that_fails_at_each_message(model: Path) -> None:
     assert "'dict object' has no attribute 'rol'" in found.what
 
 
+@pytest.mark.usefixtures("one_helper")
 @pytest.mark.parametrize("content", [None, b"no model"])
 async def test_a_tokenizer_is_refused_in_the_words_of_the_server(model: Path, content: bytes | None) -> None:
     folder = model / "native"
