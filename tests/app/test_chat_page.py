@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urljoin
 
 import httpx
@@ -14,18 +14,23 @@ import pytest
 from gateway.api.page import routes
 from gateway.api.page.routes import PAGE_PATHS
 from gateway.app import create_app
+from gateway.generation.health import HealthState
 from tests.app.harness import gateway as gateway_over
 from tests.app.scripted import ScriptedBackend, settings_for
 
+SCRIPTS = (
+    "behind", "chats", "compare", "conversation", "gateway", "models", "page", "parameters", "parts", "render", "reply",
+    "request", "store", "tokens",
+)  # fmt: skip
 FILES = {
     "/": "text/html; charset=utf-8",
+    "/page/chat.css": "text/css; charset=utf-8",
     "/page/page.css": "text/css; charset=utf-8",
-    "/page/page.js": "text/javascript; charset=utf-8",
-    "/page/parts.js": "text/javascript; charset=utf-8",
-    "/page/request.js": "text/javascript; charset=utf-8",
     "/page/icon.svg": "image/svg+xml",
+    **{f"/page/{name}.js": "text/javascript; charset=utf-8" for name in SCRIPTS},
 }
-MOST_BYTES = 60_000
+LINKED = {"/page/icon.svg", "/page/page.css", "/page/chat.css", "/page/page.js"}
+MOST_BYTES = 100_000
 KEYS = {"api_keys": ["key"]}
 
 
@@ -94,23 +99,34 @@ async def test_it_asks_nobody_but_this_gateway_wherever_a_proxy_puts_it(folder: 
     linked = [attrs.get("src") or attrs.get("href") for _, attrs in page.tags]
     files = {link for link in linked if link and not link.startswith("#")}
     assert {urljoin("/behind/a/proxy/", link) for link in files} == {
-        f"/behind/a/proxy{path}" for path in FILES if path not in {"/", "/page/parts.js", "/page/request.js"}
+        f"/behind/a/proxy{path}" for path in LINKED | {"/docs"}
     }
     assert page.inline == []
     assert [attrs for _, attrs in page.tags if any(name == "style" or name.startswith("on") for name in attrs)] == []
-    assert re.findall(r'from "([^"]+)"', texts["/page/page.js"]) == ["./parts.js", "./request.js"]
-    asked = re.findall(r'ask\([`"]([^`"?$]+)', texts["/page/page.js"])
+    scripts = "".join(text for path, text in texts.items() if path.endswith(".js"))
+    assert set(re.findall(r'(?:from|import) "([^"]+)"', scripts)) == {
+        f"./{name}.js" for name in SCRIPTS if name != "page"
+    }
+    asked = re.findall(r'(?:ask|fetch)\([`"]([^`"?$]+)', scripts)
     assert set(asked) == {
+        "docs",
         "v1/models",
         "v1/models/",
         "tokenizer_info",
         "v1/chat/completions",
         "v1/chat/completions/render",
+        "v1/embeddings",
     }
     for path, text in texts.items():
-        assert re.findall(r"(?:https?:)?//[a-z0-9]|@import|url\(|innerHTML|document\.write|eval\(", text) == (
+        assert re.findall(r"(?:https?:)?//[a-z0-9]|@import|url\(|(?:inner|outer)HTML|document\.write|eval\(", text) == (
             ["http://w"] if path.endswith(".svg") else []  # the name of SVG's elements
         )
+
+
+def test_it_has_words_for_each_state_of_a_model() -> None:
+    script = (Path(routes.__file__).parent / "chat" / "models.js").read_text()
+    words = script[script.index("STATES = {") : script.index("const TASKS")]
+    assert set(re.findall(r'^  (\w+): "', words, re.MULTILINE)) == set(get_args(HealthState)) - {"ready"}
 
 
 @pytest.mark.parametrize(

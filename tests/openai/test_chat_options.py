@@ -11,7 +11,7 @@ import pytest
 
 from gateway.generation import Capability, EngineChunk, EngineError, ErrorKind, GenerationRequest
 from tests.app.harness import gateway
-from tests.app.scripted import MAX_SEQ_LEN, TOKENS, ByteIds, Step, chunks, write_tokenizer
+from tests.app.scripted import MAX_SEQ_LEN, MODEL, TOKENS, ByteIds, Step, chunks, write_tokenizer
 
 ABLE = dataclasses.replace(
     TOKENS,
@@ -103,6 +103,13 @@ async def test_the_operators_defaults_fill_what_a_request_leaves_out(folder: Pat
         assert first.params.presence_penalty == 1
         assert (second.params.temperature, second.params.top_k, second.max_tokens) == (1, 0, 4)
         assert second.params.presence_penalty == 0
+
+
+async def test_a_model_says_the_defaults_of_its_parameters(folder: Path) -> None:
+    async with gateway(folder, defaults={"temperature": 0.5}) as running:
+        described = (await running.client.get(f"/v1/models/{MODEL}")).json()["capabilities"]
+    found = {name: about.get("default") for name, about in described.items()}
+    assert (found["temperature"], found["top_p"], found["n"], found["seed"]) == (0.5, 1, 1, None)
 
 
 async def test_the_models_own_defaults_where_the_operator_wants_them(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ What a script is, `turns` says. A turn has here, too:
 - ``fails``: words of the failure that comes in place of an answer.
 
 A prompt that no turn matches is refused, but a request for one token, which probes send, is answered with an echo of
-its first. There are no log-probs and no logits: they are refused by name.
+its first. Log-probs follow from the ids. There are none of the prompt and no logits: they are rejected by name.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Adapter(BaseAdapter):
 
     def submit(self, request: Request) -> None:
         """Find the answer and play it; see `adapter.Engine`."""
-        for name in ("log_probs", "top_log_probs", "context_logits", "generation_logits"):
+        for name in ("context_logits", "generation_logits"):
             if getattr(request, name):
                 raise RejectedError(f"return_{name}: the scripted engine replays tokens without them")
         if request.prompt_log_probs is not None:
@@ -133,7 +133,7 @@ class Adapter(BaseAdapter):
                 break
             sent += size
             if request.streaming:
-                self._send(Response(request, ids=ids[sent - size : sent]))
+                self._send(Response(request, ids=ids[sent - size : sent], **_scores(request, ids[:sent], size)))
         else:
             finish = "cancelled"
             ids = ids[:sent]
@@ -149,6 +149,7 @@ class Adapter(BaseAdapter):
             perf=Perf(request.arrival_ns, last_token_ns=now, blocks=(0, 0), cached_tokens=0)
             if request.perf_metrics
             else None,
+            **_scores(request, ids, len(ids) - sent if request.streaming else len(ids)),
         )
 
     def _is_cancelled(self, request: Request) -> bool:
@@ -169,6 +170,14 @@ def _cut(request: Request, ids: list[int]) -> tuple[list[int], Finish | None]:
         if len(said) == request.max_tokens:
             return said, "length"
     return ids, None
+
+
+def _scores(request: Request, ids: list[int], new: int) -> dict[str, Any]:
+    """Log-probs of all tokens so far, and the alternatives of the new ones: ids near them, each less probable."""
+    own = [-(token % 8) / 4 for token in ids]
+    best = [(token, value) for token, value in zip(ids, own, strict=True)][len(ids) - new :]
+    top = [[(abs(token - k), value - k) for k in range(request.top_log_probs)] for token, value in best]
+    return {"log_probs": own if request.log_probs else [], "top_log_probs": top if request.top_log_probs else []}
 
 
 def _exists(path: str | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from typing_extensions import NotRequired, TypedDict
 
@@ -75,9 +75,10 @@ ParameterCapability = TypedDict(
         "how": str,
         "note": str,
         "limit": NotRequired[int],
+        "default": NotRequired[Any],
     },
 )
-ParameterCapability.__doc__ = "The meaning of a parameter, how it is served, the reason and the largest value."
+ParameterCapability.__doc__ = "The meaning of a parameter, how it is served, why, the largest value and the default."
 
 
 class ModelDescription(Model):

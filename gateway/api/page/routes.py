@@ -54,10 +54,9 @@ class StaticFile:
         return Response(self._content, headers=self._headers)
 
 
-_FOLDER = Path(__file__).parent
-_CHAT_FILES = ("page.css", "page.js", "parts.js", "request.js", "icon.svg")
+_CHAT, _DOCS = (Path(__file__).parent / name for name in ("chat", "docs"))
 # Links of the page are relative: it works wherever a proxy puts it. Without its slash the path is an empty one.
-_PATHS = {"/": "page.html", **{f"/page/{name}": name for name in _CHAT_FILES}}
+_PATHS = {"/": _CHAT / "page.html", **{f"/page/{file.name}": file for file in sorted(_CHAT.glob("*.[!h]*"))}}
 PAGE_PATHS = frozenset(path.removesuffix("/") for path in _PATHS)
 """The paths that it takes, without a slash at their end."""
 
@@ -65,17 +64,14 @@ PAGE_PATHS = frozenset(path.removesuffix("/") for path in _PATHS)
 def chat_page_router() -> APIRouter:
     """Make the routes of the page and of its files."""
     router = APIRouter(include_in_schema=False, route_class=DirectRoute)
-    for path, name in _PATHS.items():
-        router.get(path)(StaticFile(_FOLDER / "chat" / name))
+    for path, file in _PATHS.items():
+        router.get(path)(StaticFile(file))
     return router
 
 
 _SHARED = ("page.css", "parts.js", "request.js", "icon.svg")  # with the chat page, which may be off
-_DOCS_FILES = {
-    "/docs": _FOLDER / "docs" / "docs.html",
-    **{f"/docs/{name}": _FOLDER / "docs" / name for name in ("docs.css", "docs.js")},
-    **{f"/docs/{name}": _FOLDER / "chat" / name for name in _SHARED},
-}
+_FILES_OF_DOCS = (_DOCS / "docs.css", _DOCS / "docs.js", *(_CHAT / name for name in _SHARED))
+_DOCS_FILES = {"/docs": _DOCS / "docs.html", **{f"/docs/{file.name}": file for file in _FILES_OF_DOCS}}
 DOCS_PATHS = frozenset({"/openapi.json", *_DOCS_FILES})
 """The paths of the document and of the page that shows it."""
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.clients.conftest import ENCODERS
 from tests.clients.page.browser import Browser, Page
 from tests.npm import UnavailableError
 from tests.ports import free_port
@@ -112,6 +114,19 @@ def page_gateway(
         yield gateway
     finally:
         gateway.stop()
+
+
+@pytest.fixture(scope="session")
+def embedder(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """The entry of a model that embeds: a double of an encoder."""
+    server = TritonServer(ENCODERS, model_dir=None, log_path=tmp_path_factory.mktemp("encoders") / "triton.log")
+    server.start()
+    try:
+        server.wait_ready(["embedding"])
+        yield {"name": "embedding", "task": "embed", "triton": {"url": server.grpc_url, "model": "embedding"},
+               "encoder": {"input_types": {"query": {"prefix": "query: "}}}}  # fmt: skip
+    finally:
+        server.kill()
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ const commands = {
     page = await context.newPage();
     problems = [];
     page.on("console", (said) => { if (["error", "warning"].includes(said.type())) problems.push(said.text()); });
+    page.on("dialog", (asked) => asked.accept());
     page.on("pageerror", (error) => problems.push(String(error)));
     page.on("request", (request) => { if (!request.url().startsWith(new URL(url).origin)) problems.push(`asked ${request.url()}`); });
     await page.goto(url);

@@ -122,6 +122,8 @@ def test_everyone_can_use_it(browser: Browser, page_gateway: GatewayProcess, opt
     page.until(f"document.querySelector('{CHAT} form') !== null")
     assert page.serious() == []
     assert page.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.until("!document.querySelector('#chat').hidden")
+    assert page.value("document.querySelector('#chat').href") == f"{page_gateway.url}/"
     groups = page.all("#groups a")
     assert {"chat", "responses", "messages", "models", "bodies"} <= set(groups)
     assert page.problems() == []

@@ -12,8 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.app.hostile_markdown import HOSTILE
 from tests.clients.page.browser import Browser, Page
 from tests.clients.page.conftest import AWAY, SPOKEN, TINY, Serve, write
+from tests.ports import free_port
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GatewayProcess
 
@@ -37,7 +39,6 @@ def chat_with_tiny(page: Page, **values: str) -> None:
     """A greedy answer of six tokens with log-probs."""
     choose(page, TINY)
     page.says(f"{TINY} is ready.")
-    page.call("check", "#logprobs")
     for name, value in {"max_tokens": "6", "temperature": "0", **values}.items():
         page.fill(f"#p-{name}", value)
     page.send("Hi")
@@ -52,6 +53,7 @@ def test_a_chat_streams_and_goes_on(page: Page, scripted_triton: ScriptedServer)
     assert page.all(".turn.user .text") == ["First\nline"]
     assert page.all(".turn.model .text") == [hostile]
     assert page.value("document.querySelectorAll('#turns img, #turns b').length") == 0
+    assert page.value("document.querySelector('#welcome').checkVisibility()") is False
     assert page.text("#said") == f"{SPOKEN}: {hostile}"  # to screen readers once, as a whole
     figures = page.text(".figures")
     for part in (" prompt tokens", " completion tokens", "first token after ", " s total", "ended by: stop"):
@@ -69,6 +71,7 @@ def test_a_chat_streams_and_goes_on(page: Page, scripted_triton: ScriptedServer)
 def test_a_long_answer_is_laid_out_once_a_frame(page: Page, scripted_triton: ScriptedServer) -> None:
     """Once a token, the browser would stand still: each look costs the more the longer the answer."""
     scripted_triton.play(turn("Much", text=" word" * 1500 + "<|im_end|>"))
+    page.call("uncheck", "#logprobs")  # which the engine would tell anew with each token
     page.value("""(() => {
       const own = Object.getOwnPropertyDescriptor(Element.prototype, "scrollHeight").get;
       window.looks = window.frames_seen = 0;
@@ -152,6 +155,14 @@ def test_a_schema_by_example(page: Page, scripted_triton: ScriptedServer) -> Non
 def test_tokens_are_seen(page: Page) -> None:
     chat_with_tiny(page)
     assert "6 completion tokens" in page.text(".figures")
+    tinted = page.all(".turn.model .text .tint")
+    assert "".join(tinted) == page.text(".turn.model .text")
+    page.call("hover", ".turn.model .tint")
+    page.says("id ", "#tip")
+    page.call("hover", "h1")
+    page.until("document.querySelector('#tip').hidden")
+    page.click('button:has-text("Tokens")')
+    assert page.value("document.querySelector('.turn.model .text').hidden")
     tints = page.value("[...document.querySelectorAll('.token')].map((one) => getComputedStyle(one).backgroundColor)")
     shares = page.value(
         "[...document.querySelectorAll('.token')].map((one) => Number(one.style.getPropertyValue('--p')))"
@@ -174,17 +185,35 @@ def test_tokens_are_seen(page: Page) -> None:
     assert page.value("document.querySelectorAll('.token[tabindex=\"0\"]').length") == 1
     page.press("Escape")
     assert page.value("document.querySelector('#tip').hidden")
+    page.click('button:has-text("Tokens")')
+    assert page.all(".turn.model .text .tint") == tinted
+
+
+def test_a_request_that_cannot_have_log_probs_goes_without(page: Page, play: Any) -> None:
+    play(turn(text="Said.<|im_end|>"))
+    page.value("document.querySelector('#top_logprobs').value = 50")  # not chosen: as an engine's limit that is not known
+    page.send("Hi")
+    page.says(COMPLETE)
+    assert page.all(".turn.model .text") == ["Said."]
+    assert page.value("document.querySelector('#logprobs').checked") is False
+    assert "top_logprobs" in page.text("#logprobs-why")
+    page.call("check", "#logprobs")
+    page.send("Hi")
+    page.says("top_logprobs", "#alert")
+    assert page.call("getAttribute", "#top_logprobs", "aria-invalid") == "true"
+    assert ["400" in problem for problem in page.problems()] == [True, True]
 
 
 def test_special_tokens_are_marked(page: Page) -> None:
     choose(page, TINY)
     page.says(f"{TINY} is ready.")
     page.call("check", "#special")
-    page.open_panel("More parameters")
+    page.open_panel("Penalties")
     page.fill("#p-logit_bias", '{"1": 100}')  # <|im_start|>, which ends nothing
     chat_with_tiny(page, max_tokens="64")
     assert "64 completion tokens" in page.text(".figures")
     assert " tokens/s" in page.text(".figures")
+    page.click('button:has-text("Tokens")')
     assert page.all(".token.special") == ["<|im_start|>"] * 64
     page.call("hover", ".token.special")
     assert "id 1, special" in page.text("#tip p")
@@ -205,13 +234,26 @@ def test_parameters_follow_the_capability_map(page: Page, page_gateway: GatewayP
     impossible = {name: about["note"] for name, about in known.items() if about["how"] == "impossible"}
     assert rejected == {name: note for name, note in impossible.items() if name not in own}
     assert rejected["verbosity"] == described["verbosity"]["note"]
+    inputs = "[...document.querySelectorAll('#settings input[data-name]')]"
+    placeholders = dict(page.value(f"{inputs}.map((one) => [one.dataset.name, one.placeholder])"))
+    assert float(placeholders["temperature"]) == described["temperature"]["default"] == 1
+    assert placeholders["seed"] == ""
+    page.fill("#filter", "VERBO")
+    rows = "[...document.querySelectorAll('#settings .row')].filter((one) => one.checkVisibility())"
+    assert page.value(f"{rows}.map((one) => one.querySelector('label, dt').textContent)") == ["verbosity"]
+    page.fill("#filter", "ignore_eos")  # in a group that was folded
+    page.call("selectOption", "#p-ignore_eos", "true")
+    page.fill("#filter", "")
+    page.says("1 set", "[data-title='Length and stops'] summary")
+    page.click("#reset")
+    assert page.text("[data-title='Length and stops'] summary").strip() == "Length and stops"
     choose(page, SPOKEN)
     page.says(f"{SPOKEN} is ready.")
 
 
 def test_a_parameter_at_fault_is_named(page: Page) -> None:
     chat_with_tiny(page)
-    page.open_panel("More parameters")
+    page.open_panel("Other parameters")
     page.fill("#p-user", "7")  # JSON: a number, which no user is
     page.send("Hi")
     page.says("user", "#alert")
@@ -227,6 +269,7 @@ def test_a_parameter_at_fault_is_named(page: Page) -> None:
 def test_the_exact_prompt_and_its_tensors(page: Page, page_gateway: GatewayProcess) -> None:
     choose(page, TINY)
     page.says(f"{TINY} is ready.")
+    page.call("uncheck", "#logprobs")
     page.fill("#draft", "Hello")
     page.fill("#p-seed", "3")
     page.click("#render")
@@ -250,6 +293,7 @@ def test_a_request_as_a_program(page: Page, scripted_triton: ScriptedServer, tmp
     page.says(COMPLETE)
     (meant,) = scripted_triton.requests()
     programs = {"curl": ["sh"], "Python": [sys.executable], "JS": ["node"]}
+    page.click('summary:text-is("Request")')
     for name, command in programs.items():
         page.click(f'button:has-text("Copy as {name}")')
         file = tmp_path / f"program.{ {'curl': 'sh', 'Python': 'py', 'JS': 'mjs'}[name] }"
@@ -265,11 +309,13 @@ def test_a_request_as_a_program(page: Page, scripted_triton: ScriptedServer, tmp
 def test_a_whole_answer(page: Page, scripted_triton: ScriptedServer) -> None:
     scripted_triton.play(turn(text="All at once.<|im_end|>"))
     page.call("uncheck", "#stream")
+    page.open_panel("Several answers")
     page.fill("#p-n", "2")
     page.send("Say it")
     page.says(COMPLETE)
     assert page.all(".turn.model .text") == ["All at once."] * 2
     assert "first token" not in page.text(".figures")  # nothing tells
+    page.click('summary:text-is("Request")')
     page.click('button:has-text("Raw answer")')
     assert json.loads(page.text("#dialog pre"))["object"] == "chat.completion"
     page.click("#close")
@@ -296,11 +342,13 @@ def test_keys(browser: Browser, serve: Serve, scripted_triton: ScriptedServer) -
     assert page.value("document.activeElement.id") == "draft"
     page.send("Hello")
     page.says(COMPLETE)
+    page.click('summary:text-is("Request")')
     page.click('button:has-text("Copy as curl")')
     assert "$GATEWAY_API_KEY" in page.text("#dialog pre")
     assert KEY not in page.value("document.documentElement.outerHTML")
     page.click("#close")
-    assert page.value("[sessionStorage.length, localStorage.length, document.cookie]") == [1, 0, ""]
+    assert page.value("[sessionStorage.length, document.cookie]") == [1, ""]
+    assert KEY not in page.value("JSON.stringify(Object.entries(localStorage))")
     page.call("reload")
     page.says("is ready.")
     page.click("#forget")
@@ -327,6 +375,16 @@ def test_a_model_that_is_away_and_comes(
     assert page.text("#alert") == ""
 
 
+def test_a_model_that_is_served_in_part(browser: Browser, serve: Serve, spoken: dict[str, Any]) -> None:
+    endpoints = [spoken["triton"]["url"], f"127.0.0.1:{free_port()}"]
+    gateway = serve(models=[spoken | {"triton": {"endpoints": endpoints}}])
+    gateway.wait("/health/ready", 200)
+    page = browser.open(gateway.url)
+    page.says("is ready.")
+    page.says("1 of its 2 Tritons: unreachable.", "#notes")
+    assert page.text("#alert") == ""
+
+
 def test_replies_that_fail(browser: Browser, serve: Serve, scripted_triton: ScriptedServer) -> None:
     scripted_triton.play(
         turn("give up", text="half an ans", finish="timed_out"), turn("hang", text="It begins and", hold=True)
@@ -350,34 +408,215 @@ def test_replies_that_fail(browser: Browser, serve: Serve, scripted_triton: Scri
     assert all("net::ERR_" in problem for problem in page.problems())
 
 
-@pytest.mark.parametrize(("scheme", "width", "height"), [("light", 1280, 800), ("dark", 360, 640)])
-def test_it_is_accessible(browser: Browser, page_gateway: GatewayProcess, scheme: str, width: int, height: int) -> None:
+def reach(page: Page, drawer: str) -> None:
+    """Open a drawer where it is not a column."""
+    if not page.value(f"document.querySelector('#{drawer}').checkVisibility()"):
+        page.click(f"#open-{drawer}")
+
+
+ANSWER = """# Ports
+
+The **gateway** listens on `9000`, see [the page](https://x.example/page):
+
+1. one
+   - nested
+
+| name | port |
+|---|--:|
+| http | 9000 |
+
+```python
+print("a very long line that does not fit the screen of any phone that was ever made, " * 3)
+```
+> quoted
+<|im_end|>"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (768, 1024), (360, 640)])
+def test_it_is_accessible(
+    browser: Browser, page_gateway: GatewayProcess, play: Any, scheme: str, width: int, height: int
+) -> None:
+    play(turn("Show", text=ANSWER))
     page = browser.open(page_gateway.url, colorScheme=scheme, viewport={"width": width, "height": height})
-    page.says("is ready.")
-    chat_with_tiny(page)
-    for title in ("System", "Tools", "JSON schema", "More", "Not supported"):
+    page.says(f"{SPOKEN} is ready.")
+    assert page.serious() == []
+    page.send("Show")
+    page.says(COMPLETE)
+    choose(page, TINY)
+    page.says(f"{TINY} is ready.")
+    reach(page, "settings")
+    for name, value in {"max_tokens": "6", "temperature": "0"}.items():
+        page.fill(f"#p-{name}", value)
+    for title in ("System", "Tools", "JSON schema", "Other", "Not served"):
         page.open_panel(title)
+    assert page.serious() == []
+    page.press("Escape")
+    page.send("Hi")
+    page.says(COMPLETE)
+    reach(page, "chats")
+    assert len(page.all("#chat-list li")) == 1
+    assert page.serious() == []
+    page.press("Escape")
+    page.click('button:has-text("Tokens")')
     page.call("focus", ".token")
     page.says("log-prob", "#tip")
     assert page.serious() == []
     page.press("Escape")
-    page.click('button:has-text("Exact prompt")')
+    page.click('.turn:last-child summary:text-is("Request")')
+    page.click('.turn:last-child button:has-text("Exact prompt")')
     page.says("Tensors", "#dialog")
     assert page.serious() == []
     assert page.value("document.documentElement.scrollWidth") <= width  # nothing lies beside the screen
+    assert page.value("document.querySelector('#turns').scrollWidth <= document.querySelector('#turns').clientWidth")
     luminance = page.value("getComputedStyle(document.body).backgroundColor")
     assert (luminance == "rgb(255, 255, 255)") == (scheme == "light")
     assert page.problems() == []
 
 
+def test_markdown_is_shown_and_nothing_of_it_runs(page: Page, scripted_triton: ScriptedServer) -> None:
+    scripted_triton.play(turn("Show", text=ANSWER), turn("Harm", text="\n\n".join(HOSTILE) + "<|im_end|>"))
+    page.send("Show")
+    page.says(COMPLETE)
+    for selector in ("h3", "strong", "p code", "a", "ol ul", "td.right", ".fence pre", "blockquote"):
+        assert page.value(f"document.querySelectorAll('.turn.model .text {selector}').length") == 1, selector
+    page.send("Harm")
+    page.until("document.querySelectorAll('.figures').length === 2")
+    assert "window.ran=1" in page.text(".turn:last-child .text")
+    assert page.value("window.ran") is None
+    tags = set(page.value("[...document.querySelectorAll('.turn:last-child .text *')].map((one) => one.localName)"))
+    assert not tags & {"script", "img", "svg", "iframe", "style", "link", "base", "meta", "form", "object", "embed"}
+    links = page.value("[...document.querySelectorAll('.text a')].map((one) => [one.protocol, one.rel])")
+    assert {protocol for protocol, _ in links} == {"https:"}
+    assert {rel for _, rel in links} == {"noopener noreferrer"}
+
+
+def test_what_was_said_is_changed(page: Page, scripted_triton: ScriptedServer) -> None:
+    scripted_triton.play(
+        turn("First", text="A.<|im_end|>"),
+        turn("Second", text="B.<|im_end|>"),
+        turn("Third", text="C.<|im_end|>"),
+    )
+    for count, text in enumerate(("First", "Second"), start=1):
+        page.send(text)
+        page.until(f"document.querySelectorAll('.figures').length === {count}")
+    page.click('.turn.model:last-child button:has-text("Regenerate")')
+    page.until("document.querySelectorAll('.figures').length === 2 && !document.querySelector('#send').disabled")
+    prompts = [one["prompt"] for one in scripted_triton.requests()]
+    assert prompts[2] == prompts[1]
+    page.click('.turn.user:nth-child(4) button:has-text("Edit")')
+    page.fill(".turn textarea", "Third?")
+    page.click('button:has-text("Send again")')
+    page.says("C.", ".turn:last-child .text")
+    page.says(COMPLETE)
+    asked = scripted_triton.requests()[-1]["prompt"]
+    assert "First" in asked
+    assert "Second" not in asked
+    page.click('.turn.user:nth-child(2) button:has-text("Delete")')
+    assert page.all(".turn .text") == ["Third?", "C."]
+    page.send("First")
+    page.says(COMPLETE)
+    assert scripted_triton.requests()[-1]["prompt"].count("First") == 1
+    page.value("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
+    page.click('.turn.model:last-child button:has-text("Copy")')
+    page.until("window.copied === 'C.'")
+
+
+def test_conversations_stay_in_the_browser(page: Page, scripted_triton: ScriptedServer) -> None:
+    scripted_triton.play(turn("First", text="**A**.<|im_end|>"), turn("again", text="**B**.<|im_end|>"))
+    page.call("setViewportSize", {"width": 1300, "height": 800})
+    page.send("First")
+    page.says(COMPLETE)
+    page.call("reload")
+    page.says(f"{SPOKEN} is ready.")
+    assert page.all(".turn") == []
+    page.click('#chat-list button:has-text("First")')
+    assert page.all(".turn.model strong") == ["A"]
+    assert page.text(".turn.model h2") == SPOKEN
+    page.send("again")
+    page.says(COMPLETE)
+    assert "First" in scripted_triton.requests()[-1]["prompt"]
+    assert len(page.all("#chat-list li")) == 1
+    page.click("#fresh")
+    page.call("uncheck", "#keep")
+    page.send("First")
+    page.says(COMPLETE)
+    assert len(page.all("#chat-list li")) == 1  # that one is not stored
+    page.call("check", "#keep")
+    page.value("""(() => {
+      const large = [{ message: { role: "user", content: "x".repeat(1_999_000) } }];
+      const kept = [...JSON.parse(localStorage["gateway-chats"]), { id: "old", title: "Old", at: 0, entries: large }];
+      localStorage["gateway-chats"] = JSON.stringify(kept);
+    })()""")
+    page.send("again")
+    page.says("To make room, 1 older conversations were deleted.")
+    assert len(page.all("#chat-list li")) == 2
+    saved = page.value("""(async () => {
+      let blob;
+      const own = URL.createObjectURL;
+      URL.createObjectURL = (given) => own(blob = given);
+      document.querySelector("#export").click();
+      return JSON.parse(await blob.text());
+    })()""")
+    assert [chat["title"] for chat in saved] == ["First", "First"]
+    assert saved[1]["entries"][1]["message"] == {"role": "assistant", "content": "**A**."}
+    page.click("#clear")
+    page.until("document.querySelectorAll('#chat-list li').length === 0")
+    assert "gateway-chats" not in page.value("Object.keys(localStorage)")
+    assert page.problems() == []
+
+
+def test_two_texts_are_compared(browser: Browser, serve: Serve, embedder: dict[str, Any]) -> None:
+    gateway = serve(models=[embedder])
+    gateway.wait("/health/ready", 200)
+    page = browser.open(gateway.url)
+    page.says("embedding is ready.")
+    assert page.value("document.querySelector('#composer').checkVisibility()") is False
+    page.click("#compare-example")
+    page.click("#compare button.main")
+    page.says("The cosine is ")
+    texts = page.value("['one', 'other'].map((name) => document.querySelector(`#text-${name}`).value)")
+    body = {"model": "embedding", "input": texts, "encoding_format": "float"}
+    one, other = (each["embedding"] for each in httpx.post(f"{gateway.url}/v1/embeddings", json=body).json()["data"])
+    cosine = sum(a * b for a, b in zip(one, other, strict=True))
+    assert page.all("#compared td") == [f"{cosine:.4f}", *texts]
+    page.fill("#text-other", texts[0])
+    page.click("#compare button.main")
+    page.until("document.querySelectorAll('#compared tr').length === 2")
+    assert page.text("#compared td") == "1.0000"
+    page.fill("#kind-one", "query")
+    page.click("#compare button.main")
+    page.until("document.querySelectorAll('#compared tr').length === 3")
+    assert page.text("#compared td:nth-child(2)") == f"query: {texts[0]}"
+    assert page.text("#compared td") != "1.0000"
+    assert page.serious() == []
+    assert page.problems() == []
+    page.fill("#kind-one", "other")
+    page.click("#compare button.main")
+    page.says("This model does not know the input type", "#alert")
+
+
+def test_an_example_begins(page: Page, scripted_triton: ScriptedServer) -> None:
+    scripted_triton.play(turn(text="Of course.<|im_end|>"))
+    page.click("#examples button")
+    page.says(COMPLETE)
+    assert page.all("#examples button")[0] in scripted_triton.requests()[0]["prompt"]
+    assert page.value("document.querySelector('#api').href").endswith("/docs")
+    page.until("!document.querySelector('#api').hidden")
+
+
 def test_by_keyboard_alone(page: Page, scripted_triton: ScriptedServer) -> None:
     scripted_triton.play(turn(text="Heard.<|im_end|>"))
     order = []
-    for key in ("Escape", *["Shift+Tab"] * 4, *["Tab"] * 5):
+    page.until("!document.querySelector('#api').hidden")
+    for key in ("Escape", *["Shift+Tab"] * 10, "Enter", "Tab", "Tab"):
         page.press(key)
         order.append(page.value("document.activeElement.id || document.activeElement.className"))
-    assert order[:5] == ["draft", "turns", "fresh", "model", "skip"]  # who opens the page can type at once
-    assert order[5:] == ["model", "fresh", "turns", "draft", "send"]
+    examples = [""] * 4
+    assert order[:6] == ["draft", *examples, "turns"]  # who opens the page can type
+    assert order[6:11] == ["api", "keep", "fresh", "model", "skip"]
+    assert order[11:] == ["draft", "render", "send"]
+    page.press("Shift+Tab")
     page.press("Shift+Tab")
     page.call("keyboard.type", "Hi")
     page.press("Enter")

@@ -14,12 +14,13 @@ from gateway.api.openai.parameters.row import Parameter
 from gateway.api.openai.parameters.table import PARAMETERS, served
 from gateway.generation import Capability
 from gateway.serving.encoder_model import EncoderModel
+from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 
 
 def capability_map(model: ServedModel) -> dict[str, dict[str, Any]] | None:
-    """Map each parameter's name to its ``class``, ``how``, ``note`` and ``limit``.
+    """Map each parameter's name to its ``class``, ``how``, ``note``, ``limit`` and ``default``.
 
     The map is None before the engine was discovered. A parameter that means different things in chat and in completions
     has the entry of chat and an entry named ``completions.NAME``. Known outputs of the engine, such as
@@ -32,15 +33,15 @@ def capability_map(model: ServedModel) -> dict[str, dict[str, Any]] | None:
             name: {"class": "impossible" if how.how == "impossible" else "engine", "how": how.how, "note": how.note}
             for name, how in sorted(encoder_capabilities(model).items())
         }
-    known = model.capabilities
+    defaults = model.defaults.given if isinstance(model, GeneratorModel) else {}
     found: dict[str, dict[str, Any]] = {}
     for row in sorted(PARAMETERS, key=lambda row: "chat" not in row.endpoints):
-        how = served(row, known)
+        how = served(row, model.capabilities)
         name = row.name if row.name not in found else f"{row.endpoints[0]}.{row.name}"
-        found[name] = {"class": _class(row, how), "how": how.how, "note": how.note}
-        if how.limit is not None:
-            found[name]["limit"] = how.limit
-    for name, how in known.items():
+        numbers = {"limit": how.limit, "default": defaults.get(name, row.default)}
+        given = {key: value for key, value in numbers.items() if value is not None}
+        found[name] = {"class": _class(row, how), "how": how.how, "note": how.note, **given}
+    for name, how in model.capabilities.items():
         if name not in found:
             found[name] = {"class": "output", "how": how.how, "note": how.note}
     return found

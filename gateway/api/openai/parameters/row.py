@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import GetJsonSchemaHandler
@@ -51,6 +51,7 @@ class Parameter:
         name: as requests write it; ``stream_options.include_usage`` for a field of an object. The table fills it in.
         endpoints: where it means this. The table fills it in.
         type: its type and range, for readers, where no field states them.
+        default: of the field; None where it has none. A model's settings may have another.
     """
 
     does: str
@@ -63,6 +64,7 @@ class Parameter:
     name: str = ""
     endpoints: tuple[EndpointName, ...] = ()
     type: str = ""
+    default: Any = field(default=None, compare=False)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Describe the field in the OpenAPI document, in the words of the table."""

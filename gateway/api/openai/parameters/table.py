@@ -265,10 +265,12 @@ def _rows(model: type[BaseModel], path: str = "") -> Iterator[Parameter]:
     """The rows of an object's fields, each before those of the objects in it."""
     for name, field in model.model_fields.items():
         default = field.get_default(call_default_factory=True)
-        neutral = () if default is None or default is PydanticUndefined else (default,)
+        default = None if default is PydanticUndefined else default
+        neutral = () if default is None else (default,)
         for row in field.metadata:
             if isinstance(row, Parameter):
-                yield replace(row, name=f"{path}{name}", neutral=neutral if row.neutral is None else row.neutral)
+                own = neutral if row.neutral is None else row.neutral
+                yield replace(row, name=f"{path}{name}", default=default, neutral=own)
         for kind in get_args(field.annotation):
             if inspect.isclass(kind) and issubclass(kind, BaseModel):
                 yield from _rows(kind, f"{path}{name}.")

@@ -133,3 +133,9 @@ export const EXAMPLES = {
     required: ["city", "population"], additionalProperties: false,
   },
 };
+
+// The cosine of the angle between two vectors: 1 where they point the same way.
+export const cosine = (one, other) => {
+  const dot = (a, b) => a.reduce((sum, value, index) => sum + value * b[index], 0);
+  return dot(one, other) / Math.sqrt(dot(one, one) * dot(other, other));
+};

@@ -1,12 +1,10 @@
 // The API page: what openapi.json describes, and a form to try each operation. All that servers say is written as text.
-import { button, make, store } from "./parts.js";
+import { $, button, make, say, store } from "./parts.js";
 import { Problem, problemOf } from "./request.js";
 
-const $ = (id) => document.getElementById(id);
 const MOST_SHOWN = 200_000; // characters of a response
 const PLACE = "MODEL"; // of the model's name in examples
 const OF_MODEL = /^model(_id)?$/;
-const say = (text) => { $("status").textContent = text; };
 const keyed = (headers = {}) => {
   const key = $("key").value;
   if (/[^\x21-\x7e]/.test(key)) throw new Problem("The key has characters that no header can carry.");
@@ -211,6 +209,7 @@ $("model").onchange = () => {
   named = chosen;
 };
 addEventListener("hashchange", openLinked);
+fetch("./", { method: "HEAD" }).then(({ ok }) => { $("chat").hidden = !ok; }, () => {}); // the chat page may be off
 const load = async () => {
   try {
     const answer = await fetch("openapi.json", { headers: keyed() });
