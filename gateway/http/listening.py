@@ -47,7 +47,7 @@ def listen(host: str, port: int, workers: int) -> list[list[socket.socket]]:
     return opened
 
 
-def repeated(sockets: Iterable[socket.socket]) -> list[socket.socket]:
+def with_duplicates(sockets: Iterable[socket.socket]) -> list[socket.socket]:
     """Sockets, each with duplicates of it, so that a server takes eight connections in a turn of its loop.
 
     libuv, uvloop's loop, takes one for each descriptor (since 1.45). When many clients come together, the turns between

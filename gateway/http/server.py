@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 
 from gateway.http.certificates import FileBackedValue
 from gateway.http.http_protocol import HttpLimits
-from gateway.http.listening import repeated
+from gateway.http.listening import with_duplicates
 from gateway.http.listening_tls import TlsAcceptor
 from gateway.http.shutdown import ShutdownState
 
@@ -129,7 +129,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Take connections."""
         if self._tls is None:
-            await super().startup(repeated(sockets or ()))
+            await super().startup(with_duplicates(sockets or ()))
         else:
             await super().startup([])
             http = _protocols(self.config, self.server_state)

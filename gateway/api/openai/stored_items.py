@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from gateway.api.openai.encryption import OwnerCipher
 from gateway.generation.ids import new_id
 from gateway.text.bad_request import BadRequestError
-from gateway.text.repeated import repeated
+from gateway.text.client_json import write_client_json
 
 LOGPROBS = "message.output_text.logprobs"
 """The value of ``include`` that requests log-probs."""
@@ -108,7 +108,7 @@ def stored_items(items: Iterable[Mapping[str, Any]]) -> StoredItems:
     made: StoredItems = {}
     for item in items:
         kept = as_stored(item, made)
-        made[kept["id"]] = repeated(kept)
+        made[kept["id"]] = write_client_json(kept)
     return made
 
 
@@ -202,4 +202,4 @@ def list_of(items: StoredItems, include: frozenset[str], cipher: OwnerCipher | N
         "last_id": next(reversed(items), None),
         "has_more": more,
     }
-    return repeated(page)
+    return write_client_json(page)

@@ -16,6 +16,7 @@ from typing import Any
 
 from gateway.text.bad_request import BadRequestError
 from gateway.text.bounded_dict import BoundedDict
+from gateway.text.client_json import write_client_json
 from gateway.text.guides.keywords import (
     LISTED,
     NAMED,
@@ -30,7 +31,6 @@ from gateway.text.guides.keywords import (
     unsupported,
 )
 from gateway.text.guides.references import localized, resolve
-from gateway.text.repeated import repeated
 
 _KEY_BYTES = 32
 _NULL = re.compile(rb"[:,\[]null")
@@ -64,7 +64,7 @@ def check_schema(schema: Any, param: str, tenant: str = "") -> None:
     """
     if not isinstance(schema, Mapping):
         raise invalid(param, "the value must be an object")
-    text = repeated(schema)
+    text = write_client_json(schema)
     key = _key(tenant, text)
     if key in _passed:  # the tools of an agent are the same at each turn
         return

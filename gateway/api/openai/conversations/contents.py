@@ -18,7 +18,7 @@ from gateway.api.openai.errors import OpenAIError
 from gateway.api.openai.stored_items import StoredItems, append
 from gateway.serving.store import ConflictError, DocumentWrite, Store
 from gateway.text.bad_request import BadRequestError, printable
-from gateway.text.repeated import repeated
+from gateway.text.client_json import write_client_json
 
 MOST_ITEMS = 4096
 """Items of one conversation."""
@@ -61,7 +61,7 @@ class ConversationContents:
     def written(self) -> bytes:
         """The document: a line with all that is short, and one for each item."""
         head = {"created_at": self.created_at, "metadata": self.metadata, "ids": list(self.items)}
-        return b"\n".join((repeated(head), *self.items.values()))
+        return b"\n".join((write_client_json(head), *self.items.values()))
 
     def shown(self) -> dict[str, Any]:
         """The ``conversation`` object."""

@@ -32,7 +32,7 @@ from gateway.api.openai.stored_items import (
     shown,
 )
 from gateway.http.routing import DirectRoute
-from gateway.text.repeated import repeated
+from gateway.text.client_json import write_client_json
 
 
 def conversations_router(state: ApplicationState) -> APIRouter:
@@ -131,4 +131,5 @@ def _item_id(request: Request) -> str:
 
 def _answer(body: bytes | dict[str, Any], left_out: Sequence[str] = ()) -> Response:
     headers = name_header("x-ignored-parameters", list(dict.fromkeys(left_out)))
-    return Response(body if isinstance(body, bytes) else repeated(body), headers=headers, media_type="application/json")
+    content = body if isinstance(body, bytes) else write_client_json(body)
+    return Response(content, headers=headers, media_type="application/json")

@@ -19,7 +19,7 @@ from gateway.api.openai.stored_items import as_stored
 from gateway.api.openai.validation import RequestPart, validated
 from gateway.http.access_log import RequestRecord
 from gateway.text.bad_request import BadRequestError
-from gateway.text.repeated import repeated
+from gateway.text.client_json import write_client_json
 
 PROMPT: Final = (
     "Summarize the conversation above, so that it can be continued from the summary alone. Keep what was asked for, "
@@ -112,4 +112,4 @@ async def compacted(answer: ResponsesAnswer, turn: ResponsesTurn, cipher: OwnerC
     output = [as_stored(item.model_dump(exclude_unset=True)) for item in stay]
     output.append(as_stored({"type": "compaction", "encrypted_content": cipher.encrypt("compaction", summary)}))
     made = {"id": answer.id, "object": "response.compaction", "created_at": int(time.time())}
-    return repeated({**made, "output": output, "usage": response["usage"]})
+    return write_client_json({**made, "output": output, "usage": response["usage"]})

@@ -13,7 +13,7 @@ from gateway.api.openai.responses.input_items import InputItem
 from gateway.api.openai.translation import EXTENSIONS
 from gateway.api.openai.validation import BRANCH, RequestPart, pruned, text_or_list, validated
 from gateway.text.bad_request import BadRequestError
-from gateway.text.repeated import repeated
+from gateway.text.client_json import write_client_json
 
 
 class ReasoningOptions(RequestPart):
@@ -180,4 +180,4 @@ def as_sent(request: ResponsesRequest) -> dict[str, orjson.Fragment]:
         "tool_choice": "auto" if request.tool_choice is None else request.tool_choice,
         "tools": request.tools,
     }
-    return {name: orjson.Fragment(repeated(value)) for name, value in fields.items()}
+    return {name: orjson.Fragment(write_client_json(value)) for name, value in fields.items()}
