@@ -53,7 +53,7 @@ from gateway.api.openai.rerank.routes import rerank_router
 from gateway.api.openai.responses.background import BackgroundRuns
 from gateway.api.openai.responses.routes import responses_router, retrieval_router
 from gateway.api.openai.score.routes import score_router
-from gateway.api.openai.state import ApplicationState, sealer_of
+from gateway.api.openai.state import ApplicationState, cipher_of
 from gateway.api.openai.tokens.routes import tokens_router
 from gateway.api.operations import OPEN_PATHS, Page, operations_router
 from gateway.api.page.document import openapi_document
@@ -195,7 +195,7 @@ def create_app(
     )
     guard = Guard(settings, KeyMetrics(metrics.registry), share.buckets if share else None)
     stores = StoreHolder(settings.state, lambda store: MeteredStore(store, metrics))
-    state = ApplicationState(stores, sealer_of(settings.state))
+    state = ApplicationState(stores, cipher_of(settings.state))
     telemetry = open_telemetry(settings.telemetry, __version__)
     runs = BackgroundRuns(settings.limits.max_background_responses, registry, settings.timeouts)
     keeper = MirrorSupervisor(source.path) if share is None and source and wants_mirror(settings) else None

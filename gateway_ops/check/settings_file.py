@@ -12,7 +12,7 @@ import anyio.to_thread
 import jinja2
 import pydantic
 
-from gateway.api.openai.state import sealer_of
+from gateway.api.openai.state import cipher_of
 from gateway.generation import EngineError
 from gateway.generation.engine import EngineFeatures
 from gateway.http.certificates import CertificateError
@@ -115,7 +115,7 @@ def _check_gateway(settings: Settings) -> Iterator[Located]:
 
 def _check_state(settings: StateSettings) -> Iterator[Located]:
     """Find what would keep a gateway on this machine from keeping state, and from its keys."""
-    found = {"path": _problem_of(check_state, settings), "keys_file": _problem_of(sealer_of, settings)}
+    found = {"path": _problem_of(check_state, settings), "keys_file": _problem_of(cipher_of, settings)}
     if found["path"] == found["keys_file"]:  # a missing package ends both
         del found["path"]
     for key, problem in found.items():

@@ -42,24 +42,24 @@ class CallerState:
 class ApplicationState:
     """The state of an application."""
 
-    def __init__(self, stores: StoreHolder, sealer: TextCipher | None) -> None:
+    def __init__(self, stores: StoreHolder, cipher: TextCipher | None) -> None:
         """Take where things are kept.
 
         Args:
             stores: holds the store while the application runs.
-            sealer: with the operator's keys; None without any.
+            cipher: with the operator's keys; None without any.
         """
         self._stores = stores
-        self._sealer = sealer
+        self._cipher = cipher
 
     def of(self, scope: Scope) -> CallerState:
         """What the sender of a request may see."""
         owner = owner_of(scope)
-        return CallerState(owner, self._stores.store, self._sealer.of(owner) if self._sealer else None)
+        return CallerState(owner, self._stores.store, self._cipher.of(owner) if self._cipher else None)
 
 
-def sealer_of(settings: StateSettings) -> TextCipher | None:
-    """The sealer with the operator's keys; None where there are none.
+def cipher_of(settings: StateSettings) -> TextCipher | None:
+    """Make the cipher with the operator's keys; None without keys.
 
     Raises:
         ConfigError: the file of keys cannot be read or holds something else, or the extra ``encrypted`` is missing.

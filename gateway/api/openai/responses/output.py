@@ -37,7 +37,7 @@ class OutputItems:
 
         Args:
             response_id: of the response, which the ids of its items name.
-            cipher: seals reasoning, where that is wanted and can be done.
+            cipher: encrypts reasoning; None where the request does not include it or the gateway has no keys.
         """
         self._response_id = response_id
         self._cipher = cipher
