@@ -318,7 +318,7 @@ def _complete(deployment: DeploymentSettings, command: Command) -> None:
 
 
 def _keep(command: Command, manifest: Manifest) -> None:
-    """Hash what was written, seal it, and give it its name."""
+    """Hash the written files, write their manifest, and rename the result to its final name."""
     made, written, result = command.step.made, command.partial, command.result
     outputs = written_files(written)
     if made is None:
