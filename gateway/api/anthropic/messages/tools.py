@@ -16,14 +16,12 @@ from pydantic import Field, ValidationError
 
 from gateway.api.openai.translation import function_name, no_such_tool, not_run, placed
 from gateway.api.openai.validation import RequestPart, error_of, pruned
-from gateway.generation.ids import new_id
 from gateway.text.bad_request import BadRequestError
 
 _ID_PREFIX = "toolu_"
 _ENCODED_ID = "toolu_b64-"
-_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,58}")
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]+")
 _SHORT_ID = re.compile(r"toolu_([A-Za-z0-9]{9})")
-_LONGEST_ID = 64
 _NEW_ID = "call_"  # how ids begin that the gateway gives
 
 
@@ -143,11 +141,10 @@ def _validated(kind: type[Any], given: dict[str, Any], path: str) -> Any:
 
 
 def client_call_id(call_id: str) -> str:
-    """Make a call's id in the client's form: at most 64 letters, digits, ``_`` and ``-``."""
+    """Make a call's id in the client's form: letters, digits, ``_`` and ``-``."""
     if _PLAIN_ID.fullmatch(call_id):
         return _ID_PREFIX + call_id.removeprefix(_NEW_ID)
-    encoded = _ENCODED_ID + base64.urlsafe_b64encode(call_id.encode()).decode().rstrip("=")
-    return encoded if len(encoded) <= _LONGEST_ID else _ID_PREFIX + new_id()
+    return _ENCODED_ID + base64.urlsafe_b64encode(call_id.encode()).decode().rstrip("=")
 
 
 def own_call_id(tool_use_id: str) -> str:
