@@ -63,9 +63,9 @@ class Addresses:
         addresses = list(dict.fromkeys(address for each in found for address in each))
         if len(addresses) > MOST_ENDPOINTS:
             self._complain("", f"{len(addresses)} addresses were found; only the first {MOST_ENDPOINTS} are used")
-            addresses = addresses[:MOST_ENDPOINTS]
         else:
             self._complaints.pop("", None)
+        addresses = addresses[:MOST_ENDPOINTS]
         if addresses != self._reported:
             self._reported = addresses
             self._changed(addresses)
