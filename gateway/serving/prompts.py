@@ -106,8 +106,7 @@ LONG = 4096
 """Characters or ids; rendering and tokenizing more than this would hold up other requests' tokens."""
 _LARGE = 65536  # characters or ids; of more one is built at a time, and what is shorter does not wait for it
 _MOST_LOOKED_UP = 262144  # characters of its messages, reasoning and calls among them
-_MOST_CHARACTERS = 8  # for each token, in a long prompt; texts have 1 to 6
-_MOST_UNCOUNTED = 65536  # characters of a prompt that is not long in this sense
+_MOST_CHARACTERS = 8  # for each token, in a large prompt; texts have 1 to 6
 _FRAME = 16  # characters that a template writes around a message or a call
 _LEAST_BOUND = 131072  # so that long documents can be cut by those who count them first
 
@@ -361,7 +360,7 @@ class LengthBound:
             PromptTooLongError: it cannot fit.
         """
         each = self._parts.tokenizer.longest_token
-        if size > _MOST_UNCOUNTED:
+        if size > _LARGE:
             each = min(each, _MOST_CHARACTERS)
         if size > self._most * each:
             self._reject(f"{size} characters cannot fit into that limit", max(size // each, self._most + 1))

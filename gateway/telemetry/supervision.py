@@ -8,15 +8,14 @@ import time
 from collections.abc import Awaitable, Callable
 
 _log = logging.getLogger(__name__)
-_STABLE_S = 30.0  # what ran so long did not fail at its start
 
 
 class RestartPause:
-    """The pauses before what has ended begins again: each is twice the one before, until it has run for long.
+    """The pauses before restarts of a task or process: each is twice the one before, up to a longest one.
 
     Args:
         first_s: seconds of the first pause.
-        longest_s: seconds of a pause at most.
+        longest_s: seconds of the longest pause; after a run that took longer, pauses begin with the first again.
     """
 
     def __init__(self, first_s: float = 0.5, longest_s: float = 30.0) -> None:
@@ -26,7 +25,7 @@ class RestartPause:
     def next_s(self) -> float:
         """Return the seconds of the pause that begins now."""
         now = time.monotonic()
-        pause = self._first_s if now - self._begun > _STABLE_S else self._next_s
+        pause = self._first_s if now - self._begun > self._longest_s else self._next_s
         self._begun, self._next_s = now + pause, min(2 * pause, self._longest_s)
         return pause
 

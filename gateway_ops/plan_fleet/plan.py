@@ -18,7 +18,6 @@ _FEWEST: Final = 3000  # requests that count: of the slowest percent there are t
 _LIFETIMES: Final = 6.0  # of a request, that those which count arrive in: the engines fill, empty and fill
 _FILLING: Final = 2.0  # of a request, before those which count
 _MOST: Final = 90_000  # requests of a simulation, which take some seconds
-_NEAR: Final = 0.01  # of a large fleet: the search ends on so many too many
 _FEWEST_GATEWAYS: Final = 2  # one may leave or be lost
 
 
@@ -166,7 +165,7 @@ class FleetModel:
             low, high = high + 1, max(high + 1, math.ceil(high * 1.3))
             if high > 1000 * max(1.0, load.rate):
                 raise SizingError("no number of Tritons meets the targets under this load")
-        while high - low > _NEAR * high:
+        while low < high:
             middle = (low + high) // 2
             low, high = (low, middle) if seen_with(middle) is not None else (middle + 1, high)
         seen = seen_with(high)

@@ -13,9 +13,7 @@ from gateway.text.guides.numbers import common_step, contradiction
 from gateway.text.guides.patterns import PatternMatcher, are_disjoint, fewest
 from gateway.text.guides.references import followed, resolve
 
-_DEEPEST_SHAPE = 50  # references and combinations within each other
-_DEEPEST_PAIR = 4
-_DEEPEST_GUIDE = 12
+_DEEPEST = 50  # references, combinations and properties within each other; Python's own limit is not far
 _MOST_COMPARISONS = 50_000  # some 0.3 s: 300 schemas, each with each
 _MOST_STEPS = 20_000  # some second
 _STATED = ("additionalProperties", "patternProperties", "propertyNames")
@@ -83,7 +81,7 @@ class ObjectShapes:
 
     def of(self, schema: Any) -> ObjectShape:
         """Return the shape of a schema; a reference that leads back into it adds nothing."""
-        if not isinstance(schema, Mapping) or self._level > _DEEPEST_SHAPE:
+        if not isinstance(schema, Mapping) or self._level > _DEEPEST:
             return ObjectShape()
         if id(schema) not in self._known:
             self._known[id(schema)] = ObjectShape()
@@ -153,7 +151,7 @@ class Disjointness:
         if one is False or other is False:
             return True
         # Quicker than with Mapping.
-        if not isinstance(one, dict) or not isinstance(other, dict) or level > _DEEPEST_PAIR:
+        if not isinstance(one, dict) or not isinstance(other, dict) or level > _DEEPEST:
             return False
         self._left -= 1
         return self._left >= 0 and (
@@ -212,7 +210,7 @@ class Contradictions:
 
     def fault(self, guides: Sequence[Any], level: int = 0) -> Fault | None:
         """Return the fault for which the engine would reject the guides, or None."""
-        if level > _DEEPEST_GUIDE or self._left < 0:
+        if level > _DEEPEST or self._left < 0:
             return None
         plain, choices = self._flat(guides)
         if self._left < 0:
