@@ -20,11 +20,14 @@ MOST_CHARACTERS = 2**23  # of one string
 MOST_LEVELS = 64  # of nesting
 MOST_CONTAINERS = 65536  # objects and arrays, and keys
 MOST_ITEMS = 327680  # of objects and arrays
+MOST_DIGITS = 2_000_000  # of integers with 1,000 digits or more: the time to parse one grows with the square of them
 _MOST_SURROGATES = 65536  # lone ones in a body
 _MOST_NAMED = 33  # paths of replaced characters; a header names 32 and says whether there are more
 _LONGEST_PATH = 256  # characters
 _CONTAINERS = frozenset((dict, list))
 _NO_MARKS = bytes(set(range(256)) - set(b"{[:,"))
+_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_THOUSAND_DIGITS = b"0" * 1000
 _PIECE = 2**20  # bytes that are looked at in one step
 _BOM = b"\xef\xbb\xbf"
 _NUL = b"\\u0000"
@@ -86,6 +89,7 @@ def parse_body(raw: bytes, most_messages: int = MOST_MESSAGES) -> RequestBody:
     # Each object or array has two bytes at least; a mark may also stand in a string.
     if len(raw) > 2 * MOST_CONTAINERS and len(raw.translate(None, _NO_MARKS)) > MOST_CONTAINERS:
         _check_counts(raw)
+    _check_integers(raw)
     try:
         value = _parse(raw)
     except ValueError as error:
@@ -165,6 +169,18 @@ def _check_counts(raw: bytes) -> None:
         raise _unreadable(f"it has more than {MOST_CONTAINERS} objects, arrays and keys")
     if commas + containers > MOST_ITEMS:
         raise _unreadable(f"its objects and arrays have more than {MOST_ITEMS} items")
+
+
+def _check_integers(raw: bytes) -> None:
+    """Reject too many digits of long integers before they are parsed."""
+    sample = raw[::500].translate(_ZEROS)  # has two digits of each thousand
+    if sample.count(b"0") >= MOST_DIGITS // 500 and _long_digits(raw) > MOST_DIGITS:
+        raise _unreadable(f"its integers of 1,000 digits or more have more than {MOST_DIGITS} digits in total")
+
+
+def _long_digits(raw: bytes) -> int:
+    """The digits of long integers, in thousands."""
+    return 1000 * sum(part.translate(_ZEROS).count(_THOUSAND_DIGITS) for part in _outside_strings(raw))
 
 
 def _outside_strings(raw: bytes) -> Iterator[bytes]:
