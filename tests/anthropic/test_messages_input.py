@@ -330,6 +330,20 @@ async def test_more_tokens_than_there_is_room_for_are_clamped(folder: Path, poli
         assert request.max_tokens == 256 - len(request.prompt.ids)
 
 
+async def test_an_error_names_both_parameters_as_messages_do(folder: Path) -> None:
+    async with gateway(folder) as running:
+        answer = await post(running, max_tokens=4, min_tokens=5)
+        assert error_of(answer, 400, "invalid_request_error") == "'min_tokens' must be at most 'max_tokens'."
+
+
+async def test_counting_names_a_speed_as_messages_do(folder: Path) -> None:
+    async with gateway(folder) as running:
+        body = {"model": MODEL, "messages": USER, "speed": "fast"}
+        for path, more in (("/v1/messages", {"max_tokens": 5}), ("/v1/messages/count_tokens", {})):
+            answer = await running.client.post(path, json=body | more)
+            assert (answer.status_code, answer.headers["x-ignored-parameters"]) == (200, "speed")
+
+
 SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
 
 

@@ -18,6 +18,7 @@ from gateway.text.bad_request import BadRequestError, printable
 
 _INDEXED = re.compile(r"(messages|tools)\[(\d+)\]")
 _STEP = re.compile(r"[.\[]")
+_NAMED = re.compile(r"'([a-z]+_[a-z_.]+)'")  # a parameter in a message; words alone may be names of tools
 _LONGEST_NAME = 64
 
 
@@ -66,7 +67,8 @@ class Translation:
         except BadRequestError as error:
             if error.param is not None:
                 own = self.path(error.param)
-                error.message = error.message.replace(f"'{error.param}'", f"'{own}'")
+                message = _NAMED.sub(lambda named: f"'{self.path(named[1])}'", error.message)
+                error.message = message.replace(f"'{error.param}'", f"'{own}'")
                 error.param = own
             raise
 
