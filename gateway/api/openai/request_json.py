@@ -1,4 +1,4 @@
-"""Parses the JSON object of a request within bounds, and replaces characters that UTF-8 or models cannot take."""
+"""Parses the JSON object of a request within bounds, and replaces NUL characters and lone surrogates."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _NOUNS = {"messages": "messages", "input": "items"}
 
 
 class RequestBody(NamedTuple):
-    """The body of a request.
+    """The parsed body of a request.
 
     Attributes:
         raw: the bytes that were parsed, with NUL escapes for lone surrogates.

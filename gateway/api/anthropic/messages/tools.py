@@ -1,6 +1,6 @@
-"""Tools of a Messages request as functions of a chat request, and their calls in the client's form.
+"""Translates tools of a Messages request to functions of a chat request, and calls to the client's form.
 
-Names of functions and ids of calls can be mapped back: model and client each see those that they can take.
+Names of functions and ids of calls can be mapped back: model and client each see names and ids that they can take.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ToolChoice(RequestPart):
 
 @dataclass(slots=True)
 class MessagesTools:
-    """The tools of one request.
+    """The tools of one Messages request, as functions of a chat request.
 
     Attributes:
         functions: the tools of the chat request.
@@ -62,7 +62,7 @@ class MessagesTools:
     _names: dict[str, str] = field(default_factory=dict)  # the client's name by that of the function
 
     def add(self, tools: Sequence[dict[str, Any]]) -> None:
-        """Take the tools of the request.
+        """Add the tools of the request.
 
         Raises:
             BadRequestError: with the path of the fault.
@@ -77,7 +77,7 @@ class MessagesTools:
                 self.left_out.append(f"tools.{shown}")
 
     def choice(self, given: dict[str, Any] | None) -> dict[str, Any]:
-        """The fields of the chat request that say which tools may or must be called.
+        """Make the fields of the chat request that say which tools may or must be called.
 
         Args:
             given: ``tool_choice`` of the client's request.

@@ -36,7 +36,7 @@ from gateway.text.client_json import write_client_json
 
 
 def conversations_router(state: ApplicationState) -> APIRouter:
-    """The routes of ``/v1/conversations`` and their items.
+    """Make the routes of ``/v1/conversations`` and of their items.
 
     Args:
         state: where they are kept.

@@ -52,5 +52,5 @@ class RerankRequest(EncoderFields):
         return f"documents[{index}]"
 
     def params(self) -> EncoderParams:
-        """With the most tokens of a document; see ``EncoderFields``."""
+        """The parameters, with the most tokens of a document; see ``EncoderFields``."""
         return dataclasses.replace(super().params(), document_tokens=self.max_tokens_per_doc)

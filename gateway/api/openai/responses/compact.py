@@ -1,4 +1,4 @@
-"""Compaction of a conversation to its model's encrypted summary and the messages that are not the model's."""
+"""Compaction of a conversation to an encrypted summary and the messages that are not the model's."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def parse_compact_request(fields: dict[str, Any]) -> ResponsesRequest:
 
 
 def needed(cipher: OwnerCipher | None) -> OwnerCipher:
-    """Return the cipher of the client.
+    """Return the client's cipher.
 
     Raises:
-        BadRequestError: there is none.
+        BadRequestError: the client has no cipher.
     """
     if cipher is None:
         message = (
@@ -84,13 +84,13 @@ def needed(cipher: OwnerCipher | None) -> OwnerCipher:
 
 
 async def compacted(answer: ResponsesAnswer, turn: ResponsesTurn, cipher: OwnerCipher, record: RequestRecord) -> bytes:
-    """Request the summary from the model and write the ``response.compaction`` object.
+    """Generate the summary and make the ``response.compaction`` object.
 
     Args:
-        answer: to the request for the summary; not begun.
-        turn: that request.
-        cipher: of the client.
-        record: of the access log.
+        answer: the answer with the summary; its generations do not run yet.
+        turn: the request for the summary.
+        cipher: the client's cipher.
+        record: the access log's record.
 
     Raises:
         OpenAIError: the summary is missing or cut.

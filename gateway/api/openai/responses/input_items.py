@@ -1,4 +1,4 @@
-"""Input items of a Responses request: messages, calls and their outputs, reasoning; others are taken as they come."""
+"""Input items of a Responses request: messages, calls, outputs of calls, reasoning, and items of other types."""
 
 from __future__ import annotations
 
@@ -149,13 +149,13 @@ class ReasoningItem(_Item):
     encrypted_content: Any = None
 
     def text(self, cipher: OwnerCipher | None) -> tuple[str, bool]:
-        """Return the readable reasoning: its own text, else the encrypted text, else the summary's text.
+        """Return the reasoning: the plain text, else the decrypted text, else the summary.
 
         Args:
-            cipher: of the client; None where nothing can be opened.
+            cipher: the client's cipher; None where nothing can be decrypted.
 
         Returns:
-            The text, and whether encrypted content was needed and cannot be read.
+            The text, and whether encrypted content is needed and cannot be decrypted.
         """
         if own := text_of(self.content):
             return own, False
@@ -179,7 +179,7 @@ class CompactionItem(_Item):
     encrypted_content: Any = None
 
     def text(self, cipher: OwnerCipher | None) -> str | None:
-        """The summary; None where it cannot be opened."""
+        """Decrypt the summary; None where it cannot be decrypted."""
         encrypted = self.encrypted_content
         return cipher.decrypt("compaction", encrypted) if cipher is not None and isinstance(encrypted, str) else None
 

@@ -1,4 +1,4 @@
-"""The request of ``POST /v1/responses``: its schema, and from bytes to a validated request with its chat request."""
+"""The request of ``POST /v1/responses``: its schema and its validation."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class ResponsesRequest(RequestPart):
     image: Any = Field(default=None, description="Accepted without effect, and named.")
 
     def unread(self) -> list[str]:
-        """Return the names of fields that are not read."""
+        """The names of unread fields."""
         known = [name for name in _UNREAD if getattr(self, name) is not None]
         return known + [name for name in self.model_extra or () if name not in EXTENSIONS]
 
@@ -167,7 +167,9 @@ def _check_state(data: dict[str, Any]) -> None:
 
 
 def as_sent(request: ResponsesRequest) -> dict[str, orjson.Fragment]:
-    """The fields that the response repeats as they came, as JSON; large ones are written once, off the event loop.
+    """Write the fields that the response repeats from the request, as JSON.
+
+    Large fields are written once, off the event loop.
 
     Args:
         request: of the client.
