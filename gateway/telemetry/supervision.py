@@ -1,4 +1,4 @@
-"""Tasks that go on for as long as what they look after, whatever exception they meet."""
+"""Restarts of tasks that must not end, after pauses."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class RestartPause:
 
 
 async def keep_running(what: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Run ``work`` until it returns or is cancelled; after any other end it is logged and begins again.
+    """Run ``work`` until it returns or is cancelled; an exception is logged, and the work begins again.
 
     Args:
-        what: it does, for the log.
-        work: begins anew each time that it is called.
+        what: name of the work, for the log.
+        work: starts the work, at each call from the beginning.
     """
     pauses = RestartPause()
     while True:

@@ -50,7 +50,7 @@ FUNCTION_OR_CUSTOM = Discriminator(
 
 
 def without_nulls(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove nulls, which mean absent, from a request and its own objects; schemas keep theirs."""
+    """Remove nulls, which mean absent, from a request and its own objects; schemas keep their nulls."""
     data = {key: value for key, value in data.items() if value is not None}
     for key in ("stream_options", "structured_outputs", "prediction"):
         data |= {key: pruned(data[key])} if key in data else {}

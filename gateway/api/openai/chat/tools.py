@@ -110,7 +110,7 @@ class NamedChoice(RequestPart):
 
     @property
     def chosen(self) -> tuple[str, str, str]:
-        """The kind and the name of the chosen tool, and the path of the name."""
+        """The kind and the name of the chosen tool, and the path to that name."""
         return "function", self.function.name, "function.name"
 
 
@@ -122,7 +122,7 @@ class NamedCustomChoice(RequestPart):
 
     @property
     def chosen(self) -> tuple[str, str, str]:
-        """The kind and the name of the chosen tool, and the path of the name."""
+        """The kind and the name of the chosen tool, and the path to that name."""
         return "custom", self.custom.name, "custom.name"
 
 
@@ -144,7 +144,7 @@ class AllowedTools(RequestPart):
 
     @property
     def chosen(self) -> list[tuple[str, str, str]]:
-        """The kind and the name of each allowed tool, and the path of the name."""
+        """The kind and the name of each allowed tool, and the path to that name."""
         found = [tool.chosen for tool in self.tools]
         return [(kind, name, f"tools[{index}].{path}") for index, (kind, name, path) in enumerate(found)]
 
