@@ -38,7 +38,7 @@ class ReasoningBudget:
 
 
 class ReasoningReader(Protocol):
-    """Reads the answer, and knows whether its reasoning goes on."""
+    """Reads an answer, and knows whether its reasoning continues."""
 
     @property
     def thinking(self) -> bool:
@@ -47,11 +47,11 @@ class ReasoningReader(Protocol):
 
 
 class BudgetedEngine:
-    """Generates one answer within the budget.
+    """Generates one answer within a reasoning budget.
 
     Args:
-        engine: what generates; prompts and answers are token ids.
-        budget: of the reasoning.
+        engine: an engine whose prompts and answers are token ids.
+        budget: the reasoning budget.
         thinker: has read each chunk before it asks for the next.
     """
 
@@ -64,7 +64,7 @@ class BudgetedEngine:
 
     @property
     def features(self) -> EngineFeatures:
-        """The features of the engine behind it."""
+        """The features of the engine behind this one."""
         return self._engine.features
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
@@ -74,7 +74,7 @@ class BudgetedEngine:
     async def generate_relayed(
         self, request: GenerationRequest, take: Take | None, began: Began | None
     ) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``RelayingEngine``. Nothing is relayed: all is read."""
+        """Generate one sequence without the relay, as all of it is read; see ``RelayingEngine``."""
         del take
         if self._spent(request):
             request = self._behind(request)
