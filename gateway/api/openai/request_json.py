@@ -38,25 +38,11 @@ _SURROGATES = re.compile(
 _BACKSLASHES = re.compile(rb"\\*")
 _LONE = ("lone leading surrogate", "unexpected end of hex escape")  # in jiter's words
 _DUPLICATE = re.compile(r'Detected duplicate key "(.*)" at line', re.DOTALL)
-_SHOWN = frozenset(
-    (
-        "messages",
-        "input",
-        "prompt",
-        "system",
-        "instructions",
-        "items",
-        "tools",
-        "functions",
-        "documents",
-        "suffix",
-        "query",
-        "queries",
-        "text_1",
-        "text_2",
-        "prediction",
-    )
-)  # fields with texts that a model is shown
+# Fields with texts that a model is shown.
+_SHOWN = frozenset((
+    "messages", "input", "prompt", "system", "instructions", "items", "tools", "functions", "documents", "suffix",
+    "query", "queries", "text_1", "text_2", "prediction",
+))  # fmt: skip
 _NAMES = frozenset(("name", "role", "type", "id"))  # in them, and what ends with _id
 _NOUNS = {"messages": "messages", "input": "items"}
 
