@@ -1,4 +1,4 @@
-"""Every mistake in a settings file and in the files that it names, with its line."""
+"""Finds every mistake in a settings file and in the files that it names, with its line."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ async def _discover_at(settings: ModelSettings, url: str, key: str) -> tuple[Eng
 
 
 def check_files(settings: ModelSettings) -> Iterator[Located]:
-    """Find mistakes in the tokenizer's folder and in the template, each by itself.
+    """Find mistakes in the tokenizer's folder and in the template.
 
     Yields:
         Key path within the model, and finding.
@@ -271,8 +271,8 @@ def check_parts(settings: ModelSettings, features: EngineFeatures | None) -> Ite
     """Load tokenizer and template as the gateway does at its start, and compare them with the settings.
 
     Args:
-        settings: the model's, without errors so far.
-        features: as discovered; None while Triton is unreachable.
+        settings: the model's settings, without errors so far.
+        features: features of the engine; None while Triton is unreachable.
 
     Yields:
         Key path within the model, and finding.

@@ -1,4 +1,4 @@
-"""``gateway engine``: what engines take, how they are built, and whether those that are there fit."""
+"""``gateway engine``: plans, builds and checks engines."""
 
 from __future__ import annotations
 
