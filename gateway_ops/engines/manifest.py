@@ -1,4 +1,4 @@
-"""The manifest of a step: what made a folder, from what, on which GPU, with hashes of what it wrote.
+"""The manifest of a step: the inputs, the command, the GPU, and hashes of the written files.
 
 A manifest is in the folder that it describes (beside a single file, under the file's name), so that a copied engine
 brings its own. A checksum over its text shows whether it was edited since.
@@ -22,7 +22,7 @@ WEIGHTS = frozenset((".bin", ".engine", ".gguf", ".npy", ".npz", ".pt", ".pth", 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file that a step wrote: its size and SHA-256."""
+    """A written file of a step: its size and SHA-256."""
 
     bytes: int
     sha256: str
@@ -30,7 +30,7 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What made a folder.
+    """How a folder was made.
 
     Attributes:
         step: the step's name.
@@ -40,7 +40,7 @@ class Manifest:
         trtllm: the installed version of TensorRT-LLM; empty where it was not read.
         gpu: name of the GPU that the folder was made on; empty for none.
         capability: the GPU's compute capability.
-        seconds: that the command ran.
+        seconds: duration of the command.
         outputs: the files, by their paths in the folder.
         intact: whether the checksum is right; not written to the file.
     """
@@ -58,11 +58,11 @@ class Manifest:
 
 
 class ManifestError(Exception):
-    """A manifest that cannot be read; the message names it and the fix."""
+    """An unreadable manifest; the message names the file and the fix."""
 
 
 def manifest_path(result: Path, *, single: bool = False) -> Path:
-    """Where the manifest of a folder, or of a single file, lies."""
+    """The path of the manifest of a folder or of a single file."""
     return result.with_name(f"{result.name}.{NAME}") if single else result / NAME
 
 
@@ -113,12 +113,12 @@ def _checksum(body: dict[str, Any]) -> str:
 
 
 def written_files(folder: Path) -> dict[str, WrittenFile]:
-    """Hash every file of a folder, without its manifest; the whole content is read."""
+    """Hash every file of a folder except its manifest, with its whole content."""
     return {name: WrittenFile((folder / name).stat().st_size, file_hash(folder / name)) for name in _files(folder)}
 
 
 def file_hash(path: Path) -> str:
-    """The SHA-256 of a file's content."""
+    """Compute the SHA-256 of a file's content."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -153,9 +153,9 @@ _SAMPLES, _SAMPLE_BYTES = 64, 2**16
 
 
 def fingerprint(folder: Path) -> str:
-    """A hash that tells one input folder from another without reading all of its weights.
+    """Hash an input folder without reading all of its weights.
 
-    What a step made counts by the hashes of its manifest. Of other folders names, sizes and samples of all files count:
+    A step's result counts by the hashes of its manifest. Of other folders names, sizes and samples of all files count:
     64 KiB at each of 64 places, spread evenly, which is all of a file up to 4 MiB.
     """
     digest = hashlib.sha256()
@@ -175,6 +175,6 @@ def fingerprint(folder: Path) -> str:
 
 
 def step_key(command: tuple[str, ...], inputs: tuple[Path, ...], trtllm: str, capability: str) -> str:
-    """The hash of all that a step's result depends on: command, inputs, version, kind of GPU."""
+    """Hash everything that a step's result depends on: command, inputs, version, kind of GPU."""
     parts = [*command, trtllm, capability, *(fingerprint(folder) for folder in inputs)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

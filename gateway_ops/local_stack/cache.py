@@ -1,4 +1,4 @@
-"""The user's cache folder, and folders in it that are made once, whole or not at all."""
+"""The user's cache folder, and folders in it that are made once and completely."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def allowed_types(spec: TensorSpec) -> tuple[str, ...]:
 
 
 def fits(left: list[int], right: list[int]) -> bool:
-    """Whether Triton takes one shape for another: as many dimensions, of equal sizes unless one varies."""
+    """Tell whether Triton accepts one shape for another: as many dimensions, of equal size unless one varies."""
     return len(left) == len(right) and all(a == b or -1 in (a, b) for a, b in zip(left, right, strict=True))
 
 
