@@ -43,7 +43,7 @@ class TextFormat(RequestPart):
 
 
 class JsonObjectFormat(RequestPart):
-    """Any JSON object; with a schema, as llama.cpp's server has it, one that follows it."""
+    """Any JSON object; with a schema, as in llama.cpp's server, an object that follows it."""
 
     type: Literal["json_object"]
     schema_: dict[str, Any] | None = Field(default=None, alias="schema")
@@ -82,14 +82,14 @@ class NamedSchema(BaseModel):
 
 
 class JsonSchemaFormat(RequestPart):
-    """JSON that follows a schema; without one any object."""
+    """JSON that follows a schema; any object without one."""
 
     type: Literal["json_schema"]
     json_schema: NamedSchema
 
 
 class StructuralTagFormat(RequestPart):
-    """Extension: text of which tags hold a part to a structure; the other fields are xgrammar's."""
+    """Extension: text in which tags hold structured parts; the other fields are xgrammar's."""
 
     type: Literal["structural_tag"]
 

@@ -375,7 +375,7 @@ class StreamOptions(RequestPart):
 
 
 class GenerationFields(SamplingFields):
-    """What requests of chat and of completions have in common; null means absent."""
+    """Fields that requests of chat and of completions have in common; null means absent."""
 
     response_format: Annotated[
         ResponseFormat | None,

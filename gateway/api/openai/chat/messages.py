@@ -109,7 +109,7 @@ class DeveloperMessage(_Message):
 
 
 class UserMessage(_Message):
-    """What the user said."""
+    """A message of the user."""
 
     role: Literal["user"]
     content: TextContent
@@ -159,7 +159,7 @@ ToolCall = Annotated[
 
 
 class Prediction(RequestPart):
-    """How the answer is thought to begin."""
+    """The expected start of the answer."""
 
     type: Literal["content"]
     content: TextContent
@@ -172,7 +172,7 @@ class Prediction(RequestPart):
 
 
 class AssistantMessage(_Message):
-    """What the assistant said."""
+    """A message of the assistant."""
 
     role: Literal["assistant"]
     content: AssistantContent | None = None
@@ -184,7 +184,7 @@ class AssistantMessage(_Message):
 
 
 class ToolMessage(_Message):
-    """What a tool answered."""
+    """The result of a tool call."""
 
     role: Literal["tool"]
     content: ResultContent
@@ -198,7 +198,7 @@ class ToolMessage(_Message):
 
 
 class FunctionMessage(_Message):
-    """What a function answered, in the old form."""
+    """The result of a function call, in the old form."""
 
     role: Literal["function"]
     name: str

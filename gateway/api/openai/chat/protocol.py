@@ -75,7 +75,7 @@ _TIERS: dict[str, Literal["flex", "priority"]] = {"fast": "priority", "flex": "f
 
 
 class PromptCacheOptions(RequestPart):
-    """How a prompt is cached: an annotation, since the engine decides."""
+    """Options of prompt caching: an annotation, since the engine decides."""
 
     mode: Literal["implicit", "explicit"] | None = None
     ttl: str | None = Field(default=None, max_length=16)

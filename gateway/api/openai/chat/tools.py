@@ -54,7 +54,7 @@ class FunctionTool(RequestPart):
 
 
 class CustomGrammar(RequestPart):
-    """A grammar: regular expressions are held to where the engine can; others are shown to the model."""
+    """A grammar: regular expressions are enforced where the engine can; others are only shown to the model."""
 
     syntax: Literal["lark", "regex"]
     definition: str
@@ -137,7 +137,7 @@ _Allowed = Annotated[
 
 
 class AllowedTools(RequestPart):
-    """A part of the tools, and whether one of them must be called."""
+    """Some of the tools, and whether one of them must be called."""
 
     mode: Literal["auto", "required"]
     tools: list[_Allowed] = Field(min_length=1)
@@ -150,7 +150,7 @@ class AllowedTools(RequestPart):
 
 
 class AllowedChoice(RequestPart):
-    """The choice of a part of the tools."""
+    """The choice among some of the tools."""
 
     type: Literal["allowed_tools"]
     allowed_tools: AllowedTools

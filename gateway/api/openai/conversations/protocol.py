@@ -33,7 +33,7 @@ class ConversationRequest(_Request):
 
 
 class ConversationUpdate(_Request):
-    """A request for other metadata of a conversation; null means none."""
+    """A request that replaces the metadata of a conversation; null removes them."""
 
     metadata: _Metadata | None = Field(description="Replaces all existing metadata.")
 

@@ -30,7 +30,7 @@ PROMPT: Final = (
 
 
 class CompactRequest(RequestPart):
-    """A request to make a conversation shorter. Null means absent; unknown fields are served without, and named."""
+    """A request to shorten a conversation. Null means absent; unknown fields are ignored by name."""
 
     model: str = Field(min_length=1)
     input: Input | None = Field(

@@ -126,7 +126,7 @@ class CustomCallItem(_Item):
 
 
 class OutputItem(_Item):
-    """What a called function or custom tool answered."""
+    """The result of a function or custom tool."""
 
     branch = "output"
 
@@ -194,7 +194,7 @@ class ReferenceItem(_Item):
 
 
 class ToolsItem(_Item):
-    """Tools that came up in the middle of the conversation."""
+    """Tools that are added in the middle of the conversation."""
 
     branch = "tools"
 
@@ -203,19 +203,19 @@ class ToolsItem(_Item):
 
 
 class UpdatedReasoning(RequestPart):
-    """How the model reasons from here on."""
+    """Reasoning options for later answers."""
 
     effort: str | None = None
 
 
 class UpdatedText(RequestPart):
-    """The form of the answers' text from here on."""
+    """The format of later answers' text."""
 
     format: dict[str, Any]
 
 
 class ConfigurationUpdateItem(_Item):
-    """Settings that hold in place of the request's, until a later update replaces them."""
+    """Settings that replace the request's until a later update."""
 
     branch = "configuration"
 

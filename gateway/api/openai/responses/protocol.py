@@ -60,7 +60,7 @@ _UNREAD = ("access_programs", "background_options", "context_management", "image
 
 
 class ResponsesRequest(RequestPart):
-    """A request for a response. Null means absent; unknown fields are served without, and named.
+    """A request for a response. Null means absent; unknown fields are ignored by name.
 
     The extensions of chat completions that shape the answer, such as `seed`, `stop` and `top_k`, are taken too.
     """
