@@ -1,4 +1,4 @@
-"""The application: settings to routes, middleware and lifespan; and the server process around it."""
+"""The application with its routes, middleware and lifespan, and the server process around it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from gateway.api.openai.rerank.routes import rerank_router
 from gateway.api.openai.responses.background import BackgroundRuns
 from gateway.api.openai.responses.routes import responses_router, retrieval_router
 from gateway.api.openai.score.routes import score_router
-from gateway.api.openai.state import ApplicationState, sealer_of
+from gateway.api.openai.state import ApplicationState, cipher_of
 from gateway.api.openai.tokens.routes import tokens_router
 from gateway.api.operations import OPEN_PATHS, Page, operations_router
 from gateway.api.page.document import openapi_document
@@ -132,16 +132,16 @@ _INTERNAL_CONNECTIONS = 256
 
 
 class WorkerGroup(Protocol):
-    """The tie of one of several worker processes to the others.
+    """The connection of one worker process to the others.
 
     Attributes:
-        sockets: that this one listens on.
-        internal_sockets: those of the internal port; none without one.
+        sockets: the worker's listening sockets.
+        internal_sockets: the sockets of the internal port; none without one.
         poll_s: seconds between its health checks of Triton.
-        counts: what all of them know of endpoints.
-        buckets: of the limits of keys, which all of them share.
-        token_cache: of all of them; None: nothing is stored.
-        mirror_socket: where copies of requests are taken; None: nowhere.
+        counts: shared counts of endpoints.
+        buckets: shared buckets of the callers' limits.
+        token_cache: shared cache of token ids; None without one.
+        mirror_socket: path of the mirror process's socket; None without mirrors.
         replaces: whether this worker replaces one that died; connections then wait until it is ready.
     """
 
@@ -155,11 +155,11 @@ class WorkerGroup(Protocol):
     replaces: bool
 
     def readiness(self, own: Mapping[str, EngineCondition]) -> Mapping[str, EngineCondition]:
-        """The condition of each model, of all workers together; ``own`` is what this one says."""
+        """The condition of each model by all workers; ``own`` is this worker's."""
         ...
 
     async def serving(self, registry: Registry) -> None:
-        """Called once, when the internal port is open; connections to the other one may still wait."""
+        """Handle that the internal port is open; connections to the other port may still wait."""
         ...
 
 
@@ -172,10 +172,10 @@ def create_app(
     """Build the application. Its lifespan starts the models and closes them.
 
     Args:
-        settings: of the gateway.
-        backend_factory: makes the supervised engine of a model; None takes Triton's.
-        source: where the settings came from: the models follow its changes and SIGHUP; None keeps them as they are.
-        share: of one worker among several; None for a process of its own.
+        settings: the gateway's settings.
+        backend_factory: makes the engine of a model; None for Triton's.
+        source: source of the settings: models follow its changes and SIGHUP; None keeps them as they are.
+        share: connection to other workers; None for one process.
 
     Raises:
         ConfigError: by the lifespan, when a model cannot be served as configured.
@@ -195,7 +195,7 @@ def create_app(
     )
     guard = Guard(settings, KeyMetrics(metrics.registry), share.buckets if share else None)
     stores = StoreHolder(settings.state, lambda store: MeteredStore(store, metrics))
-    state = ApplicationState(stores, sealer_of(settings.state))
+    state = ApplicationState(stores, cipher_of(settings.state))
     telemetry = open_telemetry(settings.telemetry, __version__)
     runs = BackgroundRuns(settings.limits.max_background_responses, registry, settings.timeouts)
     keeper = MirrorSupervisor(source.path) if share is None and source and wants_mirror(settings) else None
@@ -462,9 +462,9 @@ def serve(settings: Settings, source: SettingsSource | None = None, share: Worke
     """Serve until SIGTERM or SIGINT, then let running responses end.
 
     Args:
-        settings: of the gateway.
-        source: where they came from, to follow its changes; None keeps them as they are.
-        share: of one worker among several; None for a process of its own, which opens its own socket.
+        settings: the gateway's settings.
+        source: source of the settings, whose changes are followed; None keeps them as they are.
+        share: connection to other workers; None for one process, which opens its own socket.
 
     Raises:
         ConfigError: when a model cannot be served as configured.
@@ -545,7 +545,7 @@ def _contexts(settings: ServerTlsSettings) -> FileBackedValue[ssl.SSLContext]:
 
 
 def unread_answer(status: int, message: str, scope: Scope) -> Response:
-    """Make the response to a request that the application has not seen; see ``gateway.http.http_protocol.Reject``."""
+    """Make the response to a request that no application sees; see ``gateway.http.http_protocol.Reject``."""
     error = OpenAIError(status, message)
     if status >= 500:
         error = OpenAIError(status, message, type=SERVER, code="service_unavailable")

@@ -1,1 +1,1 @@
-"""Everything around the server that its operators use: the command ``gateway``, model repositories, the local stack."""
+"""The command ``gateway`` and its work: model repositories, engines, checks, comparisons, the local stack."""

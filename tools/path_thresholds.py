@@ -10,7 +10,9 @@ from tools.source_modules import SourceModule
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _ARITHMETIC = (ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
-_ERROR_WORDS = ("error", "failure", "mismatch", "problem", "refus", "reject", "drop", "abort", "cannot", "lacks")
+_ERROR_WORDS = (
+    "error", "failure", "mismatch", "problem", "complain", "refus", "reject", "drop", "abort", "cannot", "lacks",
+)  # fmt: skip
 _CHECKS = ("need",)  # functions that raise unless their argument is true
 _INTEGER_BITS = (31, 32, 53, 63, 64)  # of signed and unsigned integers, and of those that a double holds exactly
 _Place = tuple[str, str]
@@ -37,16 +39,17 @@ class ThresholdSearch:
     A constant is a name that a module binds, at its top level, to numbers and arithmetic of numbers and of other such
     constants. It is found under the name of an import, too, and as ``module.NAME``. Counted once, however many places
     compare with it, is a constant that stands in an operand of ``<``, ``<=``, ``>`` or ``>=``: alone, in arithmetic
-    or in a conditional, but not in the arguments of a call (``min`` and ``max`` bound a number and choose nothing)
-    nor in an index. ``==`` is no threshold. No threshold either are facts of others: the range of an integer type,
-    written ``2**63`` or ``2**63 - 1``, and the class of an HTTP status, which is compared with a ``status``.
+    or in a conditional, but not in the arguments of a call (``min`` and ``max`` bound a number and choose nothing),
+    in an index or in a remainder (``x % SIZE < share`` compares no size). ``==`` is not a threshold, and neither are
+    facts of others: the range of an integer type, written ``2**63`` or ``2**63 - 1``, and the class of an HTTP status,
+    which is compared with a ``status``.
 
     A comparison rejects, and its constant is a rejecting bound, where it stands
 
     - in an ``assert``, a ``raise``, or the argument of ``need``, which raises;
     - in the test of an ``if`` of which one branch, or what follows a branch that returns, only prepares and then
       ends in a ``raise``, or returns, yields or calls something that is named as an error (``..._error``, ``reject``,
-      ``drop``, ``abort``) or by its module declared never to return; a ``return`` of nothing may follow;
+      ``drop``, ``abort``, ``complain``) or by its module declared never to return; a ``return`` of nothing may follow;
     - in the test of a conditional expression of which one side is a call so named.
 
     Every other comparison chooses a path: also one that is returned or assigned, because a caller then branches on
@@ -119,8 +122,12 @@ def _compared(node: ast.expr) -> Iterator[ast.expr]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.Name, ast.Attribute)):
             yield child
-        elif isinstance(child, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp)):
+        elif isinstance(child, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp)) and not _is_remainder(child):
             yield from _compared(child)
+
+
+def _is_remainder(node: ast.expr) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
 
 
 def _comparisons(module: SourceModule) -> Iterator[tuple[ast.Compare, bool]]:
@@ -134,7 +141,7 @@ def _comparisons(module: SourceModule) -> Iterator[tuple[ast.Compare, bool]]:
             rejecting.update(ast.walk(node.test))
         for block in _blocks(node):
             for index, statement in enumerate(block):
-                if isinstance(statement, ast.If) and errors.bounds(statement, block[index + 1 : index + 2]):
+                if isinstance(statement, ast.If) and errors.bounds(statement, block[index + 1 :]):
                     rejecting.update(ast.walk(statement.test))
     for node in module.nodes:
         if not isinstance(node, ast.Compare) or any(_is_status(operand) for operand in (node.left, *node.comparators)):

@@ -17,7 +17,7 @@ from .relay import Tell
 _REPETITIONS = 40  # in a round
 _PARSERS: dict[str, Callable[[bytes], object]] = {
     "gateway": parse_body,
-    "jiter": jiter.from_json,
+    "jiter": lambda body: jiter.from_json(body, allow_inf_nan=False, catch_duplicate_keys=True, cache_mode="keys"),
     "json": json.loads,
 }
 _WORDS = (

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .client import call
-from .hostile_inputs import CONTEXTS, Attack, inputs
+from .hostile_inputs import CONTEXTS, Attack, BodyAttack, inputs
 from .lag import lag, probed
 from .processes import ROOT, BenchmarkError, Child, SyntheticTriton
 from .relay import Tell
@@ -35,8 +35,8 @@ def measure(rounds: int, tell: Tell, only: Sequence[str] = ("",)) -> dict[str, A
         only: inputs with one of these in their name.
 
     Returns:
-        Rows with what the process grew by at most since it was at rest, the most that its helpers had, the longest time
-        that its event loop was held, and how long ``/health/live`` took at most: at rest and meanwhile.
+        Rows with whether the input is a large body, the most by which the process grew, the most memory of its helpers,
+        the longest time for which its event loop was held, and the slowest ``/health/live``, at rest and meanwhile.
 
     Raises:
         BenchmarkError: no input has such a name.
@@ -46,7 +46,8 @@ def measure(rounds: int, tell: Tell, only: Sequence[str] = ("",)) -> dict[str, A
         for name, attack in inputs():
             if not any(part in name for part in only):
                 continue
-            row = {"input": name, **_attacked(attack, triton, rounds, CONTEXTS.get(name))}
+            large = isinstance(attack, BodyAttack) and attack.is_large
+            row = {"input": name, "large": large, **_attacked(attack, triton, rounds, CONTEXTS.get(name))}
             rows.append(row)
             tell(" ".join(f"{key}={value}" for key, value in row.items()))
     if not rows:

@@ -19,6 +19,8 @@ Attack = Callable[[Child], str]
 """Sends it to a gateway; returns what came of it: a status or a word."""
 
 _LARGEST = 16 * 2**20  # bytes of a body, the gateway's default
+_LARGE = 4 * 2**20  # bytes of a body that may hold the event loop longer
+_MANY_CONTAINERS = 16_384
 _WORDS = "The quick brown fox, jumps over\n lazy dogs; naive 42 "
 _CHAT = "/v1/chat/completions"
 _TRAILERS = 60_000_000  # bytes
@@ -33,21 +35,40 @@ CONTEXTS = {"/tokenize, 1,900,000 é, counted": 1_048_576}
 def inputs() -> Iterator[tuple[str, Attack]]:
     """Make all inputs; each body is made when its turn comes."""
     for name, path, make in _BODIES:
-        yield name, _sent(path, make)
+        yield name, BodyAttack(path, make)
     yield "many concurrent bodies: 8 chats of 6 MB", _together
     yield "trailers without end, 60 MB", _trailers
     yield f"slow heads, {_HEADS} connections", _slow_heads
 
 
-def _sent(path: str, make: Callable[[], bytes]) -> Attack:
-    made: list[bytes] = []
+class BodyAttack:
+    """Sends a body, which is made when it is first used.
 
-    def attack(child: Child) -> str:
-        if not made:
-            made.append(make())
-        return str(post(child, path, made[0]))
+    Args:
+        path: path of the endpoint.
+        make: makes the body.
+    """
 
-    return attack
+    def __init__(self, path: str, make: Callable[[], bytes]) -> None:
+        self._path = path
+        self._make = make
+        self._body = b""
+
+    @property
+    def body(self) -> bytes:
+        """The body."""
+        self._body = self._body or self._make()
+        return self._body
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the body has more than 4 MiB, or more than 16,384 objects, arrays and keys."""
+        containers = sum(map(self.body.count, (b"{", b"[", b'":')))
+        return len(self.body) > _LARGE or containers > _MANY_CONTAINERS
+
+    def __call__(self, child: Child) -> str:
+        """Send the body and return the status."""
+        return str(post(child, self._path, self.body))
 
 
 def _text(size: int) -> str:
@@ -65,6 +86,15 @@ def _filled(head: bytes, unit: bytes, tail: bytes, size: int = _LARGEST) -> byte
 
 def _fields(count: int) -> dict[str, int]:
     return {f"field_{index:06}": 1 for index in range(count)}
+
+
+def _long_keys(count: int) -> dict[str, int]:
+    return {f"{index:0200}": 1 for index in range(count)}
+
+
+def _integers(count: int) -> bytes:
+    """As many integers with the most digits that the parser takes."""
+    return _filled(_chat("a")[:-1] + b',"field":[', b"9" * 4300 + b",", b"1]}", (count + 1) * 4301)
 
 
 def _unlike(size: int) -> str:
@@ -148,6 +178,9 @@ _BODIES: list[tuple[str, str, Callable[[], bytes]]] = [
     ("chat, 32,000 parts in one message", _CHAT, lambda: _chat([_PART] * 32_000)),
     ("chat, 131,000 unknown fields, 2 MB", _CHAT, lambda: _chat("a", **_fields(131_000))),
     ("chat, 65,000 unknown fields, 1 MB", _CHAT, lambda: _chat("a", **_fields(65_000))),
+    ("chat, 65,000 keys of 200 characters", _CHAT, lambda: _chat("a", **_long_keys(65_000))),
+    ("chat, 3,800 integers of 4,300 digits", _CHAT, lambda: _integers(3_800)),
+    ("chat, 950 integers of 4,300 digits, 3.9 MiB", _CHAT, lambda: _integers(950)),
     ("chat, 14 MB of source files and JSON in texts", _CHAT, lambda: _messages(*_agent_history(14_000_000))),
     ("chat, 131,000 fields in a message", _CHAT, lambda: _messages({**_TURN, **_fields(131_000)})),
     ("chat, 128 tools, 60,000 fields", _CHAT, lambda: _chat("a", tools=_tools(128, 230))),

@@ -190,27 +190,26 @@ def knee(values: dict[str, Any]) -> str:
 
 
 def hostile(values: dict[str, Any]) -> str:
-    """Cost of hostile inputs, and the wait of other clients."""
-    rows = []
-    for row in values["rows"]:
-        idle, meanwhile = row["idle"]["worst_ms"], row["meanwhile"].get("worst_ms")
-        ratio = None if meanwhile is None else f"{meanwhile / idle:.1f}"
-        memory = [None if row[key] is None else f"{row[key] / 1e6:.0f}" for key in ("grown_bytes", "helpers_bytes")]
-        rows.append(
-            [
-                row["input"],
-                row["outcome"],
-                *memory,
-                row["loop_ms"],
-                idle,
-                meanwhile,
-                ratio,
-                row["meanwhile"].get("p99_ms"),
-            ]
-        )
+    """Cost of hostile inputs, and the wait of other clients; large bodies stand in a table of their own."""
     head = ["input", "outcome", "grown by at most, MB", "helpers, MB", "loop held, ms",
             "/health/live at rest: worst, ms", "meanwhile: worst, ms", "ratio", "p99, ms"]  # fmt: skip
-    return f"Each input {values['rounds']} times.\n\n{table(head, rows)}"
+    small, large = ([_hostile_row(row) for row in values["rows"] if row["large"] == kind] for kind in (False, True))
+    title = "Bodies of more than 4 MiB, or with more than 16,384 objects, arrays and keys:"
+    return f"Each input {values['rounds']} times.\n\n{table(head, small)}\n\n{title}\n\n{table(head, large)}"
+
+
+def _hostile_row(row: dict[str, Any]) -> list[object]:
+    idle, meanwhile = row["idle"]["worst_ms"], row["meanwhile"].get("worst_ms")
+    return [
+        row["input"],
+        row["outcome"],
+        *(None if row[key] is None else f"{row[key] / 1e6:.0f}" for key in ("grown_bytes", "helpers_bytes")),
+        row["loop_ms"],
+        idle,
+        meanwhile,
+        None if meanwhile is None else f"{meanwhile / idle:.1f}",
+        row["meanwhile"].get("p99_ms"),
+    ]
 
 
 def workers(values: dict[str, Any]) -> str:

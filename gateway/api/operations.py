@@ -32,7 +32,7 @@ def operations_router(
     show_reasons: bool = True,
     shown: Literal["all", "slim", "key", "none"] = "all",
 ) -> APIRouter:
-    """Routes ``/health``, ``/health/live``, ``/health/ready``, ``/metrics`` and ``/version``; all open without a key.
+    """Make the routes ``/health``, ``/health/live``, ``/health/ready``, ``/metrics`` and ``/version``, open to all.
 
     Args:
         readiness: the condition of each served model.

@@ -1,4 +1,4 @@
-"""Token counts as each API writes them: its types, from which the OpenAPI document is made, and their writers.
+"""Token counts in the form of each API: their types for the OpenAPI document, and their writers.
 
 The counts are those of ``gateway.generation.Usage``. What is not known is absent in chat and completions, and 0 in the
 others, whose types demand it.

@@ -1,4 +1,4 @@
-"""Engine-neutral generation: requests to engines, their chunks, and the text, counts and log-probs made of these.
+"""Engine-neutral generation: requests to engines, their chunks, and the text, counts and log-probs of the answer.
 
 Pure: no I/O, no web framework, no gRPC.
 """

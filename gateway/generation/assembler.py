@@ -1,7 +1,7 @@
-"""Assembly of the answer from an engine's chunks: text, log-probs, usage and finish reason of one sequence.
+"""Assembles the answer of one sequence from an engine's chunks: text, log-probs, usage and finish reason.
 
-All of them follow from the token ids, so they are the same whether the answer is streamed or not and however the
-engine groups its tokens.
+They follow from the token ids, so they are the same whether the answer is streamed or not and however the engine groups
+its tokens.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Piece:
 
     Attributes:
         text: new text; may be empty when only log-prob entries are left to show.
-        logprobs: entries of the tokens whose text became complete with this event; empty when not asked for.
-        ids: token ids that were counted since the piece before it; None when not asked for.
+        logprobs: entries of the tokens whose text became complete with this event; empty when not requested.
+        ids: token ids that were counted since the last piece; None when not requested.
     """
 
     text: str
@@ -54,7 +54,7 @@ class Piece:
 
 
 class SequenceAssembler:
-    """Follows one sequence from its first chunk to its end.
+    """Assembles one sequence from its first chunk to its end.
 
     Feed it every chunk. Once ``stopped`` is true, close the engine's generator (chunks that still arrive may be fed:
     they are counted as surplus and show nothing). Then call ``finish`` once.
@@ -74,7 +74,7 @@ class SequenceAssembler:
         stopped: a stop string matched or an end or stop id came: nothing more will be shown but by ``finish``.
         stop_reason: the stop string or stop id that ended the answer; None when something else did.
         surplus_tokens: ids that arrived after the end of the answer, and are not shown.
-        failure: why the engine gave the answer up; None while it has not. It counts unless ``stopped`` came first.
+        failure: why the engine failed; None without a failure. It counts unless ``stopped`` came first.
         finish_reason: why the sequence ended; valid after ``finish``.
         finish_estimated: whether that follows from an estimated count of tokens: nothing tells whether the engine ended
             the sequence or cut it.
@@ -186,10 +186,10 @@ class SequenceAssembler:
         self.surplus_tokens = 0
 
     def feed(self, chunk: EngineChunk) -> Piece | None:
-        """Take the next chunk; return the part of the answer that it lets the client see, None without one.
+        """Add the next chunk; returns the part of the answer to show, None without one.
 
         Raises:
-            EngineError: when the engine's log-probs do not fit its tokens, or its tokens are more than were asked for
+            EngineError: when the engine's log-probs do not fit its tokens, or its tokens are more than were requested
                 or none at all.
         """
         if chunk.prompt_tokens is not None and self._prompt_tokens is None:
@@ -215,7 +215,7 @@ class SequenceAssembler:
         return piece
 
     def feed_token(self, index: int) -> str | None:
-        """Take a token that came alone, as ``feed`` would; return the text that it lets the client see.
+        """Add a single token as ``feed`` does; returns the text to show.
 
         Returns:
             None where there is more to do with it: then nothing was taken, and ``feed`` is to be called.
@@ -228,7 +228,7 @@ class SequenceAssembler:
         return self._push(index)
 
     def feed_searched(self, index: int) -> str | None:
-        """Do what ``feed_token`` does, where the text is searched: the search takes the text of the whole token."""
+        """Add a single token as ``feed_token`` does, where stop strings are searched."""
         take = self._take_text
         if take is None or self.stopped or self._completion >= self._most or index in self._end_ids:
             return None
@@ -244,11 +244,11 @@ class SequenceAssembler:
 
     @property
     def feed_alone(self) -> Callable[[int], str | None]:
-        """``feed_token``, without what need not be asked of this sequence."""
+        """The method for single tokens of this sequence, ``feed_token`` or ``feed_searched``."""
         return self.feed_token if self._take_text is None else self.feed_searched
 
     def feed_scored(self, token: ScoredToken) -> Piece | None:
-        """Take a token that came alone with its log-prob, as ``feed`` would, where both show immediately.
+        """Add a single token with its log-prob as ``feed`` does, where both are shown immediately.
 
         Returns:
             None where there is more to do with it: then nothing was taken, and ``feed`` is to be called.
@@ -281,10 +281,10 @@ class SequenceAssembler:
         return True
 
     def finish(self) -> Piece | None:
-        """End the sequence; return the held-back end: the beginning of a stop string, or an unfinished character.
+        """End the sequence; returns the held-back text: a part of a stop string, or an unfinished character.
 
         Raises:
-            EngineError: when the engine gave the answer up before anything ended it.
+            EngineError: when the engine ended the answer with an error before anything else ended it.
             RuntimeError: when called twice.
         """
         if self._finished:
@@ -307,7 +307,7 @@ class SequenceAssembler:
 
     @property
     def usage(self) -> Usage:
-        """Token counts so far; final after ``finish``."""
+        """Count tokens so far; final after ``finish``."""
         if self._sums is not None:
             return self._sums
         prompt = len(self._request.prompt.ids) if self._prompt_tokens is None else self._prompt_tokens
@@ -320,7 +320,7 @@ class SequenceAssembler:
         return usage
 
     def prompt_entries(self, *, skip_special_tokens: bool = False) -> list[PromptTokenLogprob]:
-        """Return the prompt's tokens with their log-probs, once they came; see ``token_logprobs.prompt_entries``.
+        """Make the log-prob entries of the prompt; see ``token_logprobs.prompt_entries``.
 
         Raises:
             EngineError: the engine did not return them, or not one for each token.

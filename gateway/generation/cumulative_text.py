@@ -1,4 +1,4 @@
-"""New text out of responses that each hold all of the text so far (wire contract 3.8)."""
+"""Makes new text from responses that each hold all of the text so far (wire contract 3.8)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _REPLACED = re.compile("\ufffd*")
 
 
 class CumulativeText:
-    """Follows a text that grows: the parts that it gives out are together the last text that it was given.
+    """Follows a growing text; the parts that it returns are together the last text.
 
-    The end of a text that the next one may change is held back. Nothing is given out that a later text does not have,
+    The end of a text that the next one may change is held back. Nothing is returned that a later text does not have,
     with one exception: a byte-fallback decoder turns a run of byte tokens into U+FFFD from its first character on while
-    the run ends within a character. What was given out of the run before stands, and the rest of it follows.
+    the run ends within a character. The part of the run that was returned before stays, and the rest follows.
     """
 
     __slots__ = ("_given", "_latest")
@@ -28,10 +28,10 @@ class CumulativeText:
         self._latest = ""
 
     def push(self, text: str) -> str:
-        """Take the text so far; return what is new of it and certain.
+        """Add the text so far; returns the new part that is certain.
 
         Raises:
-            MalformedOutputError: it lacks what earlier texts had.
+            MalformedOutputError: the text lacks a part of earlier texts.
         """
         self._latest = text
         unsettled = _UNSETTLED.search(text)
@@ -39,7 +39,7 @@ class CumulativeText:
         return "" if self._given.startswith(settled) else self._give(settled)
 
     def finish(self) -> str:
-        """End the text; return what was held back of it.
+        """End the text; returns the held-back part.
 
         Raises:
             MalformedOutputError: as ``push``.

@@ -15,14 +15,14 @@ from gateway.text.tokens.encoder_tokenizer import EncoderInput, Truncation
 
 @dataclass(frozen=True, slots=True)
 class EncoderParams:
-    """What a request asks of all its inputs.
+    """The parameters for all inputs of a request.
 
     Attributes:
         input_type: the use of the texts, such as ``query``; None: the default.
         truncate: as of ``Truncation``.
-        dimensions: length of the vectors; None: the model's.
-        most_tokens: of one input, longer ones are cut; None: as many as the model takes.
-        document_tokens: of the second text of a pair, before the pair is cut; None: any number.
+        dimensions: length of the vectors; None for the model's.
+        most_tokens: most tokens of one input, longer ones are cut; None for the model's limit.
+        document_tokens: most tokens of the second text of a pair, before the pair is cut; None for any number.
     """
 
     input_type: str | None = None
@@ -39,7 +39,7 @@ class EncoderRequest:
     Attributes:
         id: unique among requests in flight; Triton's request id.
         items: from 1 to ``EngineFeatures.most_items``.
-        params: of all items.
+        params: parameters of all items.
         traceparent: as of ``GenerationRequest``.
     """
 
@@ -63,7 +63,7 @@ class EncodedItems:
 
 
 class Encoder(Engine, Protocol):
-    """An engine that gives one vector, or the scores of one input, for each input."""
+    """An engine that returns a vector, or scores, for each input."""
 
     async def encode(self, request: EncoderRequest) -> EncodedItems:
         """Encode inputs; cancelling the task cancels the request in the engine.

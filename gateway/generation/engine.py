@@ -1,4 +1,4 @@
-"""The Engine protocol: all that serving knows of what computes for a model."""
+"""The protocols of engines, by which ``serving`` knows them."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class EngineChunk:
         logprobs: natural-log probability of each id of this chunk, same length as ids; None when not asked for.
         top_logprobs: for each id of this chunk its alternatives as (token id, log-prob), best first.
         finish_reason: why the answer ended, where the engine says so: on the last chunk with ids or after it.
-        failure: why the engine gave the answer up, instead of a finish reason. Chunks before it are not a whole answer.
+        failure: why the engine failed, instead of a finish reason. Earlier chunks are not a complete answer.
         prompt_tokens: prompt length as the engine counted it, where it says so.
         output_tokens: tokens in this chunk as the engine counted them, where it says so (text-only dialects).
         final: True on the last chunk of the request.
         cached_tokens: prompt tokens found in the KV cache, where the engine says so; on the last chunk.
         prompt_logprobs: log-prob of each prompt token but the first, once, on the first chunk that has it; length
             ``len(prompt.ids) - 1``.
-        prompt_ranks: with them the places of these tokens in the vocabulary, from 1, where the engine says so.
+        prompt_ranks: ranks of these tokens in the vocabulary, from 1, where the engine says so.
         prompt_top_logprobs: for each of these its alternatives as (token id, log-prob), best first.
         drawn: whether the model has drawn the tokens.
     """
@@ -70,7 +70,7 @@ class EngineChunk:
 
 
 class ForcedChunk(EngineChunk):
-    """Tokens that were put into the answer: they have no log-probs."""
+    """Tokens that were inserted into the answer, without log-probs."""
 
     __slots__ = ()
     drawn: ClassVar[bool] = False
@@ -78,7 +78,7 @@ class ForcedChunk(EngineChunk):
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """The way in which an engine serves one request parameter.
+    """How an engine serves one request parameter.
 
     Attributes:
         how: "native" by a tensor of the engine, "emulated" exactly by the gateway, "impossible" not at all.
@@ -95,10 +95,10 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class EngineFeatures:
-    """Facts that were discovered of an engine.
+    """The features of an engine, found by discovery.
 
     Attributes:
-        path: the dialect that it is called in.
+        path: the dialect.
         reason: one sentence on why this path, for the log and ``/v1/models/{id}``.
         model: the Triton model that is called.
         token_ids: whether answers carry token ids wherever something depends on them (usage, UTF-8, log-probs).
@@ -108,11 +108,11 @@ class EngineFeatures:
         max_seq_len: prompt plus generated tokens, where the server says so; None otherwise.
         tokenizer_dir: folder of the tokenizer as the server names it; None when it does not.
         vocab_size: width of the engine's logits, where the server says so; None otherwise.
-        tokenized: what the server's own tokenizer makes of a few sentences; None where it cannot be asked.
+        tokenized: token ids of a few sentences by the server's own tokenizer; None where it cannot be asked.
         warnings: one sentence each on costs and faults of this deployment; for the log.
         capabilities: by request parameter (OpenAI's name or the extension's) how it is served here.
-        guide_types: kinds of ``Guide`` that the engine holds answers to; empty without guided decoding.
-        guide_backend: compiles them, which decides on the keywords of a JSON schema; None where it is not declared.
+        guide_types: kinds of ``Guide`` that the engine enforces; empty without guided decoding.
+        guide_backend: compiler of guides, which decides on the keywords of a JSON schema; None where it is unknown.
         max_draft_tokens: tokens of a request's draft that are sent at most; 0 where drafts are not taken, None where
             any number is.
         draft_room: tokens of the context that the engine keeps free for drafts, also in requests that have none.
@@ -122,9 +122,9 @@ class EngineFeatures:
         ends_at_eos: whether the tokenizer's own end token is the only one that ends an answer in the engine.
         streams: the form in which a streamed answer comes.
         whole: whether an answer that is not streamed comes in one response, at its end.
-        estimates: what of an answer may be inexact here, and is said to be so in the answer.
-        task: what it does with a request.
-        most_items: inputs of one request to an encoder at most.
+        estimates: parts of an answer that may be inexact, as the answer says.
+        task: the task.
+        most_items: most inputs of one request to an encoder.
         one_query: whether all pairs of such a request have the same first text.
         losses: one sentence each on what is lost of an answer here, and one on the change that cures it, empty where
             none does; in the log, in ``/v1/models/{id}`` and in ``gateway check``.
@@ -159,21 +159,21 @@ class EngineFeatures:
     losses: Mapping[str, str] = field(default_factory=dict)
 
     def one_response(self, *, stream: bool) -> bool:
-        """Whether an answer comes in one response, at its end: there is nothing of it before."""
+        """Whether an answer comes in one response, at its end."""
         return self.streams == "whole" or (self.whole and not stream)
 
 
 class Engine(Protocol):
-    """What computes for a served model: a ``TokenGenerator``, or what serves another task."""
+    """An engine of a served model: a ``TokenGenerator``, or an engine of another task."""
 
     @property
     def features(self) -> EngineFeatures:
-        """Facts that were discovered of this engine."""
+        """The features of this engine."""
         ...
 
 
 class TokenGenerator(Engine, Protocol):
-    """A generator of token sequences."""
+    """An engine that generates sequences of tokens."""
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence, chunk by chunk; the last chunk has ``final`` set.
@@ -249,12 +249,12 @@ class EngineError(Exception):
 
 
 def too_many_tokens(tokens: int | str, most: int | str) -> str:
-    """Say that a prompt is too long, in Anthropic's words, whose numbers its clients read."""
+    """Say that a prompt is too long in Anthropic's words, whose numbers clients read."""
     return f"prompt is too long: {tokens} tokens > {most} maximum"
 
 
 def context_exceeded(why: str, context: int | None = None) -> str:
-    """Return the message for a prompt that does not fit; LangChain and LiteLLM know it by its words.
+    """Make the message of a prompt that is too long; LangChain and LiteLLM recognise its words.
 
     Args:
         why: with the words "prompt is too long", as of ``too_many_tokens``.
@@ -268,8 +268,8 @@ class PromptTooLongError(EngineError):
     """A prompt that leaves no room for an answer.
 
     Attributes:
-        tokens: that it has; of one that is far too long those that were counted before the rest was given up.
-        most: that it may have.
+        tokens: tokens of the prompt; of one that is far too long, the tokens that were counted.
+        most: most tokens of a prompt.
     """
 
     def __init__(self, message: str, tokens: int, most: int) -> None:
@@ -279,7 +279,7 @@ class PromptTooLongError(EngineError):
 
 
 class MalformedOutputError(EngineError):
-    """An unreadable response of the engine: its outputs contradict the contract or the request."""
+    """The engine's response contradicts the contract or the request."""
 
     def __init__(
         self, detail: str, message: str = "The engine's response could not be read because it is malformed."
@@ -288,8 +288,8 @@ class MalformedOutputError(EngineError):
 
 
 class AdapterNotHeldError(EngineError):
-    """The engine lacks the adapter of a request that came without its weights, and would serve it with them."""
+    """The engine lacks the adapter of a request without weights; a request with weights would succeed."""
 
 
 class AdapterRejectedError(EngineError):
-    """The engine rejected the adapter that a request came with: a mistake of the deployment, not of the client."""
+    """The engine rejected the adapter of a request: a mistake of the deployment, not of the client."""

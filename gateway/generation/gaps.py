@@ -1,4 +1,4 @@
-"""The 99th percentile of the gaps between an engine's responses, from reports of the long ones only."""
+"""The 99th percentile of the gaps between an engine's responses, from the long gaps only."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _LOG_GROWTH = math.log(_GROWTH)
 
 
 class LongGaps:
-    """Estimates the percentile in fixed memory, right within an eighth, over the latest few thousand responses.
+    """Estimates the percentile in fixed memory, exact within an eighth, over the latest few thousand responses.
 
     Args:
-        floor_s: seconds; shorter gaps are not to be reported, so that they cost nothing.
-        responses: that there have been before.
+        floor_s: seconds; shorter gaps are not added, so that they cost nothing.
+        responses: number of earlier responses.
     """
 
     def __init__(self, floor_s: float, responses: int = 0) -> None:
@@ -26,15 +26,15 @@ class LongGaps:
         self._seen = responses
 
     def add(self, gap_s: float) -> None:
-        """Take a gap that is longer than the floor."""
+        """Add a gap that is longer than the floor."""
         bucket = int(math.log(gap_s / self._floor_s) / _LOG_GROWTH)
         self._counts[min(bucket, _BUCKETS - 1)] += 1
 
     def p99(self, responses: int) -> float:
-        """The percentile in seconds, rounded up; 0 where it is not above the floor.
+        """The percentile in seconds, rounded up; 0 where it is below the floor.
 
         Args:
-            responses: that there have been in all, those after short gaps too.
+            responses: number of all responses, also after short gaps.
         """
         self._responses += responses - self._seen
         self._seen = responses

@@ -1,4 +1,4 @@
-"""Health of an engine as one state, by what discovery, requests and probes say; pure, with a clock of its caller."""
+"""The health of an engine as one state, by discovery, requests and probes; pure, with the caller's clock."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ Belief = Literal["well", "suspect", "stalled", "failing"]
 
 
 class EngineCondition(NamedTuple):
-    """A served model, or one endpoint of it, at one moment.
+    """The condition of a served model, or of one endpoint, at one moment.
 
     Attributes:
         ready: whether requests are served.
-        state: of its engine.
+        state: state of the engine.
         reason: why it is not ready, or what is wrong although it is, in one sentence for operators; else empty.
-        share: of its latest requests that its engine failed, 0 to 1.
+        share: share of failures among the latest requests, 0 to 1.
         degraded: which worker processes do not serve it although others do, and why; else empty.
     """
 
@@ -61,16 +61,16 @@ READY = EngineCondition(ready=True, state="ready")
 
 
 class HealthNote(NamedTuple):
-    """What one process knows of an engine; times in seconds of the monotonic clock, 0 for never.
+    """One process's note on an engine; times in seconds of the monotonic clock, 0 for never.
 
     Attributes:
         heard: when any of its requests or probes last had a response.
         asked: when it last sent a probe.
         judged: when it last found the engine stalled or failing; 0 where it is well.
-        state: that it found.
-        waiting: tokens of its prompts that have no response yet.
-        failed: requests that the engine failed, the older the less.
-        served: those that it completed, the older the less.
+        state: the state that it found.
+        waiting: tokens of prompts without a response yet.
+        failed: failed requests; older ones count less.
+        served: completed requests; older ones count less.
     """
 
     heard: float = 0.0
@@ -83,32 +83,32 @@ class HealthNote(NamedTuple):
 
 
 class HealthNotes(Protocol):
-    """What several processes know of one engine."""
+    """The notes of several processes on one engine."""
 
     def close(self) -> None:
-        """Leave the others."""
+        """Remove this process's note."""
         ...
 
     def write(self, note: HealthNote) -> None:
-        """Tell the others."""
+        """Write this process's note."""
         ...
 
     def others(self) -> Sequence[HealthNote]:
-        """Return the notes of the other processes."""
+        """Read the notes of the other processes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class HealthRules:
-    """When an engine is asked for a token.
+    """The rules by which an engine gets a probe.
 
     Attributes:
         silence_s: seconds without any response, although an answer has begun, after which it is suspect at the
             earliest; 0: silence is never looked at.
-        quiet_s: seconds without any token, whether or not anything is asked, after which it is asked for one; 0: never.
-        strikes: requests in a row that are given up for want of a response and make it suspect.
-        turn: of this process among several, from 0: the first asks after a quiet time, the others later if it does not.
-        notes: of the others; None: this process is alone.
+        quiet_s: seconds without any token, with or without requests, after which it gets a probe; 0 for never.
+        strikes: requests in a row that end without a response and make it suspect.
+        turn: number of this process, from 0: the first sends probes after a quiet time, the others if it does not.
+        notes: notes of all processes; None for one process.
     """
 
     silence_s: float = 0.0
@@ -119,24 +119,24 @@ class HealthRules:
 
 
 class WatchedRequest(Protocol):
-    """A request in flight."""
+    """A request in flight whose responses are watched."""
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens of its prompt."""
+        """The tokens of the prompt."""
         ...
 
     def lost(self) -> None:
-        """End the request: its engine is long unreachable, and no response will come."""
+        """End the request: the engine has been unreachable for long, and no response will come."""
         ...
 
     def heard(self) -> float | None:
-        """When it last had a response, by the clock of its health; None before the first, and while it is not read."""
+        """The time of the latest response, by the clock of the health; None before the first and while not read."""
         ...
 
 
 class EngineHealth:
-    """What is known of one engine: whether it is there, and whether it gives tokens.
+    """Decides by requests and probes whether an engine is reachable and gives tokens.
 
     The beginning and the end of requests are reported. Responses are not: a look asks the requests, so that a token
     costs nothing here. Three things make a probe due, which asks for one token: silence of requests (no response on any
@@ -149,19 +149,19 @@ class EngineHealth:
     on any request or probe, of any process, ends doubt.
 
     Args:
-        rules: see there.
-        clock: in seconds.
+        rules: the rules of probes.
+        clock: returns seconds.
 
     Attributes:
         ready: whether requests may be sent.
-        belief: what its tokens tell.
+        belief: the state by the engine's tokens.
         pause_s: the shortest gap between responses of a request that is to be reported to ``paused``.
-        responses: tells how many responses there have been after a first one.
+        responses: returns the number of responses after a first one.
         awaits_first: whether a request that waits ``limit_s`` for its first response raises suspicion, too, when
             nothing is heard meanwhile. A long prefill does so: only where others can serve in the meantime.
-        one_piece: whether answers come as a whole: requests are silent by nature.
-        probe_due: whether the engine is to be asked for a token now, as of the last look.
-        wake: called where a look is due earlier than the last one said.
+        one_piece: whether answers come in one response, so that silence is usual.
+        probe_due: whether a probe is due, by the last look.
+        wake: called where a look is due earlier than the last one returned.
     """
 
     def __init__(self, rules: HealthRules | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -187,13 +187,16 @@ class EngineHealth:
         self._begin()
 
     def lost(self, condition: EngineCondition) -> None:
-        """The engine is not there, or cannot be served."""
+        """Note that the engine is unreachable or cannot be served."""
         self._lost_at = self._clock() if self._outage is None else self._lost_at
         self._outage = condition
         self._begin()
 
     def end_silent(self) -> None:
-        """End silent requests of an engine that is long unreachable; a server that leaves finishes its own."""
+        """End silent requests of an engine that has been unreachable for long.
+
+        A server that leaves finishes its requests itself.
+        """
         if self.one_piece or not self._rules.silence_s:
             return
         now, limit = self._clock(), self.limit_s
@@ -204,11 +207,11 @@ class EngineHealth:
                 request.lost()
 
     def found(self, *, one_piece: bool = False, doubtful: bool = False) -> None:
-        """Begin anew, with an engine that was discovered.
+        """Begin again with an engine that was discovered.
 
         Args:
             one_piece: see the attribute.
-            doubtful: whether it has not given a token yet where it was asked.
+            doubtful: whether it has not answered a probe yet.
         """
         self._outage, self.one_piece = None, one_piece
         self._failed = self._served = 0.0  # by the former engine
@@ -227,12 +230,12 @@ class EngineHealth:
 
     @property
     def reason(self) -> str:
-        """Why it is not well, in one sentence; empty when it is."""
+        """Why the engine is not well, in one sentence; empty when it is."""
         return self.condition.reason
 
     @property
     def condition(self) -> EngineCondition:
-        """Its state now."""
+        """The current condition."""
         if self._outage is not None:
             return self._outage
         share = self._shared_share()
@@ -250,16 +253,16 @@ class EngineHealth:
 
     @property
     def limit_s(self) -> float:
-        """Seconds of silence that are too long: ``silence_s``, or 50 times the 99th percentile of the gaps."""
+        """The longest accepted silence in seconds: ``silence_s``, or 50 times the 99th percentile of the gaps."""
         return max(self._rules.silence_s or _PATIENCE_S, _GAPS * self._gaps.p99(self.responses()))
 
     def listen(self, listener: Callable[[Belief], None]) -> Callable[[], None]:
-        """Call ``listener`` with each new belief; returns what ends that."""
+        """Call ``listener`` with each new belief; returns a function that ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def began(self, request: WatchedRequest) -> None:
-        """A request was sent."""
+        """Note that a request is sent."""
         self._running[request] = self._clock()
 
     def paused(self, gap_s: float) -> None:
@@ -268,12 +271,12 @@ class EngineHealth:
             self._gaps.add(gap_s)
 
     def ended(self, request: WatchedRequest, *, given_up: bool = False, failed: bool = False) -> None:
-        """A request has ended.
+        """Note that a request has ended.
 
         Args:
-            request: as it began.
-            given_up: whether it was ended because it waited too long for its first or its next response.
-            failed: whether the engine ended it by a failure of its own.
+            request: the request of ``began``.
+            given_up: whether it waited too long for its first or its next response.
+            failed: whether a failure of the engine ended it.
         """
         begun = self._running.pop(request)
         heard = request.heard()
@@ -289,12 +292,12 @@ class EngineHealth:
             self.wake()
 
     def latest(self) -> float:
-        """When any request was last heard, or the engine was last found well."""
+        """The time of the latest response of any request, or at which the engine was last found well."""
         self._listen_in(math.inf)
         return self._latest
 
     def look(self) -> float:
-        """Judge by what was heard; returns the seconds after which to look again."""
+        """Update the health by the responses; returns the seconds until the next look."""
         now, limit = self._clock(), self.limit_s
         late = now - self._due > LATE_S
         waits = self._listen_in(now - limit / 2 if self.belief == "well" and not self._doubted else self._since)
@@ -342,24 +345,24 @@ class EngineHealth:
         return longest if self.probe_due else max(_SOON_S, min(longest, due - now))
 
     def probe_sent(self) -> None:
-        """The engine is asked for one token."""
+        """Note that a probe is sent."""
         self._probe = self._asked = self._clock()
         self.probe_due = False
         self._exchange_notes()
 
     @property
     def probing(self) -> bool:
-        """Whether the response of a probe is still wanted."""
+        """Whether the response of a probe is awaited."""
         return self._probe is not None
 
     def probed(self, failure: str | None, *, queue_full: bool = False) -> None:
-        """The engine was asked for one token.
+        """Note the outcome of a probe.
 
         Requests that are silent when the token comes are stuck by themselves: they raise no more suspicion.
 
         Args:
-            failure: why there was none; None when it came.
-            queue_full: whether that is because others were before it.
+            failure: why no token came; None when one came.
+            queue_full: whether a full queue is the reason.
         """
         sent, self._probe = self._probe, None
         now = self._clock()

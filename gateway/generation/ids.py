@@ -6,5 +6,5 @@ import random
 
 
 def new_id() -> str:
-    """128 random bits as 32 hexadecimal digits: unique, but no secret, as many of them tell the next ones."""
+    """Make 128 random bits as 32 hexadecimal digits: unique, but predictable from many others."""
     return f"{random.getrandbits(128):032x}"

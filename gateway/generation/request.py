@@ -1,4 +1,4 @@
-"""Requests to an engine: prompt, parameters of the answer, additions to the model, and the decisions on them."""
+"""A request to an engine: prompt, parameters of the answer, additions to the model, and decisions on them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.text.prompt.prompt import Prompt
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A matrix in the form in which it is sent.
+    """A matrix in the form in which it is sent to the engine.
 
     Attributes:
         values: its elements in row-major order, little-endian.
@@ -25,7 +25,7 @@ class Matrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Numbers of rows and columns."""
         return self.rows, self.columns
 
 
@@ -34,11 +34,11 @@ class LoraAdapter:
     """A LoRA adapter that is added to the model (wire contract 2.8).
 
     Attributes:
-        task_id: by which the engine keeps it, unsigned 64-bit.
-        weights: float16, a row for each module of each layer; None where the engine is thought to have them.
+        task_id: id under which the engine stores it, unsigned 64-bit.
+        weights: float16, a row for each module of each layer; None where the engine should have them.
         config: int32 with three columns, module, layer and rank, for each row of the weights; None as ``weights``.
-        name: of an adapter that the engine loads by itself from ``path``; empty elsewhere.
-        path: its folder on the engine's machine.
+        name: name of an adapter that the engine itself loads from ``path``; else empty.
+        path: folder on the engine's machine.
         source: the format of that folder: ``hf`` or ``nemo``.
     """
 
@@ -50,7 +50,7 @@ class LoraAdapter:
     source: str = "hf"
 
     def by_id(self) -> LoraAdapter:
-        """Return the same adapter without its weights."""
+        """Copy the adapter without its weights."""
         return dataclasses.replace(self, weights=None, config=None)
 
 
@@ -68,7 +68,7 @@ class PromptTable:
 
     @property
     def length(self) -> int:
-        """Virtual tokens."""
+        """The number of virtual tokens."""
         return self.embeddings.rows
 
 
@@ -80,21 +80,21 @@ class GenerationRequest:
         id: unique among requests in flight; Triton's request id. Never reused (contract 9.1, row 3).
         prompt: the text to continue.
         max_tokens: tokens to generate at most, at least 1, already clamped to the context.
-        params: of the answer, as the client asked for it; the fields here hold the decisions on them.
+        params: parameters of the answer, as the client sent them; the fields here hold the decisions on them.
         seed: unsigned 64-bit.
         end_ids: ids that end the answer and are not part of it: the first goes as end_id, the others as stop words
             which the engine leaves in its output. Empty: nothing ends it but max_tokens.
         end_texts: the text of each end id, for dialects that name them by text.
         bad_word_ids: the token-id sequences of ``params.bad_words``, for dialects that name them by ids.
-        cached_tokens: whether the number of prompt tokens found in the KV cache is wanted, where the engine has it.
+        cached_tokens: whether the number of prompt tokens found in the KV cache is requested, where the engine has it.
         vocab_size: width of the model's logits, by the engine or else by the model's own folder: no id is above it;
             None where neither says it.
         lora: the adapter that is added to the model.
         prompt_table: virtual tokens that go before the prompt.
-        draft: tokens that are thought to follow the prompt: those that the engine would draw itself cost it fewer
-            steps, and a greedy answer is the same, a sampled one as probable.
+        draft: predicted tokens after the prompt: those that the engine would draw itself cost it fewer steps, and a
+            greedy answer stays the same, a sampled one as probable.
         draft_limit: tokens of the draft that are sent; None is all of them.
-        num_draft_tokens: tokens that the engine's draft model guesses at a time, 0 is none.
+        num_draft_tokens: tokens that the engine's draft model proposes at a time, 0 is none.
         use_draft_logits: whether its guesses are accepted by the probabilities that both models give them.
         traceparent: the trace that Triton's spans are to belong to, 55 characters (W3C Trace Context); None: none.
     """

@@ -1,4 +1,4 @@
-"""The way of one request: the engine that it goes to, and the next one where that fails before it has responded."""
+"""The route of a request: its engine, and the next one where that fails before a response."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gateway.generation.health import EngineCondition, EngineHealth
 
 @dataclass(frozen=True, slots=True)
 class EndpointStatus:
-    """One endpoint of a served model at one moment.
+    """The state of one endpoint of a served model at one moment.
 
     Attributes:
         address: ``host:port``.
-        condition: of its engine; ready where it takes requests.
-        requests: in flight on it, of all worker processes.
+        condition: condition of the engine; ready where it takes requests.
+        requests: requests in flight, of all worker processes.
     """
 
     address: str
@@ -27,12 +27,12 @@ class EndpointStatus:
 
 @dataclass(frozen=True, slots=True)
 class RoutingHints:
-    """What the endpoint of a request is chosen by, where there are several.
+    """Facts of a request by which its endpoint is chosen, where there are several.
 
     Attributes:
-        ids: of its prompt.
-        affinity: names its conversation, if anything does.
-        anyway: whether an engine that has fallen silent is taken as well: it is the last one.
+        ids: token ids of the prompt.
+        affinity: id of the conversation, if known.
+        anyway: whether an engine that has fallen silent is taken as well, as the last one.
     """
 
     ids: Sequence[int] = ()
@@ -40,34 +40,34 @@ class RoutingHints:
     anyway: bool = False
 
     def anyhow(self) -> RoutingHints:
-        """The same, at an engine that has fallen silent too."""
+        """Copy the hints so that an engine that has fallen silent is taken, too."""
         return RoutingHints(self.ids, self.affinity, anyway=True)
 
 
 class RouteNotes(Protocol):
-    """Takes note of a request on a route that is one of several."""
+    """Takes notes on a request whose route is one of several."""
 
     def began(self) -> None:
-        """The request is sent."""
+        """Note that the request is sent."""
         ...
 
     def responded(self) -> None:
-        """The first response came."""
+        """Note the first response."""
         ...
 
     def ended(self, error: EngineError | None) -> None:
-        """The request has ended; ``error``: with which failure of the engine, None by itself or by a cancel."""
+        """Note the end of the request; ``error``: the engine's failure, None without one."""
         ...
 
 
 class Route(Protocol):
-    """The way of one request to one engine.
+    """The route of one request to one engine.
 
     Attributes:
-        engine: that it goes to.
-        health: of that engine.
-        address: of its endpoint, for the log.
-        lose: called when its engine was found dead before any response; None: nothing is called.
+        engine: the engine.
+        health: health of the engine.
+        address: address of the endpoint, for the log.
+        lose: called when the engine was found dead before any response; None where nothing is to be called.
     """
 
     engine: Engine
@@ -77,23 +77,23 @@ class Route(Protocol):
 
     @property
     def notes(self) -> RouteNotes | None:
-        """Takes note of how the request goes; None: no notes are taken."""
+        """Takes notes on the request; None without notes."""
         ...
 
     async def elsewhere(self, error: EngineError) -> Route | None:
         """Return the route to another endpoint for a request that failed before any response.
 
         Args:
-            error: with which it failed; the way has ended with it.
+            error: failure of the request, with which this route has ended.
 
         Returns:
-            The way, perhaps after a wait; None where the failure is the response.
+            The route, perhaps after a wait; None where the failure is the response.
         """
         ...
 
 
 def generator_of(route: Route) -> TokenGenerator:
-    """The engine of a route to a model whose task is to generate."""
+    """The engine of a route, where the model's task is to generate."""
     return cast("TokenGenerator", route.engine)
 
 
@@ -101,26 +101,26 @@ class AdmittedGeneration(Protocol):
     """A generation whose turn has come.
 
     Attributes:
-        waited_s: seconds that it waited for it.
+        waited_s: seconds that the generation waited for its turn.
     """
 
     @property
     def waited_s(self) -> float:
-        """Seconds that it waited for its turn."""
+        """Seconds that the generation waited for its turn."""
         ...
 
     def leave(self, used: int) -> None:
-        """Note its end, and the tokens of its prompt and its answer."""
+        """Note the end of the generation, with the tokens of its prompt and its answer."""
         ...
 
 
 class EngineLookup(NamedTuple):
-    """How a generation finds its engine.
+    """Finds the engine of a generation.
 
     Attributes:
-        find: chooses its route, perhaps after a wait; may raise ``EngineError``.
-        fit: makes of the route's engine the one that is asked, with what an answer adds to requests; None: nothing.
-        enter: waits for its turn; may raise ``EngineError``. None where all may run.
+        find: chooses the route, perhaps after a wait; may raise ``EngineError``.
+        fit: wraps the route's engine in one with additions of the answer; None without additions.
+        enter: waits for the turn; may raise ``EngineError``. None where all may run.
     """
 
     find: Callable[[], Awaitable[Route]]
@@ -129,7 +129,7 @@ class EngineLookup(NamedTuple):
 
 
 class SingleRoute:
-    """The way to the one engine that there is.
+    """The route to a model's only engine.
 
     Args:
         engine: see ``Route``.
@@ -145,5 +145,5 @@ class SingleRoute:
         self.lose: Callable[[EngineError], None] | None = None
 
     async def elsewhere(self, error: EngineError) -> Route | None:  # noqa: ARG002 - of the protocol
-        """Return None, since no other engine exists."""
+        """Return None, as there is no other engine."""
         return None

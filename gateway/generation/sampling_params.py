@@ -1,4 +1,4 @@
-"""Parameters of an answer, all but its prompt, under the names that requests give them."""
+"""Parameters of an answer, under the names that requests give them."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class SamplingParams:
         top_logprobs: alternatives per token, 0 to 20; above 0 only with ``logprobs``.
         prompt_logprobs: None: not wanted; k: the log-prob of each prompt token, with k alternatives.
         return_token_ids: whether the ids of the answer are wanted with its text.
-        guide: the form that the answer is held to; None leaves it free.
-        thinking_token_budget: tokens that its reasoning may have; None: unlimited.
+        guide: the guide that constrains the answer; None without one.
+        thinking_token_budget: most tokens of the reasoning; None without a limit.
         prompt_table: name of the model's prompt table that goes before the prompt.
-        num_draft_tokens: tokens that a draft model guesses at a time; 0 is none, None leaves it to the settings.
-        prediction: text that the answer is thought to begin with; None: without a prediction.
-        stream: whether the client is sent the answer as it grows.
+        num_draft_tokens: tokens that a draft model proposes at a time; 0 is none, None leaves it to the settings.
+        prediction: predicted beginning of the answer; None without a prediction.
+        stream: whether the client gets the answer as a stream.
         priority: among the requests of one caller that wait for their turn; the smaller goes first.
         cache_salt: KV blocks are shared only with requests of the same salt; None: without a salt.
     """
@@ -92,10 +92,10 @@ class SamplingParams:
 
     @property
     def greedy(self) -> bool:
-        """True where the most probable token is always taken."""
+        """Whether the most probable token is always taken."""
         return self.temperature == 0.0 or self.top_k == 1
 
     @property
     def truncates(self) -> bool:
-        """True where some tokens are never drawn: of the greedy, by ``top_k``, ``top_p`` or ``min_p``; not of beams."""
+        """Whether sampling excludes tokens: greedy, or by ``top_k``, ``top_p`` or ``min_p``; false for beams."""
         return self.beam_width == 1 and (self.greedy or self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0)

@@ -1,4 +1,4 @@
-"""Search for stop strings in a stream of text, which shows text as soon as no stop can take it back."""
+"""Searches stop strings in a stream of text, and releases text as soon as it cannot belong to one."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ from typing import Protocol
 
 
 class StopSearch(Protocol):
-    """A search for the end of an answer in its text, as the assembler uses it; see ``StopMatcher``."""
+    """The search for the end of an answer, as the assembler uses it; see ``StopMatcher``."""
 
     matched: str | None
     position: int
     end: int
 
     def push(self, text: str) -> str:
-        """Take more text; return the part that certainly belongs to no stop."""
+        """Add text; returns the part that certainly does not belong to a stop string."""
         ...
 
     def skip(self, text: str) -> str:
-        """Let text pass that is not to be searched."""
+        """Add text that is not to be searched."""
         ...
 
     def flush(self) -> str:
-        """End the text; return the part that was held back."""
+        """End the text; returns the held-back part."""
         ...
 
 
 class AnswerTextReader(StopSearch, Protocol):
-    """A reader of all of an answer's text, which decides on the parts that are searched.
+    """A reader of the whole text of an answer, which decides on the parts to search.
 
-    Text that it lets pass is the model's own, for log-probs and token ids;
-    the reader keeps the part that the client sees.
+    Text that it returns is the model's own, for log-probs and token ids; the reader itself collects the part for the
+    client.
     """
 
     def end_at(self, texts: tuple[str, ...]) -> None:
-        """Let these texts end the answer, too; only before the first ``push``."""
+        """Add texts that end the answer; only before the first ``push``."""
         ...
 
     def count(self, start: int, end: int) -> None:
-        """Note a token that covers these characters of the whole text; called before ``push`` with its text."""
+        """Count a token that covers these characters of the whole text, before ``push`` of its text."""
         ...
 
     def take_token(self, text: str) -> str | None:
-        """Take the text of a whole token as ``count`` and ``push`` would, and return it; None if it is held back."""
+        """Add the text of a whole token as ``count`` and ``push`` do, and return it; None if it is held back."""
         ...
 
 
 class StopMatcher:
     """Finds the first stop string of a text that arrives in chunks of any size.
 
-    The first match is the one that is complete first, reading character by character; of two that complete at the same
+    The first match is the one that is complete first, character by character; of two that are complete at the same
     character the longest. So the outcome depends on the text alone and not on the chunks, and generation can end at
     the very token that completed a stop. Held back is exactly the longest end of the text that begins some stop.
 
@@ -82,7 +82,7 @@ class StopMatcher:
         self.end = 0
 
     def push(self, text: str) -> str:
-        """Take more text; return the part that certainly belongs to no stop, after a match none."""
+        """Add text; returns the part that certainly does not belong to a stop string, none after a match."""
         if self.matched is not None:
             return ""
         if self._first is None:
@@ -116,7 +116,7 @@ class StopMatcher:
         return ""
 
     def take(self, text: str) -> str | None:
-        """Take more text as ``push`` does, unless it completes a stop: then None, and nothing was taken."""
+        """Add text as ``push`` does; None, and nothing is added, where it completes a stop string."""
         if not self._held and self._first is not None and self._first.search(text) is None:  # most of them
             self._seen += len(text)
             return text
@@ -130,12 +130,12 @@ class StopMatcher:
         return None
 
     def skip(self, text: str) -> str:
-        """Let text pass that is not to be searched; only before the first ``push``."""
+        """Add text that is not to be searched; only before the first ``push``."""
         self._seen += len(text)
         return text
 
     def flush(self) -> str:
-        """End the text; return the part that was held back, after a match none."""
+        """End the text; returns the held-back part, none after a match."""
         held, self._held = self._held, ""
         return held
 

@@ -1,4 +1,4 @@
-"""Token counts of a sequence, and of all that one answer consists of."""
+"""Token counts of a sequence and of an answer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class PredictedCounts(NamedTuple):
     """Counts of predicted tokens.
 
     Attributes:
-        accepted: those that the answer begins with, by their ids, whether or not the engine drew them from the draft.
-        rejected: the others, which are not in their place in the answer.
+        accepted: predicted tokens with which the answer begins, by their ids, whether or not the engine used the draft.
+        rejected: all other predicted tokens.
     """
 
     accepted: int
@@ -29,19 +29,19 @@ _NOTHING_PREDICTED = PredictedCounts(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts.
+    """The token counts of an answer.
 
     Attributes:
-        prompt_tokens: ids that the engine was given.
+        prompt_tokens: ids that the engine got.
         completion_tokens: ids generated up to and including the one that completed a stop string, or that is a stop id;
             neither EOS nor a trimmed end id is counted.
-        cached_tokens: prompt tokens that the engine found in its KV cache; None when not asked for or not known, as
+        cached_tokens: prompt tokens that the engine found in its KV cache; None when not requested or unknown, as
             when the gateway ends the answer before the engine's last response, which carries it.
         predicted: counts of the tokens that the request predicted; None when the engine returns no ids.
         estimated: whether ``completion_tokens`` was counted by tokenizing the text of the answer again, so that the
             engine's own count may be another.
         reasoning_tokens: tokens of the completion whose text is reasoning; None where this is not known.
-        may_reason: whether there may be any.
+        may_reason: whether the answer may have reasoning.
     """
 
     prompt_tokens: int
@@ -54,11 +54,11 @@ class Usage:
 
     @classmethod
     def of_all(cls, prompts: Collection[Usage], choices: Collection[Usage]) -> Usage:
-        """Add up the counts of an answer; what is not known of one is not known of all.
+        """Add up the counts of an answer; a count that is unknown for one choice is unknown for all.
 
         Args:
-            prompts: of one choice for each prompt, whose prompt is counted.
-            choices: of all, whose completions are counted.
+            prompts: usage of one choice for each prompt, whose prompt is counted.
+            choices: usage of all choices, whose completions are counted.
         """
         cached = [usage.cached_tokens for usage in prompts if usage.cached_tokens is not None]
         known = [usage.predicted for usage in choices if usage.predicted is not None]
@@ -71,11 +71,11 @@ class Usage:
         )
 
     def at_beginning(self) -> Usage:
-        """Return the counts before the first token, when the cached part of the prompt is not known yet."""
+        """Copy the counts as before the first token, without the cached tokens."""
         return Usage(self.prompt_tokens, 0)
 
     def with_reasoning(self, counts: Collection[int | None]) -> Usage:
-        """Return the counts of an answer that may hold reasoning, of which each choice has so many tokens."""
+        """Add the reasoning tokens of the choices."""
         known = [count for count in counts if count is not None]
         reasoning = sum(known) if len(known) == len(counts) else None
         return replace(self, reasoning_tokens=reasoning, may_reason=True)
@@ -85,7 +85,7 @@ class TokenCount(NamedTuple):
     """A number of tokens.
 
     Attributes:
-        tokens: how many.
+        tokens: the number.
         estimated: whether they were counted by tokenizing text again.
     """
 
@@ -94,7 +94,7 @@ class TokenCount(NamedTuple):
 
 
 class TextCounter:
-    """Counts generated tokens by the engine's own word, or by tokenizing the text again where it says nothing."""
+    """Counts generated tokens by the engine's counts, or by tokenizing the text again without them."""
 
     __slots__ = (
         "_counted",
@@ -128,7 +128,7 @@ class TextCounter:
         self._open = 0
 
     def add(self, text: str, output_tokens: int | None) -> None:
-        """Count a chunk: its text, and its tokens where the engine counted them."""
+        """Add a chunk: its text, and its tokens where the engine counts them."""
         self._parts.append(text)
         self._length += len(text)
         if output_tokens is None:
@@ -139,9 +139,9 @@ class TextCounter:
             self._engine_counts = True
 
     def so_far(self) -> TokenCount:
-        """Return the tokens of an answer that goes on; without an engine's count, about as many as its text has.
+        """Count the tokens of a running answer; without an engine's counts an estimate by its text.
 
-        Its text is tokenized in stretches, each of them once: all of it anew for each event would take seconds.
+        The text is tokenized in parts, each of them once: the whole text for each event would take seconds.
         """
         if self._counted is not None and self._engine_counts:
             return TokenCount(self._counted, False)
@@ -152,7 +152,7 @@ class TextCounter:
         return TokenCount(tokens, True)
 
     def completion_tokens(self, stops: StopSearch) -> TokenCount:
-        """Return the tokens up to the end of a stop string; an end text (one token by its id) is not counted."""
+        """Count the tokens up to the end of a stop string; an end text (one token by its id) is not counted."""
         matched = stops.matched is not None
         ended = matched and stops.matched in self._end_texts
         if self._counted is None or not self._engine_counts:

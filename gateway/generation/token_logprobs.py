@@ -1,4 +1,4 @@
-"""Log-prob entries of generated tokens and of the prompt, and the queue that sends each with its text."""
+"""Log-prob entries of generated tokens and of the prompt, and the queue that releases them with their text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPLACEMENT = "\ufffd"
 
 @dataclass(slots=True)  # not frozen: making one costs twice as much then
 class TokenLogprob:
-    """One generated token with its natural-log probability.
+    """One generated token with its log-prob.
 
     Attributes:
         token: its text; ``bytes:`` and escapes where its bytes alone are not valid UTF-8.
@@ -30,7 +30,7 @@ class TokenLogprob:
         logprob: natural logarithm, at least ``LOWEST``.
         top: alternatives as (token, bytes, logprob), best first.
         index: its id.
-        top_ids: those of the alternatives.
+        top_ids: ids of the alternatives.
     """
 
     token: str
@@ -43,7 +43,7 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class PromptTokenLogprob:
-    """One prompt token with its natural-log probability.
+    """One prompt token with its log-prob.
 
     Attributes:
         index: its id.
@@ -51,8 +51,7 @@ class PromptTokenLogprob:
         bytes: the bytes that it adds to the text; empty for a skipped special token.
         logprob: natural logarithm; None for the first token, which nothing predicts.
         top: alternatives as (id, token, bytes, logprob), best first.
-        rank: its place among all tokens of the vocabulary, from 1; None where the engine does not say and for the
-            first token.
+        rank: its rank in the vocabulary, from 1; None where the engine does not report it, and for the first token.
     """
 
     index: int
@@ -64,7 +63,7 @@ class PromptTokenLogprob:
 
 
 def token_form(data: bytes) -> str:
-    r"""Return a token's text by its bytes: UTF-8 where they are that, else OpenAI's form, as in ``bytes:\xf0\x9f``."""
+    r"""Write a token's bytes as text: UTF-8 where they are valid, else OpenAI's form, as in ``bytes:\xf0\x9f``."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -78,7 +77,7 @@ def make_entry(
     logprob: float,
     top: Sequence[tuple[int, float]],
 ) -> TokenLogprob:
-    """Make the entry of a token that is about to be pushed into ``detokenizer``.
+    """Make the entry of the token that ``detokenizer`` gets next.
 
     Raises:
         MalformedOutputError: when a log-prob is not a number.
@@ -91,7 +90,7 @@ def make_entry(
 def make_alternatives(
     tokenizer: Tokenizer, detokenizer: IncrementalDetokenizer, top: Sequence[tuple[int, float]]
 ) -> tuple[tuple[str, bytes, float], ...]:
-    """Make the alternatives of the next token's entry: each with its text, its bytes and its log-prob.
+    """Make the alternatives of the next token's entry, each with text, bytes and log-prob.
 
     Raises:
         MalformedOutputError: when a log-prob is not a number.
@@ -121,15 +120,15 @@ def prompt_entries(
     """Make an entry for each prompt token, for ``echo`` and ``prompt_logprobs``.
 
     Args:
-        tokenizer: of the ids.
-        ids: the prompt.
-        logprobs: of each token but the first.
+        tokenizer: the tokenizer.
+        ids: ids of the prompt.
+        logprobs: log-probs of each token but the first.
         top: alternatives of each token but the first, or nothing.
-        ranks: of each token but the first, or nothing.
+        ranks: ranks of each token but the first, or nothing.
         skip_special_tokens: whether special tokens have no bytes.
 
     Raises:
-        EngineError: not one log-prob for each token, or one that is not a number.
+        EngineError: the log-probs do not fit the tokens, or one is not a number.
     """
     if len(logprobs) != len(ids) - 1 or (top and len(top) != len(logprobs)):
         raise EngineError(
@@ -159,7 +158,7 @@ def _named(tokenizer: Tokenizer, detokenizer: IncrementalDetokenizer, index: int
 
 
 def named_by_id(entry: TokenLogprob) -> TokenLogprob:
-    """Return the entry with its id in place of its text, and so its alternatives: ``token_id:7``, vLLM's form."""
+    """Replace the texts of an entry and its alternatives by ids in vLLM's form: ``token_id:7``."""
     top = tuple(
         (f"token_id:{index}", data, value) for index, (_, data, value) in zip(entry.top_ids, entry.top, strict=True)
     )
@@ -167,10 +166,10 @@ def named_by_id(entry: TokenLogprob) -> TokenLogprob:
 
 
 def finite(value: float) -> float:
-    """Return a log-prob in a form that JSON has: a number, at least ``LOWEST``.
+    """Convert a log-prob to a number that JSON has, at least ``LOWEST``.
 
     Raises:
-        MalformedOutputError: it is not a number.
+        MalformedOutputError: the log-prob is not a number.
     """
     if not value < math.inf:  # false for NaN, too
         raise MalformedOutputError(str(value), "The engine returned a log-probability that is not a number.")
@@ -178,7 +177,7 @@ def finite(value: float) -> float:
 
 
 class EntryQueue:
-    """Queue of entries whose text is not shown yet, each with the characters of the whole text that it covers."""
+    """A queue of entries whose text is not shown yet, with the characters that each covers."""
 
     __slots__ = ("_waiting",)
 
@@ -189,18 +188,18 @@ class EntryQueue:
         return bool(self._waiting)
 
     def add(self, start: int, end: int, entry: TokenLogprob) -> None:
-        """Append an entry that covers the characters from ``start`` up to ``end``."""
+        """Add an entry that covers the characters from ``start`` up to ``end``."""
         self._waiting.append((start, end, entry))
 
     def shown(self, characters: int) -> list[TokenLogprob]:
-        """Take the entries whose text is complete once ``characters`` of the text are shown."""
+        """Remove and return the entries whose text is complete once ``characters`` of the text are shown."""
         waiting, ready = self._waiting, []
         while waiting and waiting[0][1] <= characters:
             ready.append(waiting.popleft()[2])
         return ready
 
     def cut(self, characters: int) -> list[TokenLogprob]:
-        """Take the entries that begin before a cut at ``characters``, and drop the others.
+        """Remove and return the entries that begin before a cut at ``characters``, and drop the others.
 
         A token that straddles the cut keeps its entry: part of its text is in the answer.
         """
@@ -209,7 +208,7 @@ class EntryQueue:
         return ready
 
     def rest(self) -> list[TokenLogprob]:
-        """Take all entries: the text has ended."""
+        """Remove and return all entries, as the text has ended."""
         ready = [entry for _, _, entry in self._waiting]
         self._waiting.clear()
         return ready

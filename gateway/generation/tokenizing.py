@@ -1,4 +1,4 @@
-"""Sentences by which the tokenizer of a server is compared with the one here."""
+"""Sentences by which the tokenizers of the server and of the gateway are compared."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ SENTENCES = (
 
 
 class TokenizedSentences(NamedTuple):
-    """What a server's tokenizer makes of ``SENTENCES``.
+    """The token ids that a server's tokenizer makes from ``SENTENCES``.
 
     Attributes:
-        ids: of each.
-        end_id: that ends an answer; None where it does not say.
+        ids: ids of each sentence.
+        end_id: id that ends an answer; None where it is unknown.
     """
 
     ids: tuple[tuple[int, ...], ...]

@@ -1,1 +1,4 @@
-"""Pure-ASGI middleware, one concern each, and the Server-Sent Events response. Knows nothing of models or engines."""
+"""The HTTP server, its pure-ASGI middleware, access control and Server-Sent Events.
+
+Models and engines are unknown here.
+"""

@@ -1,4 +1,4 @@
-"""The record of each request: its id in the response, one JSON line and one count when that ends."""
+"""The record of each request: its id in the response, and a JSON line and a count at its end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _QUIET = frozenset({"/health", "/health/live", "/health/ready", "/metrics"})
 
 @dataclass(slots=True)
 class RequestRecord:
-    """Facts of one request, never its content; filled while it is served.
+    """Facts of one request, never its content, collected while it is served.
 
     Attributes:
         request_id: the id in ``x-request-id``.
@@ -42,12 +42,12 @@ class RequestRecord:
         prompt_tokens: prompt length in ids.
         completion_tokens: generated ids, as usage reports them.
         finish_reason: OpenAI's finish reason.
-        error: code or type of the error that the client was given, also inside a stream.
+        error: code or type of the error that the client got, also inside a stream.
         disconnected: whether the client left before the end.
-        session: names the conversation that it belongs to, if a header does.
-        endpoint: address of the one that served it, where there are several.
+        session: id of the conversation, if a header has one.
+        endpoint: address of the Triton that served it, where there are several.
         key: name of the key or of the token, never the key.
-        annotations: what the request said of itself, such as ``user`` and ``metadata``; nothing of its prompt.
+        annotations: the request's annotations, such as ``user`` and ``metadata``; nothing of its prompt.
     """
 
     request_id: str = ""
@@ -67,7 +67,7 @@ class RequestRecord:
 
 
 def record_of(scope: MutableMapping[str, Any]) -> RequestRecord:
-    """The record of the request with this ASGI scope, made of its headers when it has none."""
+    """Return the record of the request with this ASGI scope; the first call makes it from the headers."""
     state = scope.setdefault("state", {})
     record = state.get("record")
     if record is None:
@@ -79,13 +79,13 @@ def record_of(scope: MutableMapping[str, Any]) -> RequestRecord:
 
 
 def request_id_of(scope: MutableMapping[str, Any]) -> str:
-    """The id of a request: the client's own where it is a safe one, else a new one."""
+    """Return the id of a request: the client's own where it is safe, else a new one."""
     given = headers_of(scope).get(b"x-request-id")
     return given.decode("ascii") if given is not None and _SAFE_ID.fullmatch(given) else new_id()
 
 
 class AccessLogMiddleware:
-    """Sees each request from its first layer to its last byte.
+    """Logs and counts each request, from its first layer to its last byte.
 
     The response carries ``x-request-id``: the client's own where it has 1 to 128 characters of ``A-Za-z0-9._-``, else a
     new one. It is logged and counted just before its last byte leaves.
@@ -170,12 +170,12 @@ class AccessLogMiddleware:
 
 
 def log_background(record: RequestRecord, response_id: str, status: str) -> None:
-    """Write what became of a response after its request got a response.
+    """Log the outcome of a background response.
 
     Args:
-        record: of its own, made of the request's.
-        response_id: of the response.
-        status: of the response.
+        record: the response's own record, a copy of the request's.
+        response_id: id of the response.
+        status: final status of the response.
     """
     fields = {
         "event": "background_response",

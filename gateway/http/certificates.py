@@ -1,4 +1,4 @@
-"""Certificates of TLS from files: verified before they are used, and followed as the files change."""
+"""TLS certificates from files: verified before use, and reloaded when the files change."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class CertificateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """Names of files.
+    """The files of a certificate, its key, and trusted authorities.
 
     Attributes:
-        certificate: shown to the other side, with those between it and its authority behind it; None shows none.
-        key: of the certificate.
-        authorities: that vouch for the other side; None where other authorities do, or none is needed.
+        certificate: certificate chain that the other side gets; None sends none.
+        key: private key of the certificate.
+        authorities: authorities that sign the other side's certificate; None for the default ones or none.
     """
 
     certificate: Path | None = None
@@ -51,7 +51,7 @@ class CertificateFiles:
     authorities: Path | None = None
 
     def stamp(self) -> Stamp:
-        """Identity of each file, which changes when it does: also where a symbolic link above it is switched."""
+        """The identity of each file, which changes with the file or a symbolic link in its path."""
         return tuple(_identity(path) for path in (self.certificate, self.key, self.authorities) if path is not None)
 
 
@@ -81,7 +81,7 @@ def _identity(path: Path) -> tuple[str, int, int, int] | None:
 
 
 def load_pair(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
-    """Have a context show a certificate.
+    """Load a certificate and its key into a context.
 
     Raises:
         CertificateError: the files are not a certificate and its key.
@@ -102,7 +102,7 @@ def load_pair(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
 
 
 def load_authorities(context: ssl.SSLContext, path: Path) -> None:
-    """Have a context trust certificates.
+    """Load trusted authorities into a context.
 
     Raises:
         CertificateError: the file has none.
@@ -115,15 +115,15 @@ def load_authorities(context: ssl.SSLContext, path: Path) -> None:
 
 
 def expiry_of(certificate: Path, key: Path, *, client: bool) -> dt.datetime:
-    """When a pair that is good now expires: found by a handshake with itself, in memory.
+    """Verify a certificate and its key by a handshake in memory; returns the time of expiry.
 
     Args:
-        certificate: its file.
-        key: its file.
-        client: whether it is shown by the side that connects.
+        certificate: file of the certificate.
+        key: file of its key.
+        client: whether the connecting side uses the certificate.
 
     Raises:
-        CertificateError: the files are not a pair, or no other side will take it.
+        CertificateError: the files are not a pair, or the other side will reject the certificate.
     """
     listening, connecting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     connecting.check_hostname = False
@@ -196,16 +196,16 @@ def _words(error: ssl.SSLError) -> str:
 
 
 class FileBackedValue(Generic[T]):
-    """A value made of files, such as a context of TLS. What new files cannot make leaves the former one in force.
+    """A value made from files, such as a TLS context; it stays while new files cannot be used.
 
     Args:
-        files: that are followed.
+        files: the watched files.
         load: makes the value; raises ``CertificateError`` where the files cannot be used.
-        name: of the setting, for the log.
+        name: name of the setting, for the log.
 
     Attributes:
-        value: the last that was made.
-        on_change: called after another one was.
+        value: the current value.
+        on_change: called after a new value was made.
 
     Raises:
         CertificateError: the files cannot be used at the start.
@@ -221,11 +221,10 @@ class FileBackedValue(Generic[T]):
         self.value = load()
 
     async def look(self, *, now: bool = False) -> None:
-        """Follow the files where they have changed.
+        """Reload the value where the files have changed.
 
         Args:
-            now: do not wait until they have stayed the same from one look to the next, which a change that is under way
-                does not.
+            now: do not wait until two calls in a row find the same files, which tells that a change is complete.
         """
         if await asyncio.to_thread(self._follow, now):
             for tell in self.on_change:
@@ -260,7 +259,7 @@ class FileBackedValue(Generic[T]):
 
 
 class CertificateWatch:
-    """Looks at the files of all that is followed, every few seconds while its context is open."""
+    """Looks for changes of certificate files every few seconds while its context is open."""
 
     def __init__(self) -> None:
         self._followed: weakref.WeakSet[FileBackedValue[Any]] = weakref.WeakSet()
@@ -279,12 +278,12 @@ class CertificateWatch:
                 await self._task
 
     def follow(self, reloading: FileBackedValue[T]) -> FileBackedValue[T]:
-        """Look at its files from now on."""
+        """Watch the files of a value from now on."""
         self._followed.add(reloading)
         return reloading
 
     async def look(self) -> None:
-        """Look at all of them now."""
+        """Look for changes of all files now."""
         for each in list(self._followed):
             await each.look(now=True)
 

@@ -1,4 +1,4 @@
-"""A client's connection, with services for its requests that ASGI lacks, and work that ends when the client leaves."""
+"""A client's connection with services that ASGI lacks, and work that ends when the client leaves."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ EXTENSION = "gateway.connection"
 
 
 class ClientConnection:
-    """A connection that can end after a response, and tell that it was lost.
+    """A connection that can end after a response, and that reports its loss.
 
     uvicorn goes on writing until it hears that the connection is lost, which uvloop's transport takes for an error once
     a write has failed: those bytes are dropped.
 
     Attributes:
-        transport: of the event loop.
+        transport: transport of the event loop.
         lost: whether the connection has ended.
         on_lost: called when it ends.
         write_chunk: writes a piece of a response past the application's layers and without a message. Only for a
@@ -45,7 +45,7 @@ class ClientConnection:
         return getattr(self.transport, name)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Give information about the transport with few system calls.
+        """Return information about the transport with few system calls.
 
         uvicorn asks for a socket of Python's to ask that for both ends' addresses: system calls of each connection.
         The gateway's end is needed only where a request has no Host, and ASGI lets servers leave it out.
@@ -61,7 +61,7 @@ class ClientConnection:
             self.transport.write(data)
 
     def end(self) -> None:
-        """Call all of ``on_lost``, and drop the references to the protocol, which holds this."""
+        """Call the functions of ``on_lost``, and drop references to the protocol."""
         self.lost = True
         self.write_chunk, self.close_soon = None, _nothing
         for tell in self.on_lost:
@@ -69,7 +69,7 @@ class ClientConnection:
 
 
 def connection_of(scope: Scope) -> ClientConnection | None:
-    """Return the connection that a request came by; None under another server than the gateway's own."""
+    """Return the connection of a request; None under another server than the gateway's own."""
     return (scope.get("extensions") or {}).get(EXTENSION)
 
 
@@ -85,12 +85,12 @@ class ClientDisconnectedError(Exception):
 
 
 async def while_connected(scope: Scope, receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
-    """Run ``work`` to its end, or until the client disconnects; then it is cancelled and has cleaned up on return.
+    """Run ``work`` to its end, or cancel it when the client disconnects; it has cleaned up on return.
 
     Args:
-        scope: of the request.
-        receive: its ASGI channel, with the request body already read from it.
-        work: what to run; it runs in the task that calls, and is not begun where the client has left by then.
+        scope: scope of the request.
+        receive: ASGI channel of the request, whose body was read.
+        work: the work, which runs in the calling task; it is not begun where the client has left before.
 
     Raises:
         ClientDisconnectedError: when the client left first.
@@ -103,7 +103,7 @@ async def while_connected(scope: Scope, receive: Receive, work: Coroutine[Any, A
 
 
 class CancelOnDisconnect:
-    """A context whose task is cancelled when the client disconnects, which it then leaves by an error of its own.
+    """A context whose task is cancelled when the client disconnects; it ends with an error of its own.
 
     Args:
         connection: of the client; None under another server than the gateway's own.

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol, with bounds on what clients send and on the time that they take for it."""
+"""uvicorn's HTTP protocol with bounds on requests and connections, in size and in time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _LIVE = "/health/live"
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """How long a client may take to send a request, and how many clients there may be.
+    """Bounds on the time of a client's request, and on the number of clients.
 
     The time of a body grows with what has come of it, as in Apache's ``mod_reqtimeout``: a large one on a slow line is
     served, and one that trickles is not.
@@ -60,8 +60,8 @@ class HttpLimits:
         body_rate: bytes of a body that allow one second more.
         silence_s: seconds between two pieces of a body.
         unread_s: seconds in which a client must read some of a response that it has let pile up; else it is cut off.
-        connections: open at a time.
-        files: that the process may have open; the kernel gives the lowest free number to each.
+        connections: most open connections.
+        files: most open files of the process; the kernel gives the lowest free number to each.
     """
 
     head_s: float = 60.0
@@ -74,7 +74,7 @@ class HttpLimits:
 
     @property
     def shortest_s(self) -> float:
-        """The shortest of the times: one look in each such time sees all of them pass."""
+        """The shortest of the times, which is the interval of the checks."""
         return min(self.head_s, self.body_s, self.silence_s)
 
 
@@ -95,12 +95,12 @@ def http_protocol(
 
     Args:
         reject: responds to requests that no application sees.
-        bounds: on connections and requests; None takes the usual ones.
+        bounds: bounds of connections and requests; None for the defaults.
         shutdown_state: once it has begun, connections end with their responses.
         rejected: called for each connection that is rejected, with the reason: ``connections`` or ``files``.
 
     Returns:
-        uvicorn's protocol with those responses and bounds, and with a ``ClientConnection`` for its applications.
+        uvicorn's protocol with these bounds, and with a ``ClientConnection`` for its application.
     """
 
     class HttpProtocol(_BoundedProtocol):
@@ -210,10 +210,10 @@ class _BoundedProtocol(HttpToolsProtocol):
         if before - unread >= _LEAST_READ:
             self._expect_reading()
             return
+        # A pipelined response is of an earlier cycle, which uvicorn does not name.
+        cycle = {} if self.pipeline else {"request_id": record_of(cast("Scope", self.cycle.scope)).request_id}
         client = self.client[0] if self.client else None
-        about: dict[str, Any] = {"event": "client_cut_off", "client": client, "unread": unread}
-        if not self.pipeline:  # else it is the response of an earlier cycle, which uvicorn does not name
-            about["request_id"] = record_of(cast("Scope", self.cycle.scope)).request_id
+        about = {"event": "client_cut_off", "client": client, "unread": unread, **cycle}
         _log.warning("the connection of a client that does not read its response is closed", extra=about)
         transport.abort()
 
@@ -453,7 +453,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
 
 def take_spare_file(holder: object, abort: Callable[[], object]) -> None:
-    """Note who holds a spare descriptor, and end the oldest of too many: who sends a request is soon gone."""
+    """Note the holder of a spare descriptor, and close the oldest of too many."""
     if len(_on_spare_files) >= SPARE_FILES // 2:
         _, abort_oldest = _on_spare_files.popitem(last=False)
         abort_oldest()
@@ -461,7 +461,7 @@ def take_spare_file(holder: object, abort: Callable[[], object]) -> None:
 
 
 def leave_spare_file(holder: object) -> None:
-    """Forget who held a spare descriptor, if it did."""
+    """Remove a holder of a spare descriptor."""
     _on_spare_files.pop(holder, None)
 
 

@@ -1,4 +1,4 @@
-"""Listening sockets, of one process or of several that share a port."""
+"""Listening sockets of one process, or of several that share a port."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AT_ONCE: Final = 8
 
 
 def listen(host: str, port: int, workers: int) -> list[list[socket.socket]]:
-    """Open the sockets of all workers: for each, one for every address that the host stands for.
+    """Open the sockets of all workers: each worker has one for every address of the host.
 
     Args:
         host: address or name to listen on.
@@ -47,21 +47,21 @@ def listen(host: str, port: int, workers: int) -> list[list[socket.socket]]:
     return opened
 
 
-def repeated(sockets: Iterable[socket.socket]) -> list[socket.socket]:
-    """Sockets, each with duplicates of it, so that a server takes eight connections in a turn of its loop.
+def with_duplicates(sockets: Iterable[socket.socket]) -> list[socket.socket]:
+    """Duplicate listening sockets, so that a server accepts eight connections in a turn of its event loop.
 
-    libuv, uvloop's loop, takes one for each descriptor (since 1.45). When many clients come together, the turns between
-    two of them, with a few tokens each to relay, cost as much as all the rest of their requests, and the last one waits
-    for all of them. More than eight would delay the tokens of running streams.
+    libuv, uvloop's loop, accepts one for each descriptor (since 1.45). When many clients come together, the turns
+    between two of them, with a few tokens each to relay, cost as much as all the rest of their requests, and the last
+    one waits for all of them. More than eight would delay the tokens of running streams.
     """
     return [each if number == 0 else each.dup() for each in sockets for number in range(_AT_ONCE)]
 
 
 def room_for(connections: int) -> int:
-    """Connections that this process may have open at a time, having raised its limit of open files as far as it may.
+    """Raise the limit of open files, and return the number of connections that it allows.
 
     Args:
-        connections: that it should be able to have.
+        connections: the wanted number.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _OTHER_FILES

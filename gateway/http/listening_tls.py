@@ -1,4 +1,4 @@
-"""TLS on the listening side: contexts made of files, and the handshakes of new connections."""
+"""TLS on the listening side: contexts made from files, and the handshakes of new connections."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _REASONS: Final = {
 
 
 def listening_contexts(settings: ServerTlsSettings) -> FileBackedValue[ssl.SSLContext]:
-    """Make the context of new connections, anew when the files have changed.
+    """Make the TLS context of new connections, and a new one whenever the files change.
 
     A context that took further files would go on to trust authorities that were removed from the files, and to
     resume sessions that these authorities let in.
@@ -70,16 +70,16 @@ def _context(settings: ServerTlsSettings) -> ssl.SSLContext:
 
 
 class TlsAcceptor:
-    """Takes connections, each by the context of its moment.
+    """Accepts connections, each with the TLS context that is current.
 
-    The event loop's own servers have one context for all time, and keep no account of connections in their handshake.
+    The event loop's own servers keep one context, and do not count connections in their handshake.
 
     Args:
-        sockets: that listen.
-        contexts: of new connections.
+        sockets: the listening sockets.
+        contexts: TLS contexts of new connections.
         http: makes uvicorn's protocol.
-        connections: those of uvicorn.
-        bounds: on connections; those in their handshake count.
+        connections: uvicorn's connections.
+        bounds: bounds of connections; those in their handshake count.
     """
 
     def __init__(
@@ -102,13 +102,13 @@ class TlsAcceptor:
         self._unsaid = 0
 
     def open(self) -> None:
-        """Take connections from now on."""
+        """Accept connections from now on."""
         for each in self._sockets:
             each.setblocking(False)
             asyncio.get_running_loop().add_reader(each, self._accept, each)
 
     def close(self) -> None:
-        """Take no more, and end handshakes; the sockets are left open."""
+        """Accept no more connections, and end handshakes; the sockets stay open."""
         for each in self._sockets:
             asyncio.get_running_loop().remove_reader(each)
         self._sockets.clear()

@@ -1,4 +1,4 @@
-"""Middleware that may reject a request by its host name, its key, the limits of its caller or the size of its body."""
+"""Middleware that may reject a request: by host name, key, limits of the caller, or size of the body."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OWN_NAMES = ("localhost", "127.0.0.1", "*.localhost", "host.docker.internal")
 
 
 class AllowedHostsMiddleware:
-    """Passes requests whose host is an address, one of the names, or missing (HTTP/1.0).
+    """Rejects a request whose host is a name that is not allowed; addresses and a missing host pass.
 
     A page of a foreign site can have its own name point to the loopback address once it is loaded (DNS rebinding). The
     browser then takes a gateway that listens there for a part of that site, and lets the page ask and read. The name
@@ -59,12 +59,12 @@ class AllowedHostsMiddleware:
 
 
 def names_to_check(host: str, given: Sequence[str], *, has_keys: bool) -> tuple[str, ...]:
-    """The names that a gateway accepts; none where it accepts every name.
+    """The host names that a gateway accepts; empty where it accepts every name.
 
     Args:
-        host: that it listens on.
-        given: further names, as the settings have them.
-        has_keys: whether clients must have a key. A foreign page has none.
+        host: address that the gateway listens on.
+        given: further names of the settings.
+        has_keys: whether clients need a key, which a foreign page does not have.
     """
     if "*" in given or (not given and (has_keys or not is_loopback(host))):
         return ()
@@ -72,7 +72,7 @@ def names_to_check(host: str, given: Sequence[str], *, has_keys: bool) -> tuple[
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens on a host; an empty one is every interface."""
+    """Tell whether only this machine reaches a host; an empty one means every interface."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM) if host else []
     except (OSError, UnicodeError):  # nothing can listen there, which is said where it is tried
@@ -95,7 +95,7 @@ def _is_address(name: str) -> bool:
 
 
 class AuthMiddleware:
-    """Passes requests that carry a key or a token, or ask for an open path (also with a slash behind it)."""
+    """Rejects requests without a valid key or token, except on open paths."""
 
     def __init__(
         self,
@@ -148,9 +148,9 @@ class AuthMiddleware:
 
 
 def owner_of(scope: MutableMapping[str, Any]) -> str:
-    """Return the owner of this request as 64 hexadecimal digits; empty without keys.
+    """Return the owner of a request's stored data as 64 hexadecimal digits; empty without keys.
 
-    Of a key without a name the owner is the key's SHA-256, of other callers a digest of their name.
+    The owner is the SHA-256 of a key without a name, or a digest of another caller's name.
     """
     owner: bytes = scope.get("state", {}).get("owner", b"")
     return owner.hex()
@@ -167,7 +167,7 @@ def _given(scope: Scope) -> list[bytes]:
 
 
 class RateLimitMiddleware:
-    """Lets a POST of a caller that has a name or limits pass where they allow it, and tells where the caller stands."""
+    """Applies the limits of a caller to its POST requests, and adds the headers of what is left."""
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class _TooLargeError(Exception):
 
 
 class BodyLimitMiddleware:
-    """Rejects bodies over the limit, by Content-Length before reading or once too many bytes have come."""
+    """Rejects bodies over the limit, by their Content-Length or once too many bytes have come."""
 
     def __init__(self, app: ASGIApp, *, limit: int, reject: Callable[[str], ASGIApp]) -> None:
         """Guard ``app``.

@@ -1,4 +1,4 @@
-"""FastAPI without what each request would pay for: the application, its routes, and paths as clients write them."""
+"""FastAPI without its costs for each request: the application, its routes, and paths as clients write them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
 
 
 class DirectRoute(APIRoute):
-    """For ``APIRouter(route_class=...)``: the API page shows it as any other, but nothing is injected or converted.
+    """A route for ``APIRouter(route_class=...)`` that injects and converts nothing.
+
+    The OpenAPI document has it as any other route.
 
     The endpoint's only parameter is the request, and it returns a response. Its exceptions are handled here, by the
     application's handlers.
@@ -68,9 +70,9 @@ async def _answer(request: Request, error: Exception, send: Send) -> None:
 
 
 def headers_of(scope: MutableMapping[str, Any]) -> dict[bytes, bytes]:
-    """The headers of a request by their names in lower case, the first one of a name; not to be changed.
+    """Map the headers of a request by their names in lower case, the first of each; not to be changed.
 
-    What each request asks for looks into the scope itself first.
+    Code that runs for each request reads the scope itself first.
     """
     headers: dict[bytes, bytes] | None = scope.get(HEADERS)
     if headers is None:
@@ -79,16 +81,16 @@ def headers_of(scope: MutableMapping[str, Any]) -> dict[bytes, bytes]:
 
 
 def header(scope: Scope, name: bytes) -> bytes:
-    """The first header of a request with a name in lower case; empty where there is none."""
+    """Return the first header of a request with a name in lower case; empty without one."""
     headers: dict[bytes, bytes] = scope.get(HEADERS) or headers_of(scope)
     return headers.get(name, b"")
 
 
 def widen(routes: Iterable[BaseRoute]) -> None:
-    """Have routes take HEAD where they take GET, one slash behind their path, and a line end in parameters only.
+    """Make routes accept HEAD where they accept GET, a slash behind their path, and line ends in parameters only.
 
-    No redirect: one loses the body of a POST, or its key, with many clients. The server leaves out the body of an
-    response to HEAD.
+    There is no redirect: many clients lose the body of a POST, or their key, by one. The server leaves out the body of
+    a response to HEAD.
     """
     for route in routes:
         if isinstance(route, Route):
@@ -100,7 +102,7 @@ def widen(routes: Iterable[BaseRoute]) -> None:
 
 
 def allowed(scope: Scope, routes: Iterable[BaseRoute]) -> str:
-    """The header ``Allow`` for the path of a request that no route takes: the methods of all routes of this path."""
+    """Make the header ``Allow`` for a path whose routes do not accept the method."""
     own: str | None = None
     methods: set[str] = set()
     for route in routes:
@@ -111,13 +113,13 @@ def allowed(scope: Scope, routes: Iterable[BaseRoute]) -> str:
 
 
 def meant(path: str, routes: Iterable[BaseRoute]) -> str | None:
-    """The served path that a client with a wrong base URL meant by ``path``; None where there is none.
+    """Find the served path that a client with a wrong base URL means; None without one.
 
     A base URL may lack ``/v1``, have it twice, have an end point or a slash too many, or a folder before it.
 
     Args:
-        path: that is not served.
-        routes: that are.
+        path: an unserved path.
+        routes: the served routes.
     """
     path = re.sub("//+", "/", path).rstrip("/")
     found, suggested = "", None
@@ -131,13 +133,13 @@ def meant(path: str, routes: Iterable[BaseRoute]) -> str | None:
 
 
 class Application(FastAPI):
-    """FastAPI without the layers for uploaded files, a bound on bodies and telemetry, all of which the gateway has.
+    """FastAPI without its layers for uploads, bounds of bodies and telemetry, which the gateway has itself.
 
-    What fails outside of the middlewares is handled by the server, in the same words as by Starlette.
+    Failures outside of the middleware are handled by the server, in Starlette's words.
     """
 
     def build_middleware_stack(self) -> ASGIApp:
-        """The middlewares that were added, around the routes."""
+        """Build the added middleware around the routes."""
         app: ASGIApp = KnownPaths(self)
         for cls, args, kwargs in reversed(self.user_middleware):
             app = cls(app, *args, **kwargs)
@@ -161,7 +163,7 @@ def _without_azure(scope: Scope) -> None:
 
 
 class KnownPaths:
-    """Finds the routes whose path is always the same by a look into a table; all others by the application's router."""
+    """Finds routes with a constant path in a table, and all others by the application's router."""
 
     def __init__(self, owner: FastAPI) -> None:
         """Stand before the router of an application, to which no route is added after the first request."""

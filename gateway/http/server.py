@@ -1,4 +1,4 @@
-"""uvicorn's server, with an end in stages, and a second port that stays open to its end."""
+"""uvicorn's server with a graceful shutdown in stages, and a second port that stays open until the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 
 from gateway.http.certificates import FileBackedValue
 from gateway.http.http_protocol import HttpLimits
-from gateway.http.listening import repeated
+from gateway.http.listening import with_duplicates
 from gateway.http.listening_tls import TlsAcceptor
 from gateway.http.shutdown import ShutdownState
 
@@ -27,11 +27,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """TLS with clients.
+    """TLS on the server's port.
 
     Attributes:
-        contexts: of new connections.
-        bounds: on connections.
+        contexts: TLS contexts of new connections.
+        bounds: bounds of connections.
     """
 
     contexts: FileBackedValue[ssl.SSLContext]
@@ -40,14 +40,14 @@ class ServerTls:
 
 @dataclass(frozen=True, slots=True)
 class ServerStages:
-    """What happens at the beginning of a server, and at its end.
+    """The stages of a server's start and graceful shutdown.
 
     Attributes:
         lame_duck_s: seconds of service after SIGTERM, before connections are rejected.
-        shutdown_s: seconds that responses have to end after that.
-        started: called when connections are taken.
+        shutdown_s: seconds for responses to end after that.
+        started: called when connections are accepted.
         abort: ends all responses with an error.
-        idle: waits until nothing runs that no connection waits for.
+        idle: waits for work that no connection waits for.
     """
 
     lame_duck_s: float
@@ -67,8 +67,8 @@ class InternalPort:
     """A port beside the server's own, for operators.
 
     Args:
-        config: of its application and protocol.
-        sockets: that it listens on.
+        config: uvicorn's settings of its application and protocol.
+        sockets: the listening sockets.
     """
 
     def __init__(self, config: uvicorn.Config, sockets: Sequence[socket.socket]) -> None:
@@ -78,7 +78,7 @@ class InternalPort:
         self._servers: list[asyncio.Server] = []
 
     async def open(self) -> None:
-        """Take connections."""
+        """Accept connections."""
         self._config.load()
         make = _protocols(self._config, self._state)
         loop = asyncio.get_running_loop()
@@ -87,7 +87,7 @@ class InternalPort:
         ]
 
     def close(self) -> None:
-        """Close it, and what is connected."""
+        """Close the port and its connections."""
         for server in self._servers:
             server.close()
         for connection in list(self._state.connections):
@@ -95,18 +95,18 @@ class InternalPort:
 
 
 class Server(uvicorn.Server):
-    """A server that ends in stages.
+    """A server with a graceful shutdown in stages.
 
-    It says that it leaves, rejects connections, and ends what still runs with an error. Without SIGTERM's notice a
-    client or a load balancer goes on to connect to a port that is closed. Each further signal skips to the next stage.
-    Ctrl-C begins with the second stage, without notice to clients.
+    It fails its readiness, then rejects connections, then ends running responses with an error. Without SIGTERM's
+    notice a client or a load balancer would go on to connect to a closed port. Each further signal skips to the next
+    stage. Ctrl-C begins with the second stage, without notice to clients.
 
     Args:
-        config: of uvicorn.
-        stages: what happens when.
-        shutdown_state: begins as the end begins.
-        tls: by which clients connect; None: without.
-        internal: a second port, which is open; closed at the end.
+        config: uvicorn's settings.
+        stages: the stages of start and shutdown.
+        shutdown_state: begins with the shutdown.
+        tls: TLS for clients; None without it.
+        internal: a second, open port; closed at the end.
     """
 
     def __init__(
@@ -127,9 +127,9 @@ class Server(uvicorn.Server):
         self._aborted = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take connections."""
+        """Accept connections."""
         if self._tls is None:
-            await super().startup(repeated(sockets or ()))
+            await super().startup(with_duplicates(sockets or ()))
         else:
             await super().startup([])
             http = _protocols(self.config, self.server_state)
@@ -139,7 +139,7 @@ class Server(uvicorn.Server):
         self._stages.started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal: begin with the end, or skip to its next stage."""
+        """Handle a signal: begin the shutdown, or skip to its next stage."""
         del frame
         self._captured_signals.append(sig)
         loop = asyncio.get_running_loop()
@@ -156,7 +156,7 @@ class Server(uvicorn.Server):
             loop.call_soon_threadsafe(self._tell_connections)
 
     async def on_tick(self, counter: int) -> bool:
-        """Look whether the time has come to reject connections."""
+        """Check whether it is time to reject connections."""
         if self._shutdown_state.begun and asyncio.get_running_loop().time() >= self._reject_at:
             self.should_exit = True
         return await super().on_tick(counter)

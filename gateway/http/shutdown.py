@@ -1,4 +1,4 @@
-"""The end of a process as its clients see it: not ready any more, and connections that end with their responses."""
+"""Graceful shutdown: readiness, and ``Connection: close`` while draining."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from gateway.generation.health import EngineCondition
 
 
 class ShutdownState:
-    """Whether this process is about to end.
+    """The state of a graceful shutdown.
 
     Attributes:
-        begun: whether the end has begun: open requests are completed, and clients should send no more.
+        begun: whether the shutdown has begun: open requests are completed, and clients should send no more.
     """
 
     REASON = "the gateway is shutting down"
@@ -24,7 +24,7 @@ class ShutdownState:
         self.begun = True
 
     def readiness(self, own: Mapping[str, EngineCondition]) -> Mapping[str, EngineCondition]:
-        """The condition of each model: its own, or that it is not ready because nothing will be soon."""
+        """The condition of each model, which is not ready during the shutdown."""
         if not self.begun:
             return own
         return {

@@ -1,4 +1,4 @@
-"""Server-Sent Events as ready bytes."""
+"""Server-Sent Events from ready bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMENT = ServerSentEvent(comment="waiting", sep="\n").encode()
 
 
 class EventStream(EventSourceResponse):
-    """Sends what a generator of ready bytes yields, one write for each, and closes it when the client leaves.
+    """Sends the bytes of a generator, one write for each, and closes the generator when the client leaves.
 
     It replaces the tasks by which its base serves a connection: they would cost half as much as the rest of a request
     (benchmarks/notes.md). The base sends its headers before the generator has run, comments at fixed times, and leaves

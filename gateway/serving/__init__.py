@@ -1,1 +1,4 @@
-"""Served models and the orchestration that every endpoint shares. Knows engines only as ``generation``'s protocol."""
+"""Served models, and the orchestration that all endpoints share.
+
+Engines are known only by the protocol of ``generation``.
+"""

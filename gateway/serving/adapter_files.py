@@ -1,4 +1,4 @@
-"""Adapters and prompt tables from files: Hugging Face PEFT's folders, and the .npy files of TensorRT-LLM's tools."""
+"""Files of adapters and prompt tables: folders of Hugging Face PEFT, and .npy files of TensorRT-LLM's tools."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermedia
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """What adapters and prompt tables must fit.
+    """The sizes of a model, which adapters and prompt tables must fit.
 
     Attributes:
-        source: the file that says so.
+        source: the file with the sizes.
         hidden: width of an embedding.
-        layers: how many.
+        layers: number of layers.
         modules: inputs and outputs of each module, by TensorRT-LLM's number.
     """
 
@@ -50,7 +50,7 @@ class ModelSize:
 
 
 def read_size(folder: Path) -> ModelSize | None:
-    """The size of the model in a folder; None where its ``config.json`` is not there or does not say it plainly."""
+    """Read the sizes of the model in a folder; None where ``config.json`` is missing or does not have them."""
     source = folder / "config.json"
     try:
         config: Any = json.loads(source.read_bytes())
@@ -71,12 +71,12 @@ def read_size(folder: Path) -> ModelSize | None:
 
 
 def pair_misfit(size: ModelSize, layer: int, module: int, taken: int, given: int) -> str | None:
-    """Say why a pair of matrices does not fit; None when it does.
+    """Say why a pair of matrices does not fit the model; None when it does.
 
     Args:
-        size: of the model.
-        layer: that the pair changes.
-        module: that the pair changes, by TensorRT-LLM's number.
+        size: sizes of the model.
+        layer: changed layer.
+        module: changed module, by TensorRT-LLM's number.
         taken: columns of A.
         given: rows of B.
     """
@@ -88,14 +88,14 @@ def pair_misfit(size: ModelSize, layer: int, module: int, taken: int, given: int
 
 
 def row_misfit(size: ModelSize, layer: int, module: int, rank: int, values: NDArray[Any]) -> str | None:
-    """Say why a row of packed weights (A, B and padding with zeros) does not fit; None when it does.
+    """Say why a row of packed weights (A, B, then zeros) does not fit the model; None when it does.
 
     Args:
-        size: of the model.
-        layer: that the row changes.
-        module: that the row changes, by TensorRT-LLM's number; an unknown module is not checked.
-        rank: of the row.
-        values: of the row.
+        size: sizes of the model.
+        layer: changed layer.
+        module: changed module, by TensorRT-LLM's number; an unknown module is not checked.
+        rank: rank of the row.
+        values: values of the row.
     """
     wanted = rank * sum(size.modules.get(module, ()))
     if wanted and (wanted > len(values) or values[wanted:].any()):
@@ -130,7 +130,7 @@ Pairs = dict[tuple[int, int], dict[str, NDArray[Any]]]
 
 
 class AdapterFileError(ValueError):
-    """A file cannot be used; the message says which one and why, in one sentence without its end."""
+    """An unusable file; the message names the file and the reason, in one sentence without its full stop."""
 
 
 def read_adapter(folder: Path, task_id: int, size: ModelSize | None = None) -> LoraAdapter:
@@ -139,8 +139,8 @@ def read_adapter(folder: Path, task_id: int, size: ModelSize | None = None) -> L
     Args:
         folder: either ``model.lora_weights.npy`` and ``model.lora_config.npy``, as TensorRT-LLM's
             ``hf_lora_convert.py`` writes them, or ``adapter_config.json`` and ``adapter_model.safetensors``.
-        task_id: by which the engine shall keep it.
-        size: that it must fit; None where the model does not say it.
+        task_id: id under which the engine stores the adapter.
+        size: sizes of the model; None where they are unknown.
 
     Raises:
         AdapterFileError: naming what cannot be used.
@@ -165,8 +165,8 @@ def read_prompt_table(path: Path, size: ModelSize | None = None) -> PromptTable:
     """Read a prompt table: an ``.npy`` file with the embeddings [virtual tokens, hidden] or [1, tokens, hidden].
 
     Args:
-        path: of the file.
-        size: that it must fit; None where the model does not say it.
+        path: path of the file.
+        size: sizes of the model; None where they are unknown.
 
     Raises:
         AdapterFileError: naming what cannot be used.

@@ -1,7 +1,7 @@
-"""The reader of an answer that may hold tool calls or reasoning: text in, a family's events out.
+"""Reads answers that may have tool calls or reasoning: text in, parser events out.
 
-It stands in the place of the search for stop strings, so that these are looked for in what the client sees as content
-and nowhere else, and it knows for each token what became of its text.
+Stop strings are searched here instead of in the raw text, so that they match only in the content that the client sees.
+For each token the reader knows what became of its text.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _NEAR = 256  # how far arguments are looked for: a family may format them differ
 
 
 class AnswerReader:
-    """A ``Reader`` for the assembler, and the place to take events from.
+    """A ``Reader`` for the assembler, which returns the parser events of an answer.
 
     Attributes:
-        matched: what ended the answer: a stop string in its content, or a text of ``end_at``; empty where it was to be
-            one call and that is whole.
+        matched: the text that ended the answer: a stop string in its content, or a text of ``end_at``; empty where a
+            complete call ended it.
         position: characters of the model's text before it.
         end: characters of the model's text up to and including it.
         reasoning_tokens: tokens so far whose text, or a part of it, is reasoning; None where tokens are not known.
-        passing: while texts pass by the parser, as what; None while it reads them.
-        passed: texts that passed by the parser and were not taken yet; code that shows them immediately may clear it.
+        passing: the kind of the texts that need no parsing; None while the parser reads.
+        passed: unparsed texts that were not taken yet; code that shows them immediately may clear it.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class AnswerReader:
         self._closed = False
 
     def take(self) -> list[Event]:
-        """The events since the last time."""
+        """Return the events since the last call."""
         self._tell_passed()
         events, self._events = self._events, []
         return events
 
     def close(self, *, cut: bool) -> None:
-        """The answer has ended: read what the parser and the search still hold. Later calls do nothing.
+        """End the answer: read the text that the parser and the search hold back. Later calls do nothing.
 
         Args:
             cut: whether the token limit ended it.
@@ -116,7 +116,7 @@ class AnswerReader:
         return self._call_scanner is not None and self._call_scanner.complete
 
     def push(self, text: str) -> str:
-        """Take more text; returns what of it is certain not to belong to a stop."""
+        """Add text; returns the part that certainly does not belong to a stop string."""
         if self.matched is not None:
             return ""
         if self._ends is None:
@@ -128,14 +128,14 @@ class AnswerReader:
         return shown
 
     def skip(self, text: str) -> str:
-        """Take text in which stop strings are not looked for."""
+        """Add text in which no stop string is searched."""
         return self._read(text, search=False)
 
     def take_token(self, text: str) -> str | None:
-        """Take the text of a token that is content or reasoning and nothing else, as ``count`` and ``push`` would.
+        """Add a token's text that is only content or reasoning, as ``count`` and ``push`` would.
 
         Args:
-            text: of a whole token behind a whole one; not empty.
+            text: text of a whole token behind a whole one; not empty.
 
         Returns:
             The text; None where it was not taken.
@@ -177,7 +177,7 @@ class AnswerReader:
             self.passed.clear()
 
     def flush(self) -> str:
-        """End the text; returns what was held back of it, empty after a match."""
+        """End the text; returns the held-back part, empty after a match."""
         if self.matched is not None:
             return ""
         self._end_passing()
@@ -185,12 +185,12 @@ class AnswerReader:
         return shown + self._pass(self._base + len(self._raw))
 
     def end_at(self, texts: tuple[str, ...]) -> None:
-        """Let these texts end the answer, too."""
+        """Add texts that end the answer."""
         self._end_passing()
         self._ends = StopMatcher(texts)
 
     def count(self, start: int, end: int) -> None:
-        """A token came that covers these characters."""
+        """Count a token that covers these characters."""
         if self.reasoning_tokens is None:
             self.reasoning_tokens = 0
         if end > start:
@@ -328,14 +328,14 @@ class _ContentSearch:
 
 @dataclass(frozen=True, slots=True)
 class PreparedTurn:
-    """A turn of which the prompt is known.
+    """A turn with its rendered prompt.
 
     Attributes:
-        turn: what is wanted.
-        preparation: what the family needs for it.
+        turn: the turn.
+        preparation: the family's preparation for it.
         family: of the model.
         prompt: the rendered prompt.
-        eager: whether unguided calls are reported while they form.
+        eager: whether unguided calls are reported before they are complete.
     """
 
     turn: ToolPlan
@@ -346,11 +346,11 @@ class PreparedTurn:
 
     @property
     def read(self) -> bool:
-        """Whether the answer must be read: it may hold calls or reasoning."""
+        """Whether the answer needs a reader, because it may have calls or reasoning."""
         return self.turn.calls or self.family.reasons
 
     def apply(self, params: SamplingParams, tokenizer: Tokenizer) -> SamplingParams:
-        """The parameters with what the family needs.
+        """Add the family's needs to the parameters.
 
         Args:
             params: of the request.
@@ -366,7 +366,7 @@ class PreparedTurn:
         )
 
     def thought_budget(self, params: SamplingParams, tokenizer: Tokenizer) -> ReasoningBudget | None:
-        """The bound of its reasoning; None where there is none, or nothing that could be ended.
+        """The budget of the reasoning; None without one, or where the reasoning cannot be ended.
 
         Args:
             params: of the request.
@@ -379,7 +379,7 @@ class PreparedTurn:
         return None if end is None else ReasoningBudget(tokens, tuple(tokenizer.encode(end.text)), end.guide)
 
     def reader(self, params: SamplingParams) -> AnswerReader:
-        """A reader for one of its answers."""
+        """Make a reader for one of the answers."""
         parser = self.family.parser(self.turn, self.preparation, self.prompt, eager=self.eager)
         # A guide ends such an answer by itself.
         one_call = self.turn.single and not self.preparation.guided
@@ -387,7 +387,7 @@ class PreparedTurn:
 
 
 def prepare(turn: ToolPlan, family: Family, prompt: str, *, eager: bool) -> PreparedTurn:
-    """Ask the family what a turn needs.
+    """Let the family prepare a turn.
 
     Args:
         turn: what is wanted.

@@ -1,4 +1,4 @@
-"""The protocol of whatever keeps an engine reachable."""
+"""The protocol of backends, which keep engines reachable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.settings import ModelSettings
 
 
 class BackendStatus(Protocol):
-    """A backend's state at one moment."""
+    """The state of a backend at one moment."""
 
     @property
     def ready(self) -> bool:
@@ -21,12 +21,12 @@ class BackendStatus(Protocol):
 
     @property
     def reason(self) -> str:
-        """One sentence: why this path when it is ready, else what is missing. For operators."""
+        """The reason for operators in one sentence: how a ready engine is reached, or what is missing."""
         ...
 
 
 class Backend(Protocol):
-    """A supervised engine, or several that serve the same: they come and go, and are found again by themselves.
+    """A supervised engine, or several engines of one model; lost engines are found again.
 
     Attributes:
         on_discovered: called, perhaps in a thread, with the features before each time it becomes ready; a ValueError
@@ -37,7 +37,7 @@ class Backend(Protocol):
 
     @property
     def features(self) -> EngineFeatures:
-        """Features as last discovered; of several engines what they have in common.
+        """The features of the last discovery; of several engines the common ones.
 
         Raises:
             EngineError: UNAVAILABLE while the engine is unreachable or loading, UNSERVABLE while it does not fit.
@@ -46,11 +46,11 @@ class Backend(Protocol):
 
     @property
     def endpoints(self) -> Sequence[EndpointStatus]:
-        """Each of several endpoints as it is now; empty where there is one engine at a fixed address."""
+        """The current state of each of several endpoints; empty for one engine at a fixed address."""
         ...
 
     def route(self, hints: RoutingHints) -> Route:
-        """Choose the engine that a request goes to; the caller follows and ends the route.
+        """Choose the engine of a request; the caller follows and ends the route.
 
         Raises:
             EngineError: as ``features``.
@@ -58,7 +58,7 @@ class Backend(Protocol):
         ...
 
     async def find(self, hints: RoutingHints) -> Route:
-        """Choose as ``route``, after a wait where an engine is about to come back.
+        """Choose as ``route`` does, and wait where an engine is about to come back.
 
         Raises:
             EngineError: as ``features``.
@@ -66,30 +66,30 @@ class Backend(Protocol):
         ...
 
     def watch(self, watcher: Callable[[EngineHealth], None]) -> None:
-        """Call ``watcher`` with the health of each engine, those of later ones too."""
+        """Call ``watcher`` with the health of each engine, also of later ones."""
         ...
 
     @property
     def condition(self) -> EngineCondition:
-        """Its health now; of several engines that of all together."""
+        """The current health; of several engines their common health."""
         ...
 
     @property
     def status(self) -> BackendStatus:
-        """Its state now."""
+        """The current state."""
         ...
 
     @property
     def ready(self) -> bool:
-        """Whether requests can be served now, as ``status`` says it."""
+        """Whether requests can be served now; see ``status``."""
         ...
 
     async def start(self) -> None:
-        """Begin to supervise, and return immediately."""
+        """Begin to supervise; returns immediately."""
         ...
 
     def check(self) -> None:
-        """Check the readiness immediately, since a change was seen elsewhere."""
+        """Check the readiness now, because a change was seen elsewhere."""
         ...
 
     async def close(self) -> None:

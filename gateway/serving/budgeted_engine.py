@@ -1,8 +1,8 @@
-"""Ends a thought whose budget is used up, and continues the answer behind the family's end of thoughts.
+"""Ends reasoning at its budget, and continues the answer behind the end of the reasoning.
 
-The reasoning is read as it comes. Once it has used its tokens, the request is cancelled and another is sent whose
-prompt is the first one, what was generated, and the end of the thought, as token ids. The reader of the chunks sees one
-answer. A thought that ends by itself costs nothing but the looking.
+The reasoning is read as it comes. Once it has used its tokens, the request is cancelled, and another one is sent: its
+prompt has the first prompt, the generated tokens and the end of the reasoning, as token ids. The reader of the chunks
+sees one answer. Reasoning that ends by itself costs only the reading.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _NEXT_SEED = 0x9E3779B97F4A7C15  # so that the answer is not drawn by the same n
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReasoningBudget:
-    """The bound of an answer's reasoning.
+    """The budget of an answer's reasoning.
 
     Attributes:
-        tokens: that the reasoning may have, from 0.
+        tokens: most tokens of the reasoning, from 0.
         end: token ids that end it.
-        guide: that the answer behind it is held to; None leaves it free.
+        guide: guide of the answer behind it; None without one.
     """
 
     tokens: int
@@ -38,7 +38,7 @@ class ReasoningBudget:
 
 
 class ReasoningReader(Protocol):
-    """Reads the answer, and knows whether its reasoning goes on."""
+    """Reads an answer, and knows whether its reasoning continues."""
 
     @property
     def thinking(self) -> bool:
@@ -47,11 +47,11 @@ class ReasoningReader(Protocol):
 
 
 class BudgetedEngine:
-    """Generates one answer within the budget.
+    """Generates one answer within a reasoning budget.
 
     Args:
-        engine: what generates; prompts and answers are token ids.
-        budget: of the reasoning.
+        engine: an engine whose prompts and answers are token ids.
+        budget: the reasoning budget.
         thinker: has read each chunk before it asks for the next.
     """
 
@@ -64,7 +64,7 @@ class BudgetedEngine:
 
     @property
     def features(self) -> EngineFeatures:
-        """The features of the engine behind it."""
+        """The features of the engine behind this one."""
         return self._engine.features
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
@@ -74,7 +74,7 @@ class BudgetedEngine:
     async def generate_relayed(
         self, request: GenerationRequest, take: Take | None, began: Began | None
     ) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``RelayingEngine``. Nothing is relayed: all is read."""
+        """Generate one sequence without the relay, as all of it is read; see ``RelayingEngine``."""
         del take
         if self._spent(request):
             request = self._behind(request)

@@ -1,4 +1,4 @@
-"""How a served model serves each parameter, and what is lost of its answers where they travel as text."""
+"""Tells how a served model serves each parameter, and what its answers lose as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MESSAGES = ({"role": "user", "content": "a"},)
 
 
 def text_losses(parts: ModelParts, features: EngineFeatures) -> dict[str, str]:
-    """Say it as ``EngineFeatures.losses`` do; nothing where token ids travel.
+    """Say what answers lose as text; nothing for token ids. See ``EngineFeatures.losses``.
 
     Args:
         parts: of the model.
@@ -29,7 +29,7 @@ def text_losses(parts: ModelParts, features: EngineFeatures) -> dict[str, str]:
 
 
 def hidden_markers(parts: ModelParts, features: EngineFeatures, plan: ToolPlan) -> list[str]:
-    """Markers that the family must see in an answer, and that the engine leaves out of its text."""
+    """The markers that the family needs in an answer and that the engine leaves out of its text."""
     if not features.hides_special_tokens or features.token_ids:
         return []
     tokenizer = parts.tokenizer
@@ -101,7 +101,7 @@ _NOT_SHOWN = (
 
 
 def capabilities(features: EngineFeatures, parts: ModelParts, settings: ModelSettings) -> dict[str, Capability]:
-    """By name of a parameter how it is served; what is not named is served as the table of parameters says.
+    """Map parameters to how they are served; others are served as the table of parameters says.
 
     Args:
         features: of the engine.
@@ -128,7 +128,7 @@ def capabilities(features: EngineFeatures, parts: ModelParts, settings: ModelSet
 
 
 def queues(settings: ModelSettings) -> bool:
-    """Whether requests may have to wait for their turn."""
+    """Tell whether requests may have to wait for their turn."""
     most = settings.admission.max_running
     return bool(most) or (most is None and settings.triton.metrics_url is not None)
 

@@ -1,4 +1,4 @@
-"""Bounds on time: the deadlines of a generation, and how long a responding task waits in silence."""
+"""Deadlines of a generation, and waiting with a limit on silence."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gateway.generation.relay.token_relay import TokenRelay
 
 
 class Waiter:
-    """Lets one task at a time wait; one timer serves many waits, most of which end before it.
+    """Lets one task at a time wait, with one timer for all waits, as most waits end early.
 
     Args:
-        relay: text that it shows in the meantime ends the silence, too.
+        relay: relay whose written text ends the silence, too.
 
     Attributes:
         on_wake: called whenever the task is woken; None: nothing is called.
@@ -54,7 +54,10 @@ class Waiter:
         return future
 
     def wake(self) -> None:
-        """Wake the waiting task, if any. What comes until it runs must not overtake what it has to do."""
+        """Wake the waiting task, if any.
+
+        Output that comes until the task runs must not overtake the task's own.
+        """
         self._relay.forward = None
         if self._future is not None and not self._future.done():
             self._future.set_result(True)
@@ -62,7 +65,7 @@ class Waiter:
             self.on_wake()
 
     def stop(self) -> None:
-        """Stop the timer: nothing will be waited for any more."""
+        """Stop the timer; no wait follows."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -80,7 +83,7 @@ class Waiter:
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """Seconds a generation may take.
+    """The time limits of a generation, in seconds.
 
     Attributes:
         first_token_s: to the engine's first response, from the arrival of the request; of a generation that had to wait
@@ -95,14 +98,14 @@ class Deadlines:
 
 
 class DeadlineTimer:
-    """Watches the deadlines of one generation by one timer: most answers end before it, and tokens do not touch it.
+    """Watches the deadlines of one generation by one timer, which tokens do not touch.
 
     Args:
         deadlines: to keep.
         elapsed: seconds that have passed since the request arrived.
-        waited: those of them that do not count for the first response.
-        heard: tells ``time.perf_counter()`` at the engine's latest response, None before the first.
-        expire: called once when a deadline has passed, with one sentence, and whether it was for want of a response.
+        waited: seconds of them that do not count for the first response.
+        heard: returns ``time.perf_counter()`` at the engine's latest response, None before the first.
+        expire: called once when a deadline has passed, with one sentence, and whether a response was missing.
     """
 
     __slots__ = ("_deadlines", "_end", "_expire", "_first", "_heard", "_loop", "_timer", "_when")
@@ -127,7 +130,7 @@ class DeadlineTimer:
         self._timer = self._loop.call_at(self._when, self._on_time)
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._timer.cancel()
 
     def _look_at(self, when: float) -> None:

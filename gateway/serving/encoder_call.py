@@ -1,4 +1,4 @@
-"""One request to an encoder in flight: its turn, its endpoint, another one where that fails, and its deadline."""
+"""One request to an encoder: its turn, its endpoint and the retry on another one, and its deadline."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class EncoderCall:
     """A request to an encoder.
 
     Args:
-        request: what to encode.
-        enter: waits for its turn.
+        request: request to the encoder.
+        enter: waits for the turn of the request.
         find: chooses its route.
-        deadlines: when to give up.
+        deadlines: time limits.
         metrics: counters of the served model.
         arrived: ``time.perf_counter()`` at the arrival of the HTTP request.
 
     Attributes:
-        address: of the endpoint that it went to last, where there are several; else empty.
+        address: address of the last endpoint, where there are several; else empty.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class EncoderCall:
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens of its inputs, as far as they are known; see ``gateway.generation.health.WatchedRequest``."""
+        """The known tokens of the inputs; see ``gateway.generation.health.WatchedRequest``."""
         return sum(len(item.ids) for item in self.request.items) if self._counted is None else self._counted
 
     def heard(self) -> float | None:
@@ -69,11 +69,11 @@ class EncoderCall:
         return self._heard
 
     def lost(self) -> None:
-        """Go elsewhere; see ``gateway.generation.health.WatchedRequest``."""
+        """Move to another endpoint, or fail; see ``gateway.generation.health.WatchedRequest``."""
         self._lose(EngineError(ErrorKind.UNAVAILABLE, "The model became unavailable before it responded."))
 
     def abort(self, error: EngineError) -> None:
-        """End it with an error; without effect before it begins and after its end."""
+        """End the request with an error; without effect before its start and after its end."""
         if self._scope is not None:
             self._aborted = error
             self._scope.cancel()
@@ -85,10 +85,10 @@ class EncoderCall:
             self._call.cancel()
 
     async def run(self) -> EncodedItems:
-        """Wait for its turn, and encode.
+        """Wait for the turn, and encode.
 
         Raises:
-            EngineError: the request failed on each endpoint that was asked, or took too long.
+            EngineError: the request failed on each endpoint that was tried, or took too long.
         """
         metrics = self._metrics
         metrics.in_flight.inc()

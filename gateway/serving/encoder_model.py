@@ -1,4 +1,4 @@
-"""A served model that turns texts into vectors or scores: its inputs, their tokens, and the requests that they make."""
+"""A served model that turns texts into vectors or scores: its inputs, their tokens, and its requests to the engine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class EncoderResult:
 
     Attributes:
         values: float32 [inputs, width]: vectors, or scores by class.
-        tokens: of all inputs.
+        tokens: tokens of all inputs.
     """
 
     values: NDArray[np.float32]
@@ -58,7 +58,7 @@ class EncoderModel(ServedModel):
     """A served model that embeds, reranks or classifies.
 
     Attributes:
-        labels: names of its classes, in order; empty where it has none.
+        labels: names of the classes, in order; empty without classes.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
@@ -72,39 +72,39 @@ class EncoderModel(ServedModel):
 
     @property
     def max_seq_len(self) -> int | None:
-        """Tokens of one input at most; None where nothing says it."""
+        """The most tokens of one input; None where it is unknown."""
         own, found = self.settings.max_seq_len, self._features.max_seq_len if self._features else None
         return min([each for each in (own, found) if each is not None], default=None)
 
     @property
     def tokenizer_folder(self) -> Path | None:
-        """Folder that the tokenizer came from; None where it has none."""
+        """The folder of the tokenizer; None without one."""
         return self._folder
 
     @property
     def vocab_size(self) -> int | None:
-        """One more than the largest token id; None where it has no tokenizer."""
+        """One more than the largest token id; None without a tokenizer."""
         return self._tokenizer.vocab_size if self._tokenizer else None
 
     def check_ready(self) -> None:
-        """Check that its encoder is there; see ``ServedModel``."""
+        """Check that the encoder was found; see ``ServedModel``."""
         _ = self.backend.features
 
     async def encode(
         self, inputs: Sequence[EncoderInput], params: EncoderParams, request_id: str, arrived: float
     ) -> EncoderResult:
-        """Encode the inputs of one request of a client, in as many requests to the engine as they need.
+        """Encode the inputs of one request, in as many requests to the engine as they need.
 
         Args:
             inputs: at least one.
-            params: of all of them.
+            params: parameters of all inputs.
             request_id: prefix of the engine's request ids.
             arrived: ``time.perf_counter()`` at the arrival of the request.
 
         Raises:
             EngineError: as the backend's ``engine`` when the model is not ready, or of the first input that failed.
             InputTooLongError: an input is too long.
-            LimitedError: the caller has not so many tokens left.
+            LimitedError: the caller has too few tokens left.
         """
         self.check_ready()
         most = self.settings.encoder.max_tokens
@@ -138,7 +138,7 @@ class EncoderModel(ServedModel):
         return tokenize() if work is None else await work.run(lambda left: tokenize(stopped=left.is_set))
 
     def abort(self, error: EngineError) -> None:
-        """End all its running requests with an error."""
+        """End all running requests with an error."""
         for call in list(self._running):
             call.abort(error)
 
@@ -253,7 +253,7 @@ Result = TypeVar("Result")
 
 
 async def all_or_none(works: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
-    """Await all together; when one fails, or this is cancelled, the others are cancelled."""
+    """Await all together; when one fails, or the caller is cancelled, the others are cancelled."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         return await asyncio.gather(*tasks)
@@ -275,7 +275,7 @@ def _wrong_row(values: NDArray[np.float32], *, zeros: bool) -> tuple[int, str] |
 
 
 def labels_of(folder: Path) -> Sequence[str]:
-    """Names of classes in order, by ``id2label`` of ``config.json``; empty where there are none."""
+    """Read the names of classes in order, from ``id2label`` of ``config.json``; empty without them."""
     try:
         named = json.loads((folder / "config.json").read_bytes())["id2label"]
         return [str(named[str(index)]) for index in range(len(named))]

@@ -1,4 +1,4 @@
-"""Requests to the engine, made of a prompt and the parameters of an answer."""
+"""Makes requests to the engine from a prompt and the parameters of an answer."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def engine_requests(
     request_id: str,
     predicted: tuple[int, ...] = (),
 ) -> list[GenerationRequest]:
-    """Return the ``params.n`` requests for one prompt, which they share; request ``i`` has the seed plus ``i``.
+    """Make the ``params.n`` requests for one prompt; request ``i`` has the seed plus ``i``.
 
     Args:
-        prompt: the text to continue.
-        params: of the answer.
-        parts: of the model.
-        features: of its engine.
-        settings: of the model.
+        prompt: the prompt.
+        params: parameters of the answer.
+        parts: tokenizer and limits of the model.
+        features: features of its engine.
+        settings: settings of the model.
         request_id: prefix of the requests' ids.
         predicted: token ids of ``params.prediction``.
 
@@ -171,7 +171,7 @@ def _room(prompt: Prompt, params: SamplingParams, max_seq_len: int, settings: Mo
 
 
 def predictions_work(params: SamplingParams) -> LongWork | None:
-    """Where the prediction is tokenized; None on the event loop."""
+    """The queue in which the prediction is tokenized; None for the event loop."""
     return work_of(len(params.prediction or ""))
 
 
@@ -201,9 +201,9 @@ def tokenize_prediction(
 
 
 def sent_length(size: int, max_tokens: int, features: EngineFeatures) -> int:
-    """How many tokens of a prediction are sent.
+    """The number of a prediction's tokens to send.
 
-    The last token of an answer is not of a draft: it follows from what the engine accepts.
+    The last token of an answer is never from a draft: it follows from the accepted tokens.
 
     Args:
         size: tokens of the prediction.
@@ -215,12 +215,12 @@ def sent_length(size: int, max_tokens: int, features: EngineFeatures) -> int:
 
 
 def draft_length(params: SamplingParams, settings: ModelSettings) -> int:
-    """Tokens that the draft model guesses at a time, where there may be any; 0 for none.
+    """The tokens that the draft model proposes at a time; 0 without a draft model.
 
-    The operator's number holds for requests that say nothing and that go with it.
+    The operator's number holds for requests without ``num_draft_tokens`` that allow a draft model.
 
     Raises:
-        BadRequestError: the request wants a draft model and something that goes with none.
+        BadRequestError: the request asks for a draft model and for something that excludes one.
     """
     wanted = params.num_draft_tokens
     obstacle = _obstacle(params)

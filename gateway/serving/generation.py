@@ -1,4 +1,4 @@
-"""One generation in flight: a task that reads the engine, and the pieces that it has ready for the responding task."""
+"""One generation in flight: a task that reads the engine, and pieces for the responding task."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ Ready = list[tuple[int, list[Piece], bool]]
 
 
 class Generation:
-    """An asynchronous context manager around one request to an engine; leaving it early cancels the request.
+    """One request to an engine, as a context; leaving it early cancels the request.
 
-    By itself it is all generations of an answer; see ``generation_group.Generations``.
+    A single generation is also all generations of an answer; see ``generation_group.Generations``.
 
     Attributes:
-        request: what the engine is asked for.
+        request: the request to the engine.
         ttft_s: seconds from the request's arrival to the first token, None before.
         responded: whether the engine's first response came.
-        waited_s: seconds that it waited for its turn among others of its model.
-        address: of the endpoint that it went to last, where there are several; else empty.
-        assembler: what has become of the tokens so far: ``finish_reason`` and ``usage``.
-        complete: whether the engine has ended, and all of the answer is there.
-        done: whether everything of it was returned by ``ready``.
-        on_end: called with the usage at its end, if the engine has responded.
-        running: the set that holds it from its beginning to its end; None: no set.
-        max_parallel: how many generations of one answer may run at a time.
+        waited_s: seconds of waiting for its turn.
+        address: address of the last endpoint, where there are several; else empty.
+        assembler: makes text, ``finish_reason`` and ``usage`` from the tokens so far.
+        complete: whether the engine has ended and the answer is complete.
+        done: whether ``ready`` has returned all of the answer.
+        on_end: called with the usage at the end, if the engine has responded.
+        running: a set that holds the generation while it runs; None without one.
+        max_parallel: most generations of one answer at a time.
     """
 
     def __init__(
@@ -145,17 +145,17 @@ class Generation:
             await cancel_all((self,))
 
     def notify(self, ready: Callable[[], None]) -> None:
-        """Also call ``ready`` whenever something is ready; for readers of several generations."""
+        """Call ``ready`` when output is ready; for readers of several generations."""
         self._waiter.on_wake = ready
 
     def abort(self, error: EngineError) -> None:
-        """End it with an error, as if its engine had failed; without effect before it begins and after its end."""
+        """End the generation with an error, as if the engine had failed; without effect when it does not run."""
         if self._timer is not None and not self._finished:
             self._fail(error)
             self._stop_reading()
 
     async def wait_for_response(self, timeout: float | None = None) -> bool:
-        """Wait for the engine's first response, at most ``timeout`` seconds; returns whether it came.
+        """Wait for the engine's first response for some seconds; returns whether it came.
 
         Raises:
             EngineError: when the engine failed before it responded, or a deadline passed.
@@ -168,9 +168,9 @@ class Generation:
         return self.responded
 
     async def ready(self, timeout: float | None = None, forward: Forward | None = None) -> Ready | None:
-        """Wait for text; returns all that is ready, nothing after ``timeout`` seconds of silence, None at the end.
+        """Wait for output; returns all that is ready, nothing after some seconds of silence, None at the end.
 
-        What completes the answer, without pieces, comes by itself.
+        The completion of the answer is returned by itself, without pieces.
 
         Args:
             timeout: seconds of silence after which to return; None waits for ever.
@@ -198,7 +198,7 @@ class Generation:
         return [(0, self._take_ready(), False)]
 
     async def poll(self) -> list[Piece] | None:
-        """The pieces that are ready now, None at the end, without waiting for the engine.
+        """Return the pieces that are ready now, None at the end, without waiting for the engine.
 
         Raises:
             EngineError: as ``ready``.
@@ -209,16 +209,16 @@ class Generation:
         return self._take_ready()
 
     def usage(self) -> Usage:
-        """Token counts so far."""
+        """Count tokens so far."""
         return self._usage or self.assembler.usage
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens of its prompt; see ``gateway.generation.health.WatchedRequest``."""
+        """The tokens of the prompt; see ``gateway.generation.health.WatchedRequest``."""
         return len(self.request.prompt.ids)
 
     def lost(self) -> None:
-        """End it, or go elsewhere; see ``gateway.generation.health.WatchedRequest``."""
+        """Move to another endpoint, or fail; see ``gateway.generation.health.WatchedRequest``."""
         error = EngineError(ErrorKind.UNAVAILABLE, "The model became unavailable before the end of its answer.")
         if self.responded:
             self.abort(error)
@@ -515,9 +515,9 @@ def _unended() -> EngineError:
 
 
 async def cancel_all(generations: Sequence[Generation]) -> None:
-    """Cancel generations that have not ended, and wait a moment until that is done.
+    """Cancel running generations, and wait a moment until that is done.
 
-    All are cancelled before anything is waited for, because the waiting task may be cancelled, too.
+    All are cancelled before the wait, because the waiting task may be cancelled, too.
     """
     tasks = []
     for generation in generations:

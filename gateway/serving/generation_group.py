@@ -1,4 +1,4 @@
-"""The generations of one answer: pieces as they come, each with its choice, and one usage over all."""
+"""The generations of one answer as one: pieces with the index of their choice, and one usage."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gateway.serving.generation import Generation, Ready, cancel_all
 
 
 class Generations(Protocol):
-    """All generations of one answer, an asynchronous context manager; leaving it early cancels them.
+    """All generations of one answer, as a context; leaving it early cancels them.
 
     Attributes:
-        complete: whether the engine has ended, and all of the answer is there; of several generations never.
-        done: whether everything of every choice was returned.
+        complete: whether the engine has ended and the answer is complete; false for several generations.
+        done: whether all of every choice was returned.
     """
 
     complete: bool
@@ -30,7 +30,7 @@ class Generations(Protocol):
 
     @property
     def address(self) -> str:
-        """The endpoints that respond, where there are several to choose from, else empty."""
+        """The endpoints that respond, where there are several; else empty."""
         ...
 
     async def __aenter__(self) -> Generations: ...
@@ -40,7 +40,7 @@ class Generations(Protocol):
     ) -> None: ...
 
     async def wait_for_response(self, timeout: float | None = None) -> bool:
-        """Wait for the first response of any generation, at most ``timeout`` seconds; returns whether it came.
+        """Wait for the first response of any generation for some seconds; returns whether it came.
 
         Raises:
             EngineError: when a generation failed before any responded, or a deadline passed.
@@ -48,7 +48,7 @@ class Generations(Protocol):
         ...
 
     async def ready(self, timeout: float | None = None, forward: Forward | None = None) -> Ready | None:
-        """Wait for text; returns all that is ready, nothing after ``timeout`` seconds of silence, None at the end.
+        """Wait for output; returns all that is ready, nothing after some seconds of silence, None at the end.
 
         Args:
             timeout: seconds of silence after which to return; None waits for ever.
@@ -60,21 +60,20 @@ class Generations(Protocol):
         ...
 
     def usage(self) -> Usage:
-        """Token counts so far over all choices."""
+        """Count tokens so far over all choices."""
         ...
 
 
 def together(generations: Sequence[Generation]) -> Generations:
-    """The generations of one answer, not started, at least one: a single one is run by itself."""
+    """Combine the generations of one answer, which do not run yet; a single one stays alone."""
     return generations[0] if len(generations) == 1 else GenerationGroup(generations)
 
 
 class GenerationGroup:
     """Several generations of one answer; see ``Generations``.
 
-    ``max_parallel`` run at a time, so that one answer does not fill the engine's queue; the next is started when one
-    was taken to its end. Each waits with a bounded number of pieces until they are taken; the failure of one is the
-    failure of all.
+    ``max_parallel`` run at a time, so that one answer does not fill the engine's queue; the next one starts when all
+    pieces of another were taken. Each holds a bounded number of pieces; the failure of one is the failure of all.
 
     Attributes:
         generations: one for each choice, in order.
@@ -170,7 +169,7 @@ class GenerationGroup:
         return ",".join(sorted({each.address for each in self.generations})).strip(",")
 
     def usage(self) -> Usage:
-        """Token counts so far over all choices; each prompt counts once, however many choices share it.
+        """Count tokens so far over all choices; each prompt counts once.
 
         ``cached_tokens`` are those of the first choice of each prompt, None where an engine reports none; ``predicted``
         counts what each choice took over of the same prediction.

@@ -1,4 +1,4 @@
-"""A served model that generates: its tokenizer and templates, and the way from a prompt to running generations."""
+"""A served model that generates text: its tokenizer and templates, and its generations."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class GeneratorModel(ServedModel):
     """A served model that generates text.
 
     Attributes:
-        reasons: whether its answers may begin with reasoning, as far as its family is known.
-        token_cache: of prompts, to be set before it starts; None: nothing is stored.
+        reasons: whether answers may begin with reasoning, as far as the family is known.
+        token_cache: cache of the prompts' token ids, to be set before the start; None without one.
     """
 
     def __init__(
@@ -101,22 +101,22 @@ class GeneratorModel(ServedModel):
 
     @property
     def max_seq_len(self) -> int | None:
-        """Prompt plus generated tokens at most; None before it is known."""
+        """The most tokens of prompt and answer; None before it is known."""
         return self._parts.max_seq_len if self._parts else None
 
     @property
     def tokenizer_folder(self) -> Path | None:
-        """Folder that the tokenizer came from; None before it is known."""
+        """The folder of the tokenizer; None before it is known."""
         return self._parts.tokenizer_source if self._parts else None
 
     @property
     def family_choice(self) -> FamilyChoice | None:
-        """The family that it writes calls and reasoning as, and how sure that is; None before it is known."""
+        """The model family and how certain it is; None before it is known."""
         return self._parts.choice if self._parts else None
 
     @property
     def template_renders(self) -> bool | None:
-        """Whether its chat template shows at least a message of a user; None before it is known."""
+        """Whether the chat template renders a user message; None before it is known."""
         return self._parts.template(tools=False).fault is None if self._parts else None
 
     def known_capabilities(self) -> Mapping[str, Capability]:
@@ -129,12 +129,12 @@ class GeneratorModel(ServedModel):
         return self._capabilities
 
     def check_ready(self) -> None:
-        """Check that its engine is there and its tokenizer is loaded; see ``ServedModel``."""
+        """Check that the engine was found and the tokenizer is loaded; see ``ServedModel``."""
         _ = self.backend.features, self._parts or self.parts
 
     @property
     def parts(self) -> ModelParts:
-        """Its tokenizer, templates and limits.
+        """The tokenizer, templates and limits.
 
         Raises:
             EngineError: as the backend's ``engine``, before they are loaded.
@@ -146,7 +146,7 @@ class GeneratorModel(ServedModel):
 
     @property
     def defaults(self) -> SamplingDefaults:
-        """Values for what the caller's request leaves out, within its limits.
+        """Values for fields that the caller's request leaves out, within its limits.
 
         Raises:
             EngineError: as ``parts``.
@@ -164,10 +164,10 @@ class GeneratorModel(ServedModel):
         return True
 
     def recall(self, salt: str | None = None) -> CacheScope | None:
-        """Return what is known of the caller's prompts; None where nothing is stored.
+        """Return the cached token ids of the caller's prompts; None without a cache.
 
         Args:
-            salt: by which the caller separates its requests (``cache_salt``).
+            salt: the request's ``cache_salt``, which separates requests of a caller.
         """
         if self.token_cache is None:
             return None
@@ -181,12 +181,12 @@ class GeneratorModel(ServedModel):
         truncation: Truncation | None = None,
         salt: str | None = None,
     ) -> Built:
-        """Render and tokenize a prompt; a long one off the event loop, and in its turn.
+        """Render and tokenize a prompt; a long one off the event loop, in its turn.
 
         Args:
-            source: where it comes from.
-            then: what is done with it in the same place, and gives the result.
-            truncation: how it is cut where it is too long; None leaves it whole.
+            source: source of the prompt.
+            then: makes the result from the prompt, in the same thread.
+            truncation: how a prompt that is too long is cut; None leaves it whole.
             salt: as of ``recall``.
 
         Raises:
@@ -224,20 +224,20 @@ class GeneratorModel(ServedModel):
             return await work.run(build, self._deadlines.first_token_s)
 
     def prepare(self, turn: ToolPlan, prompt: Prompt) -> PreparedTurn:
-        """Ask the model's family what a turn needs.
+        """Let the model's family prepare a turn.
 
         Args:
-            turn: what is wanted of the answer.
-            prompt: of ``build_prompt``.
+            turn: the turn.
+            prompt: prompt of ``build_prompt``.
         """
         return prepare(turn, self.parts.family, prompt.text, eager=self.settings.tool_call_streaming == "eager")
 
     def affinity(self, source: PromptSource, session: str | None) -> str | None:
-        """Name the conversation, which shall stay on one endpoint; None where that is of no use.
+        """Make the id of a conversation, whose requests go to one endpoint; None where that has no use.
 
         Args:
-            source: of its prompt. What begins a conversation, its system prompt and first question, names it as well.
-            session: by which the client names it, if it does.
+            source: source of the prompt, whose system prompt and first question identify the conversation.
+            session: the client's id of the conversation, if any.
         """
         triton = self.settings.triton
         if not triton.endpoints or triton.balance.policy != "prefix":
@@ -258,19 +258,19 @@ class GeneratorModel(ServedModel):
         """Prepare ``params.n`` generations of one prompt; each begins when its context is entered.
 
         Args:
-            prompt: of ``build_prompt``.
-            params: what to do with it.
+            prompt: prompt of ``build_prompt``.
+            params: parameters of the answers.
             request_id: prefix of the engine's request ids.
             arrived: ``time.perf_counter()`` at the arrival of the request.
             readers: one for each generation where the answers must be read, else none.
-            budget: of the reasoning in answers that are read.
-            affinity: of ``affinity``.
+            budget: budget of the reasoning in answers that are read.
+            affinity: result of ``affinity``.
 
         Raises:
             EngineError: as the backend's ``engine`` when the model is not ready, CONTEXT_LENGTH when the prompt is too
                 long.
             BadRequestError: when the engine cannot give what is asked, or the caller may not ask for it.
-            LimitedError: the caller has not so many tokens left.
+            LimitedError: the caller has too few tokens left.
         """
         features, parts = self.backend.features, self._parts or self.parts
         who, trace = caller(), current_trace()
@@ -323,7 +323,7 @@ class GeneratorModel(ServedModel):
 
     @property
     def engine(self) -> TokenGenerator:
-        """What may generate now, with the model's adapter where it has one; of several engines any.
+        """The engine, with the model's adapter if it has one; of several engines any.
 
         Raises:
             EngineError: as the backend's ``features`` when the model is not ready.
@@ -346,7 +346,7 @@ class GeneratorModel(ServedModel):
         return engine if budget is None or reader is None else BudgetedEngine(engine, budget, reader)
 
     def abort(self, error: EngineError) -> None:
-        """End all its running generations with an error."""
+        """End all running generations with an error."""
         for generation in list(self._running):
             generation.abort(error)
 

@@ -1,4 +1,4 @@
-"""Tokenizer, chat template and context length of a served model, from settings or from what Triton says of itself."""
+"""Loads tokenizer, chat template and context length of a served model, from settings or Triton's configuration."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _TOKEN = re.compile(r"<[^<>\s]*>|\[/?[A-Z_]+\]")
 
 
 def written_call(template: ChatTemplate) -> WrittenCall | None:
-    """The example, without what the template writes for a text as well; None where it shows no calls."""
+    """The example call as the template writes it, without the text of other messages; None without calls."""
     if not template.abilities(tools=True).calls:
         return None
     try:
@@ -81,18 +81,18 @@ _TOOL_TEMPLATE = "tool_use"  # Hugging Face's name for it
 
 @dataclass(frozen=True, slots=True)
 class ModelParts:
-    """What turns messages into ids and back.
+    """The tokenizer, templates and limits of a model.
 
     Attributes:
-        tokenizer: of the model.
+        tokenizer: the tokenizer.
         prompts: renders and tokenizes messages.
         max_seq_len: prompt plus generated tokens at most.
         end_ids: ids that end an answer, the engine's end_id first.
         end_texts: their texts.
         tokenizer_source: folder that the tokenizer came from.
-        defaults: for what requests leave out.
-        choice: of the family that the model writes calls and reasoning as.
-        tool_template: the template for conversations with tools where it is another one; None elsewhere.
+        defaults: values of fields that requests leave out.
+        choice: the choice of the model family.
+        tool_template: a separate template for conversations with tools; None without one.
         lora: the adapter that every request carries.
         prompt_tables: virtual tokens that requests may put before their prompts, by name.
     """
@@ -111,7 +111,7 @@ class ModelParts:
 
     @property
     def family(self) -> Family:
-        """The way in which the model writes calls and reasoning."""
+        """The model family."""
         return self.choice.family
 
     def template(self, *, tools: bool) -> ChatTemplate:
@@ -120,19 +120,19 @@ class ModelParts:
 
 
 def needs_discovery(settings: ModelSettings) -> bool:
-    """Whether the settings leave something to Triton's own configuration."""
+    """Tell whether the settings leave values to Triton's configuration."""
     return settings.tokenizer is None or settings.max_seq_len is None
 
 
 def load_parts(
     settings: ModelSettings, features: EngineFeatures | None, key: str, previous: ModelParts | None = None
 ) -> ModelParts:
-    """Load, from files, everything that a model needs except its engine; call it off the event loop.
+    """Load everything that a model needs except its engine, from files, off the event loop.
 
     Args:
-        settings: of the model.
-        features: what was discovered; None while nothing was.
-        key: where the model stands in the settings, for messages, such as ``models[0]``.
+        settings: settings of the model.
+        features: features of the engine; None before discovery.
+        key: path of the model in the settings, for messages, such as ``models[0]``.
         previous: parts whose tokenizer is kept when it comes from the same folder.
 
     Raises:
@@ -244,12 +244,12 @@ _FROM_MODEL = ("temperature", "top_p", "top_k", "repetition_penalty")
 
 
 def sampling_defaults(own: SamplingDefaults, folder: Path, key: str) -> SamplingDefaults:
-    """The operator's defaults, filled up from ``generation_config.json`` where ``own.generation_config`` says so.
+    """Fill the operator's defaults up from ``generation_config.json``, if ``own.generation_config`` says so.
 
     Args:
-        own: of the settings.
-        folder: of the tokenizer.
-        key: where the model stands in the settings, for messages.
+        own: defaults of the settings.
+        folder: folder of the tokenizer.
+        key: path of the model in the settings, for messages.
 
     Raises:
         ConfigError: when the file is wanted and cannot be used.

@@ -1,4 +1,4 @@
-"""Runs work that is too long for the event loop, in few threads and in the order of arrival."""
+"""Runs work that is too long for the event loop in few threads, in the order of arrival."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _PATIENCE_S = 300.0
 
 
 class ClientLeftError(Exception):
-    """The client left, and the result is not wanted any more."""
+    """The client left, so that the result is not needed."""
 
 
 class LongWork:
     """A bounded queue before a few threads.
 
-    Not anyio's threads: there are 40 of them, and one that is cancelled leaves its place to the next while it runs on.
+    anyio's threads are not used: there are 40 of them, and a cancelled one runs on beside its successor.
 
     Attributes:
-        count: how many works run or wait.
+        count: number of running and waiting works.
     """
 
     def __init__(self, name: str, threads: int, most_waiting: int = _MOST_WAITING) -> None:
@@ -47,10 +47,10 @@ class LongWork:
         self.count = 0
 
     async def run(self, work: Callable[[threading.Event], Result], patience_s: float = _PATIENCE_S) -> Result:
-        """Run ``work`` in its turn; one that is given up before is never begun.
+        """Run ``work`` in its turn; work that is cancelled before never begins.
 
         Args:
-            work: is given an event, which is set when no client waits for the result any more.
+            work: takes an event, which is set when no client waits for the result any more.
             patience_s: seconds in which its turn must come.
 
         Raises:
@@ -78,13 +78,13 @@ class LongWork:
             del waiting  # whose error knows this frame: neither would be freed
 
     def close(self, error: EngineError) -> None:
-        """Fail with ``error`` all work that runs, waits, or comes before ``reopen``."""
+        """Fail all work with ``error`` that runs, waits, or comes before ``reopen``."""
         self._closed = error
         for work in list(self._works):
             work.fail(error)
 
     def reopen(self) -> None:
-        """Take work again."""
+        """Accept work again."""
         self._closed = None
 
     def _done(self, work: _Work, future: Future[Any]) -> None:
@@ -159,13 +159,13 @@ _ALL = PROMPTS, LARGE_PROMPTS, TEMPLATES, BODIES
 
 
 def close_all(error: EngineError) -> None:
-    """Close all of this process, and end the processes that work for them."""
+    """Close all queues of this process, and end their helper processes."""
     for work in _ALL:
         work.close(error)
     end_helpers()
 
 
 def reopen_all() -> None:
-    """Have all take work again: for another server of this process."""
+    """Reopen all queues, for another server in this process."""
     for work in _ALL:
         work.reopen()

@@ -1,4 +1,4 @@
-"""An engine whose every request carries one adapter: its weights go once, and again when the engine has lost them."""
+"""An engine whose requests all carry one adapter; the weights are sent once, and again after the engine lost them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _Start = Callable[[GenerationRequest], AsyncGenerator[EngineChunk, None]]
 
 
 class LoraState:
-    """An adapter, and whether the engine is thought to hold it. One for all requests of a served model.
+    """An adapter, and whether the engine is assumed to hold it; shared by all requests of a served model.
 
     Attributes:
-        adapter: with its weights, unless the engine has them from elsewhere.
+        adapter: the adapter, with its weights unless the engine loads them itself.
         model: the served model's name, for messages.
         held: whether the engine has responded with it.
     """
@@ -42,8 +42,8 @@ class LoraEngine:
     """Adds the adapter to requests.
 
     Args:
-        engine: what generates.
-        state: of the adapter.
+        engine: the engine.
+        state: state of the adapter.
     """
 
     def __init__(self, engine: TokenGenerator, state: LoraState) -> None:
@@ -51,7 +51,7 @@ class LoraEngine:
 
     @property
     def features(self) -> EngineFeatures:
-        """The features of the engine behind it."""
+        """The features of the engine behind this one."""
         return self._engine.features
 
     def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:

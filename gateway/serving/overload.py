@@ -1,7 +1,7 @@
 """Bounds the memory of this process.
 
-Large work waits at the soft limit, and everything new is rejected at the hard limit. Requests that run go on: they hold
-memory already, and their end is what frees it.
+Large work waits at the soft limit, and every new request is rejected at the hard limit. Running requests continue: they
+hold memory already, and free it at their end.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _RANK: Final[dict[MemoryState, int]] = {"normal": 0, "soft": 1, "hard": 2}
 
 
 class Overload:
-    """Decides whether a request may take memory; one for the process.
+    """Decides whether a request may take memory; one object for the process.
 
     Attributes:
-        state: by the last sample.
+        state: state by the last sample.
         rejected: requests that were rejected since the last sample.
     """
 
@@ -44,7 +44,7 @@ class Overload:
         self._returns = Cooldown(2.0)  # of free memory to the system
 
     def check(self) -> None:
-        """Let a new request in.
+        """Reject a new request beyond the hard limit.
 
         Raises:
             EngineError: UNAVAILABLE beyond the hard limit.
@@ -53,7 +53,7 @@ class Overload:
             raise self._refusal()
 
     async def room(self) -> None:
-        """Let something large in, immediately or when memory is below the soft limit again.
+        """Wait until memory is below the soft limit.
 
         Raises:
             EngineError: UNAVAILABLE beyond the hard limit, or while memory stays above the soft limit for ``wait_s``.
@@ -73,11 +73,11 @@ class Overload:
 
     @contextlib.asynccontextmanager
     async def watch(self, settings: MemorySettings, memory: Memory, metrics: Metrics) -> AsyncIterator[None]:
-        """Follow the memory meanwhile.
+        """Follow the memory while the context is open.
 
         Args:
             settings: the limits.
-            memory: reads what is used.
+            memory: reads the used memory.
             metrics: where each sample is noted.
         """
         self._settings = settings

@@ -1,4 +1,4 @@
-"""From the source of a prompt, as endpoints hand it to a served model, to the prompt that the engine reads."""
+"""Builds prompts: renders and tokenizes the source of a prompt for a served model."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ChatPrompt:
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:
-    """Text as it is; the texts of control tokens in it are control tokens.
+    """A text, in which texts of control tokens are control tokens.
 
     Attributes:
         text: may be empty where the model has a BOS.
@@ -62,7 +62,7 @@ class TextPrompt:
 
 @dataclass(frozen=True, slots=True)
 class IdsPrompt:
-    """Token ids as they are; nothing is added.
+    """Token ids, to which nothing is added.
 
     Attributes:
         ids: in the model's vocabulary, at least one.
@@ -75,7 +75,7 @@ PromptSource = ChatPrompt | TextPrompt | IdsPrompt
 
 
 def spoken(source: PromptSource) -> Sequence[Mapping[str, Any]]:
-    """The messages of a source, each with ``role`` and ``content``; none of ids."""
+    """The messages of a source, each with ``role`` and ``content``; none for token ids."""
     if isinstance(source, ChatPrompt):
         return source.messages
     return [{"role": "user", "content": source.text}] if isinstance(source, TextPrompt) else []
@@ -83,13 +83,13 @@ def spoken(source: PromptSource) -> Sequence[Mapping[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """How a prompt is cut, as vLLM's ``truncate_prompt_tokens`` does it: after the chat template, by tokens.
+    """How a prompt is cut after the chat template, by tokens, as by vLLM's ``truncate_prompt_tokens``.
 
     Attributes:
-        tokens: that are kept at most; -1 is what the context leaves beside the answer.
-        side: where the others are cut off. On the left a BOS that the tokenizer adds to a text stays.
-        answer: tokens that the answer may have, at least 1.
-        answer_name: the request parameter that ``answer`` came from, for error messages.
+        tokens: most tokens that stay; -1 for as many as fit into the context with the answer.
+        side: side that is cut off. On the left a BOS that the tokenizer adds to a text stays.
+        answer: most tokens of the answer, at least 1.
+        answer_name: the request parameter of ``answer``, for error messages.
     """
 
     tokens: int
@@ -99,21 +99,20 @@ class Truncation:
 
 
 class UnknownTextError(Exception):
-    """More of a prompt must be tokenized than would be done where it is."""
+    """The prompt has more unknown text than may be tokenized here."""
 
 
 LONG = 4096
 """Characters or ids; rendering and tokenizing more than this would hold up other requests' tokens."""
 _LARGE = 65536  # characters or ids; of more one is built at a time, and what is shorter does not wait for it
 _MOST_LOOKED_UP = 262144  # characters of its messages, reasoning and calls among them
-_MOST_CHARACTERS = 8  # for each token, in a long prompt; texts have 1 to 6
-_MOST_UNCOUNTED = 65536  # characters of a prompt that is not long in this sense
+_MOST_CHARACTERS = 8  # for each token, in a large prompt; texts have 1 to 6
 _FRAME = 16  # characters that a template writes around a message or a call
 _LEAST_BOUND = 131072  # so that long documents can be cut by those who count them first
 
 
 def long_work(source: PromptSource) -> LongWork | None:
-    """Where the prompt is built; None on the event loop."""
+    """The queue in which the prompt is built; None for the event loop."""
     if isinstance(source, ChatPrompt) and source.template is not None:
         return TEMPLATES
     size = _size(source)
@@ -121,7 +120,7 @@ def long_work(source: PromptSource) -> LongWork | None:
 
 
 def may_be_known(source: PromptSource, work: LongWork, parts: ModelParts) -> bool:
-    """Whether a long prompt may be a conversation that goes on: looked up, it costs less than a thread's turn."""
+    """Tell whether a long prompt may continue a cached conversation: to look it up costs less than a thread's turn."""
     if work is TEMPLATES or not isinstance(source, ChatPrompt):
         return False
     if work is LARGE_PROMPTS and (_said(source) > _MOST_LOOKED_UP or _nested(source) > _LARGE):
@@ -130,12 +129,12 @@ def may_be_known(source: PromptSource, work: LongWork, parts: ModelParts) -> boo
 
 
 def work_of(size: int) -> LongWork | None:
-    """Where a prompt of so many characters or ids is worked on; None on the event loop."""
+    """The queue for a prompt with so many characters or ids; None for the event loop."""
     return None if size <= LONG else PROMPTS if size <= _LARGE else LARGE_PROMPTS
 
 
 def most_tokens(parts: ModelParts) -> int:
-    """Tokens that are counted of a text that may be longer than the context: the context, at least 131,072."""
+    """The most tokens that are counted of a text: the context, at least 131,072."""
     return max(parts.max_seq_len, _LEAST_BOUND)
 
 
@@ -176,17 +175,17 @@ def build(
     recall: CacheScope | None = None,
     unknown: int | None = None,
 ) -> Prompt:
-    """Render and tokenize a prompt; its ids are those that the engine reads.
+    """Render and tokenize a prompt into the ids that the engine reads.
 
     Args:
-        source: where it comes from.
-        parts: of the model.
-        settings: of the model.
+        source: source of the prompt.
+        parts: tokenizer and templates of the model.
+        settings: settings of the model.
         frames: whether the server puts special tokens around a text; None where prompts travel as ids.
-        most: tokens that it may have; None: as the model's context.
+        most: most tokens of the prompt; None for the model's context.
         left: set when no client waits for the prompt any more.
-        recall: where ids of its parts are looked up, and stored.
-        unknown: characters of it that are tokenized at most; None: all.
+        recall: cache of ids of the prompt's parts.
+        unknown: most characters that may be tokenized; None for all.
 
     Raises:
         UnknownTextError: more of it is unknown.
@@ -211,13 +210,13 @@ def build(
 def truncated(
     prompt: Prompt, source: PromptSource, truncation: Truncation, parts: ModelParts, *, room: int, frames: bool | None
 ) -> Prompt:
-    """The prompt as far as it is kept.
+    """Cut a prompt.
 
     Args:
-        prompt: of ``build``.
-        source: where it came from.
-        truncation: what is kept.
-        parts: of the model.
+        prompt: prompt of ``build``.
+        source: source of the prompt.
+        truncation: how the prompt is cut.
+        parts: tokenizer and templates of the model.
         room: tokens of the context that prompt and answer may share.
         frames: as of ``build``.
 
@@ -253,14 +252,14 @@ def truncated(
 
 
 class LengthBound:
-    """The length of a prompt, checked by what is cheap before all of it is tokenized to count it.
+    """Bounds the length of a prompt by cheap checks before all of it is tokenized.
 
-    What passes takes some hundreds of bytes of memory for each token of ``most``, and no more than 8 characters for
-    each, of which tokenizers of one long word take a hundred bytes each.
+    A prompt that passes takes some hundreds of bytes of memory for each token of ``most``. It has at most 8 characters
+    for each, of which tokenizers of one long word take a hundred bytes each.
 
     Attributes:
-        most: tokens beyond which nothing more is tokenized: those by which it is too long by far.
-        characters: that ``check_characters`` lets pass in any case.
+        most: tokens beyond which nothing more is tokenized, because the prompt is far too long.
+        characters: characters that ``check_characters`` accepts in any case.
     """
 
     def __init__(
@@ -291,7 +290,7 @@ class LengthBound:
         self._of_context = most is None
 
     def check_source(self, source: PromptSource) -> None:
-        """Reject what cannot fit by its size alone.
+        """Reject a source that cannot fit by its size alone.
 
         Raises:
             PromptTooLongError: it cannot fit.
@@ -306,7 +305,7 @@ class LengthBound:
                 self.check_characters(size)
 
     def check_count(self, count: int) -> None:
-        """Reject more tokens than there may be.
+        """Reject more tokens than allowed.
 
         Raises:
             PromptTooLongError: it cannot fit.
@@ -340,7 +339,7 @@ class LengthBound:
             self._reject(f"it has more than {self.most} tokens", count)
 
     def begin(self, size: int) -> None:
-        """Count ``size`` characters that are to be tokenized here.
+        """Count characters that are to be tokenized here.
 
         Raises:
             UnknownTextError: more characters than may be tokenized here.
@@ -355,13 +354,13 @@ class LengthBound:
         return self._left is not None and self._left.is_set()
 
     def check_characters(self, size: int) -> None:
-        """Reject more characters than the tokens may stand for.
+        """Reject more characters than the allowed tokens can have.
 
         Raises:
             PromptTooLongError: it cannot fit.
         """
         each = self._parts.tokenizer.longest_token
-        if size > _MOST_UNCOUNTED:
+        if size > _LARGE:
             each = min(each, _MOST_CHARACTERS)
         if size > self._most * each:
             self._reject(f"{size} characters cannot fit into that limit", max(size // each, self._most + 1))
@@ -407,7 +406,7 @@ def check_ids(ids: Sequence[int], parts: ModelParts, param: str) -> None:
     Args:
         ids: to check.
         parts: of the model.
-        param: where they stand in the request; ``{place}`` and ``{id}`` in it become those of the wrong one.
+        param: path in the request; ``{place}`` and ``{id}`` in it become those of the wrong id.
 
     Raises:
         BadRequestError: naming the first one.
@@ -482,7 +481,7 @@ def _own_template(template: str, parts: ModelParts, settings: ModelSettings) -> 
 
 
 def opening(source: PromptSource) -> str | None:
-    """A digest of the messages of a conversation up to the first question; None of other prompts."""
+    """Make a digest of a conversation up to its first question; None for other prompts."""
     if not isinstance(source, ChatPrompt):
         return None
     digest = hashlib.blake2b(digest_size=16)

@@ -1,4 +1,4 @@
-"""All served models, by name and alias; replaced while requests run."""
+"""All served models, by name and alias, replaced while requests run."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _COLLECT_S = 0.5  # until the next look whether a request runs
 
 @dataclass(frozen=True, slots=True)
 class ModelChanges:
-    """What a replacement did, as names of models.
+    """The changes of a replacement, as names of models.
 
     Attributes:
-        added: served from now on.
-        changed: served anew.
-        removed: no longer served.
+        added: new models.
+        changed: restarted models.
+        removed: models that are not served any more.
     """
 
     added: tuple[str, ...] = ()
@@ -61,8 +61,8 @@ class Registry:
     """The served models in the order of the settings.
 
     Attributes:
-        copies: of requests, for the mirrors of models; None: no copies are taken.
-        running: a future of each request that runs, done at its end: models that it may use are not closed before.
+        copies: copies requests for mirrors; None without mirrors.
+        running: a future of each running request, done at its end: its models are not closed before.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class Registry:
         return iter([entry.model for entry in self._entries.values()])
 
     def get(self, name: str, conversation: str | None = None) -> ServedModel | None:
-        """The model with this name or alias, None when there is none.
+        """Find the model with a name or alias; None without one.
 
         Args:
-            name: of a split as well: one of its models is chosen, by weight and among those that are ready.
-            conversation: names the conversation, whose requests go to the same model of a split.
+            name: name, alias or split; of a split one of the ready models is chosen by weight.
+            conversation: id of the conversation, whose requests go to the same model of a split.
         """
         model = self._names.get(name)
         if model is None and name in self._splits:
@@ -129,15 +129,15 @@ class Registry:
         return chosen
 
     def names(self) -> list[tuple[str, ServedModel]]:
-        """Every id under which clients reach a model, each model's own name before its aliases.
+        """List each id under which clients reach a model, a model's name before its aliases.
 
-        A split stands with the model that has most of it.
+        A split stands with its model of the largest weight.
         """
         splits = [(name, self._names[max(weights, key=weights.__getitem__)]) for name, weights in self._splits.items()]
         return [*self._names.items(), *splits]
 
     def split(self, name: str) -> Mapping[str, float] | None:
-        """Return the weights of the models that share the requests for a name; None where it is not a split."""
+        """Return the weights of the models of a split; None where the name is not a split."""
         return self._splits.get(name)
 
     def readiness(self) -> dict[str, EngineCondition]:
@@ -194,20 +194,20 @@ class Registry:
         )
 
     async def wait_ready(self, since: float | None = None) -> None:
-        """Wait for the engines of all models, as long as a start may wait for Triton.
+        """Wait for the engines of all models, for the time that a start may wait for Triton.
 
         Args:
-            since: the event loop's time from which that counts; None: from now on.
+            since: the event loop's time from which that counts; None for now.
         """
         await self._wait_ready(list(self), since)
 
     def abort(self, error: EngineError) -> None:
-        """End whatever still runs, of retired models too, with an error."""
+        """End all running requests with an error, also those of retired models."""
         for model in [*self, *(model for models in self._retiring.values() for model in models)]:
             model.abort(error)
 
     async def close(self) -> None:
-        """Close all models, retired ones too."""
+        """Close all models, also retired ones."""
         retiring, self._retiring = self._retiring, {}
         for task in retiring:
             task.cancel()
@@ -318,10 +318,10 @@ _TOKENIZER_FILES = (
 
 @dataclass(frozen=True, slots=True)
 class ModelFingerprint:
-    """Equal for models that need not be made again.
+    """The identity of a model's settings and files; models with equal ones need no restart.
 
     Attributes:
-        settings: of the model.
+        settings: settings of the model.
         files: path, time and size of each file that it reads.
     """
 
@@ -330,7 +330,7 @@ class ModelFingerprint:
 
 
 def fingerprint(settings: ModelSettings) -> ModelFingerprint:
-    """Take it now, with the files that the settings name; a tokenizer folder that Triton names is not looked at."""
+    """Make the fingerprint of a model, with the files that the settings name."""
     paths = [settings.template] if settings.template is not None else []
     paths += settings.prompt_tables.values()
     if settings.lora is not None and settings.lora.folder is not None:

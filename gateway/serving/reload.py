@@ -1,6 +1,6 @@
-"""New settings for a running gateway: from SIGHUP, or because the file changed.
+"""Reloads the settings of a running gateway, after SIGHUP or a change of the file.
 
-Each process looks after itself: it polls the file and has its own signal handler, so several workers need no leader.
+Each process polls the file and handles signals by itself, so several workers need no leader.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _FREE = {("auth", "keys"), ("auth", "keys_file")}  # but for these
 
 
 class SettingsReloader:
-    """Watches the source of the settings while its context is open, and gives the registry what it says.
+    """Watches the source of the settings while its context is open, and updates the registry.
 
     Args:
-        settings: what the gateway runs with.
-        source: where they came from.
-        registry: of served models, started.
-        metrics: where reloads are counted.
-        guard: of the API, which takes other keys.
-        certificates: that are looked at upon SIGHUP.
+        settings: the current settings.
+        source: source of the settings.
+        registry: the served models, started.
+        metrics: counts reloads.
+        guard: access control, which gets new keys.
+        certificates: certificates, which are checked after SIGHUP.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class SettingsReloader:
                 await self._task
 
     async def reload(self) -> bool:
-        """Read the settings and serve their models; whether they are in force now.
+        """Read the settings and serve their models; returns whether they are in force.
 
-        Settings that cannot be used leave the former ones in force; the log says why, and a metric counts it.
+        Unusable settings leave the former ones in force; the log says why, and a metric counts it.
         """
         self._seen = await anyio.to_thread.run_sync(self._source.stamp)  # before reading: a later change is seen again
         try:

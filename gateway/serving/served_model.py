@@ -1,4 +1,4 @@
-"""A served model: its supervised engine, its metrics, and the queue of what waits for the engine."""
+"""A served model: its engine, its metrics, and the queue of its requests."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ EngineLimit = Callable[[Sequence[str], str], int | None]
 
 
 def unknown_limit(endpoints: Sequence[str], model: str) -> int | None:
-    """Know of no limit."""
+    """Return no limit."""
     del endpoints, model
     return None
 
 
 class ServedModel(ABC):
-    """One model as clients know it, whatever its task.
+    """A model under its name for clients, of any task.
 
     Attributes:
         settings: its settings.
         name: the id that clients send.
-        task: what it does with a request.
+        task: its task.
         queues: whether requests may have to wait for their turn.
         backend: its supervised engine.
         created: Unix time at which this gateway began to serve it.
         metrics: its counters.
-        admission: lets its requests to engines run, or wait for their turn.
+        admission: decides which of its requests run and which wait.
     """
 
     def __init__(
@@ -88,27 +88,27 @@ class ServedModel(ABC):
 
     @property
     def features(self) -> EngineFeatures | None:
-        """Features as last discovered, also while the engine is unreachable; None before the first discovery."""
+        """The features of the last discovery, also while the engine is unreachable; None before."""
         return self._features
 
     @property
     def max_seq_len(self) -> int | None:
-        """Tokens of a request at most, prompt and answer together; None before it is known."""
+        """The most tokens of a request, prompt and answer together; None before it is known."""
         return None
 
     @property
     def tokenizer_folder(self) -> Path | None:
-        """Folder that the tokenizer came from; None before it is known, and where there is none."""
+        """The folder of the tokenizer; None before it is known, and without a tokenizer."""
         return None
 
     @property
     def family_choice(self) -> FamilyChoice | None:
-        """The family that it writes calls and reasoning as, and how sure that is; None before it is known."""
+        """The model family and how certain it is; None before it is known."""
         return None
 
     @property
     def template_renders(self) -> bool | None:
-        """Whether its chat template shows at least a message of a user; None before it is known."""
+        """Whether the chat template renders a user message; None before it is known."""
         return None
 
     @property
@@ -118,7 +118,7 @@ class ServedModel(ABC):
 
     @property
     def losses(self) -> Mapping[str, str]:
-        """What is lost of its answers as of the last discovery; see ``EngineFeatures.losses``."""
+        """What answers lose, by the last discovery; see ``EngineFeatures.losses``."""
         return self._losses
 
     @abstractmethod
@@ -130,7 +130,7 @@ class ServedModel(ABC):
         """
 
     def refusal(self) -> str | None:
-        """Return the message for clients while requests cannot be served, without addresses; None when they can be."""
+        """Why requests cannot be served, as a message for clients without addresses; None when they can be."""
         try:
             self.check_ready()
         except EngineError as error:
@@ -138,21 +138,21 @@ class ServedModel(ABC):
         return None
 
     def unready(self) -> str | None:
-        """Why requests cannot be served now, in one sentence for operators; None when they can."""
+        """Why requests cannot be served, in one sentence for operators; None when they can be."""
         condition = self.backend.condition
         return None if condition.ready else condition.reason
 
     def now(self) -> ModelSnapshot:
-        """Its endpoints and its queue at this moment."""
+        """The endpoints and the queue at this moment."""
         totals = self.admission.totals()
         return ModelSnapshot(self.backend.endpoints, totals.running, totals.waiting, totals.limit, self.task)
 
     def queue(self) -> ModelQueue:
-        """Its queue at this moment."""
+        """The queue at this moment."""
         return ModelQueue(*self.admission.queue(), adapter=self.settings.lora is not None)
 
     async def start(self) -> None:
-        """Load what the settings give, begin to supervise the engine, and take the rest from it if it is there.
+        """Load what the settings name, supervise the engine, and take missing values from a ready engine.
 
         Raises:
             ConfigError: when the settings are wrong, or a running Triton does not say what they leave out.
@@ -181,14 +181,14 @@ class ServedModel(ABC):
         """
 
     async def close(self) -> None:
-        """End the supervision of its engine, and let go of what refers back to this model."""
+        """End the supervision of the engine, and drop references to this model."""
         self.admission.close()
         await self.backend.close()
         self.backend.on_discovered = None
 
     @abstractmethod
     def abort(self, error: EngineError) -> None:
-        """End all that runs for its clients with an error."""
+        """End all running requests with an error."""
 
     def _engine_limit(self) -> int | None:
         """How many generations the engines run at a time, as their metrics tell."""

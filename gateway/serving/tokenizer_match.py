@@ -1,4 +1,4 @@
-"""Whether the tokenizer here is the one of the engine: the answers of another model are fluent nonsense."""
+"""Checks that the tokenizer is the engine's; with another one answers are fluent nonsense."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _MORE = 1.05  # of the tokenizer's width; padding of a vocabulary is less
 
 
 def tokenizer_mismatch(tokenizer: Tokenizer, folder: Path, features: EngineFeatures) -> str | None:
-    """In what a tokenizer is not the engine's, in one sentence; None where nothing shows it. May read files.
+    """Say how a tokenizer differs from the engine's, in one sentence; None without a difference. May read files.
 
     Args:
-        tokenizer: that is used here.
-        folder: that it came from.
-        features: of the engine.
+        tokenizer: the tokenizer.
+        folder: folder of the tokenizer.
+        features: features of the engine.
     """
     width = features.vocab_size
     if width is not None and tokenizer.vocab_size > width:
@@ -43,7 +43,7 @@ def tokenizer_mismatch(tokenizer: Tokenizer, folder: Path, features: EngineFeatu
 
 
 def compared(features: EngineFeatures) -> Capability:
-    """How the tokenizer was compared with the engine's, as an entry of the map of capabilities."""
+    """Say how the tokenizer was compared with the engine's, as a capability."""
     if features.tokenized is not None:
         return Capability("native", "Compared with Triton's preprocessing: three sentences have the same ids.")
     if _other_folder(features) is not None:
@@ -54,7 +54,7 @@ def compared(features: EngineFeatures) -> Capability:
 
 
 def wide_engine(tokenizer: Tokenizer, features: EngineFeatures) -> str | None:
-    """Say that the engine has far more logits than the tokenizer has ids; None where it has not."""
+    """Say that the engine has far more logits than the tokenizer has ids; None where it does not."""
     width = features.vocab_size
     if width is None or width <= tokenizer.vocab_size * _MORE:
         return None

@@ -1,4 +1,4 @@
-"""Settings: one YAML file and the environment, parsed once into validated values and passed down.
+"""Settings from one YAML file and the environment, validated once.
 
 The file is ``GATEWAY_CONFIG``, else ``gateway.yaml`` in the working folder when it exists. Environment variables win
 over the file. ``GATEWAY_MODEL`` (a served name) with ``GATEWAY_TRITON_URL`` and the other model variables describes one

@@ -85,7 +85,7 @@ class KeySettings(Section):
 
 
 def repeated_keys(keys: Sequence[KeySettings]) -> str | None:
-    """The first name or hash that stands there twice, in words; None where there is none."""
+    """Name the first duplicate name or hash of keys; None without one."""
     for what in ("name", "hash"):
         seen: dict[str, str] = {}
         for key in keys:
@@ -192,5 +192,5 @@ class AuthSettings(KeysFile):
 
     @property
     def asks(self) -> bool:
-        """Whether a request needs a key or a token."""
+        """Whether requests need a key or a token."""
         return bool(self.keys or self.keys_file is not None or self.jwt is not None)

@@ -1,4 +1,4 @@
-"""The requirements of the package's extras, as its metadata lists them."""
+"""The requirements of the package's extras, by its metadata."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OF_EXTRA: Final = re.compile(r"""(?P<requirement>[^;]+); extra == ["'](?P<extra
 
 
 def pip_install(extra: str) -> str:
-    """Write the pip command that installs what an extra requires.
+    """Write the pip command that installs the requirements of an extra.
 
     The command names the requirements, not the gateway: the gateway is on no index, and its name is free there.
 

@@ -1,4 +1,4 @@
-"""Settings of the gateway as a whole."""
+"""The settings of the whole gateway."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class StateSettings(Section):
 
 
 def check_fernet_key(key: str) -> None:
-    """Check the form of a Fernet key, 32 bytes in URL-safe base64 (https://github.com/fernet/spec).
+    """Check that a text is a Fernet key, 32 bytes in URL-safe base64 (https://github.com/fernet/spec).
 
     Raises:
-        ValueError: it has another; the message does not show the key.
+        ValueError: the text is not a key; the message does not show it.
     """
     try:
         size = len(base64.b64decode(key, altchars=b"-_", validate=True))
@@ -208,17 +208,17 @@ class ServerSettings(Section):
 
     @property
     def metrics_shown(self) -> Literal["all", "slim", "key", "none"]:
-        """What ``/metrics`` shows on the port that serves."""
+        """The metrics that ``/metrics`` shows on ``port``."""
         return self.metrics or ("all" if self.internal_port is None else "slim")
 
     @property
     def docs_shown(self) -> Literal["open", "key", "none"]:
-        """Who sees the documentation on the port that serves."""
+        """Who may read the documentation on ``port``."""
         return self.docs or ("open" if self.internal_port is None else "none")
 
     @property
     def page_shown(self) -> bool:
-        """Whether the port that serves shows the chat page."""
+        """Whether ``port`` serves the chat page."""
         return self.internal_port is None if self.page is None else self.page
 
     @field_validator("api_keys", mode="before")
@@ -413,7 +413,7 @@ class Deployments(Section):
 def taken_names(
     section: str, entries: Sequence[tuple[Any, Sequence[Any]]]
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Find names and aliases that are given twice, so that a client could not tell which model it reaches.
+    """Find duplicate names and aliases, which would leave open what model a client reaches.
 
     Args:
         section: ``models`` or ``deployments``.

@@ -212,7 +212,7 @@ class SamplingDefaults(Section):
 
     @functools.cached_property
     def given(self) -> Mapping[str, float | int]:
-        """The values that there are, by the names of request parameters."""
+        """The given values, by the names of request parameters."""
         return self.model_dump(exclude_none=True, exclude={"generation_config"})
 
 
@@ -278,10 +278,10 @@ class LlmApiSettings(Section):
 
 
 def template_path(given: Path, folder: Path) -> Path:
-    """Find a template: in a folder, else among those that come with the gateway, if the path names one of these.
+    """Find a template in a folder, else among those shipped with the gateway.
 
     Args:
-        given: the path as the settings have it.
+        given: the path in the settings.
         folder: the base of a relative path.
     """
     found = folder / given

@@ -1,4 +1,4 @@
-"""The base of all sections of the settings, and values that several of them have."""
+"""The base of all sections of the settings, and types of values that several sections have."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Section(BaseModel):
 
 
 def split_commas(value: object) -> object:
-    """Split text at commas, as environment variables hold lists; return anything else unchanged."""
+    """Split a text at commas, as in environment variables; other values stay."""
     if isinstance(value, str):
         return [part for part in (part.strip() for part in value.split(",")) if part]
     return value
 
 
 def at_home(value: Path | None) -> Path | None:
-    """A path with the home of the user that it names by ``~``."""
+    """Replace ``~`` in a path by the user's home."""
     try:
         return value and value.expanduser()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""The sources of settings, a file and the environment over it, and reading them again."""
+"""The sources of settings: a file, and environment variables that override it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Stamp = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class SettingsSource:
-    """A settings file, or none, under the environment.
+    """A settings file, or none, with the environment over it.
 
     Attributes:
         path: the file; None when there is only the environment.
-        environment: variables that win over the file.
+        environment: variables, which override the file.
     """
 
     path: Path | None
@@ -33,7 +33,7 @@ class SettingsSource:
         """Find the file to read: ``path``, else ``GATEWAY_CONFIG``, else ``gateway.yaml`` in the working folder.
 
         Args:
-            path: the YAML file, when the caller knows it.
+            path: the YAML file; None to search it.
             environment: variables to read instead of the process's own.
         """
         env = dict(os.environ if environment is None else environment)
@@ -43,7 +43,7 @@ class SettingsSource:
         return SettingsSource(file, env)
 
     def load(self) -> Settings:
-        """Read everything anew.
+        """Read and validate the settings.
 
         Raises:
             ConfigError: when the file is unreadable, a key is unknown or missing, or a value is wrong.
@@ -57,12 +57,12 @@ class SettingsSource:
         return settings
 
     def stamp(self) -> Stamp | None:
-        """Time, size and identity of the file, which change when it does; None without a regular file."""
+        """Time, size and identity of the file, which change with it; None without a regular file."""
         return stamp_of(self.path)
 
 
 def stamp_of(path: Path | None) -> Stamp | None:
-    """Time, size and identity of a file, which change when it does; None without a regular file."""
+    """Time, size and identity of a file, which change with it; None without a regular file."""
     try:
         found = path.stat() if path and path.is_file() else None
     except OSError:
@@ -165,10 +165,10 @@ def _is_encoder(model: object) -> bool:
 
 
 def apply_environment(data: dict[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-    """Lay the environment over ``data``.
+    """Override ``data`` by environment variables.
 
     Returns:
-        Which variable each dotted key path came from.
+        The variable by dotted key path.
 
     Raises:
         ConfigError: when the variables describe a model without a name, or a section of the file is not a mapping.

@@ -1,4 +1,4 @@
-"""The way from plain values to settings, or to problems in words."""
+"""Converts plain values to settings, or to a list of problems."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ def _rename_values(data: dict[str, Any]) -> None:
 def validate(
     document: SettingsDocument, sources: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> tuple[Settings | None, list[SettingsProblem]]:
-    """Turn a document into settings.
+    """Convert a document to settings.
 
     Args:
         document: the file's content, with the environment already laid over its data; former values are replaced in it.
-        sources: the variable behind each dotted key path that came from one; it has no line.
+        sources: the variable of each dotted key path that came from one, and so has no line.
         folder: the base of relative paths in the file.
 
     Returns:
@@ -116,7 +116,7 @@ def validate(
 
 
 def validate_deployments(document: SettingsDocument) -> tuple[tuple[DeploymentSettings, ...], list[SettingsProblem]]:
-    """Turn the section ``deployments`` of a document into settings, and ignore its other sections.
+    """Convert the section ``deployments`` of a document to settings, without its other sections.
 
     Returns:
         The deployments, none when there are problems; and all problems in the order of the file.
@@ -141,7 +141,7 @@ def validate_deployments(document: SettingsDocument) -> tuple[tuple[DeploymentSe
 
 
 def validate_keys(document: SettingsDocument) -> tuple[tuple[KeySettings, ...], list[SettingsProblem]]:
-    """Turn a file of keys into settings.
+    """Convert a key file to settings.
 
     Returns:
         The keys, none when there are problems; and all problems in the order of the file.
@@ -178,7 +178,7 @@ def _with_absolute_file(data: dict[str, Any], keys: Sequence[str], folder: Path)
 
 
 def with_absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Make the paths of the models relative to the folder of the file."""
+    """Make relative paths of the models absolute, from the folder of the file."""
     if not isinstance(data["models"], list):
         return data
     return {**data, "models": [_with_absolute_paths(model, folder) for model in data["models"]]}
@@ -289,7 +289,7 @@ def _section_of(section: type[BaseModel], key: str) -> type[BaseModel] | None:
 
 
 def all_keys(section: type[BaseModel], prefix: str = "") -> list[str]:
-    """Every key path of a section, such as ``models[].triton.url``."""
+    """List every key path of a section, such as ``models[].triton.url``."""
     paths = []
     for key, field in section.model_fields.items():
         inner = _section_of(section, key)

@@ -1,4 +1,4 @@
-"""Settings of TLS, where the gateway listens and where it calls Triton."""
+"""Settings of TLS for clients and for Triton."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A YAML file as plain values with the line of every key, and mistakes with their places."""
+"""Reads a YAML file as plain values with the line of every key, and describes mistakes with their places."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class SettingsProblem:
 
     Attributes:
         what: one sentence, which begins with the path of the key where there is one.
-        fix: the remedy in one sentence; empty where the mistake suggests it.
-        line: in the file, from 1; None where the value comes from the environment.
+        fix: the fix in one sentence; empty where the mistake suggests it.
+        line: line in the file, from 1; None where the value comes from the environment.
     """
 
     what: str
@@ -46,7 +46,7 @@ class ConfigError(Exception):
 
     @staticmethod
     def of(problems: Sequence[SettingsProblem], file: object = None) -> ConfigError:
-        """One error of all problems; ``file`` is named before those that have a line."""
+        """Make one error of all problems, with ``file`` before those that have a line."""
         lines = []
         for problem in problems:
             where = f"{file}:{problem.line}: " if file is not None and problem.line is not None else ""
@@ -59,7 +59,7 @@ class SettingsDocument:
     """The content of a settings file.
 
     Attributes:
-        data: its mapping.
+        data: the mapping.
         lines: the line, from 1, of each key path.
         problems: keys that are written twice in one mapping.
     """
@@ -69,7 +69,7 @@ class SettingsDocument:
     problems: tuple[SettingsProblem, ...] = ()
 
     def line(self, keys: Sequence[str | int]) -> int | None:
-        """The line of a key, or of the nearest key above it; None when the file says nothing of it."""
+        """The line of a key, or of the nearest key above it; None for an unknown key."""
         for length in range(len(keys), 0, -1):
             if tuple(keys[:length]) in self.lines:
                 return self.lines[tuple(keys[:length])]
@@ -77,14 +77,14 @@ class SettingsDocument:
 
 
 def read_document(path: Path, what: str = "settings file") -> SettingsDocument:
-    """Read a file of settings.
+    """Read a settings file.
 
     Args:
-        path: of the file.
-        what: it is, in messages.
+        path: path of the file.
+        what: name of the file's kind, for messages.
 
     Raises:
-        ConfigError: when it cannot be read, is not YAML or holds no mapping.
+        ConfigError: the file cannot be read, is not YAML or has no mapping.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -164,7 +164,7 @@ def _not_yaml(path: Path, error: yaml.MarkedYAMLError, what: str) -> ConfigError
 
 
 def dotted(keys: Sequence[str | int]) -> str:
-    """A key path as people write it, such as ``models[0].triton.url``."""
+    """Write a key path for people, such as ``models[0].triton.url``."""
     path = ""
     for part in keys:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part

@@ -1,1 +1,1 @@
-"""Metrics and logs of the gateway."""
+"""Metrics, logs and traces of the gateway."""

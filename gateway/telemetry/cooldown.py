@@ -1,4 +1,4 @@
-"""Says when something is due that is done once in a number of seconds at most."""
+"""Limits how often something is done: once in a number of seconds."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import time
 
 
 class Cooldown:
-    """The time since something was last done; it is due at first.
+    """The time since something was last done; the first call of ``due`` is true.
 
     Args:
-        seconds: from one time to the next, at least.
+        seconds: shortest time from one to the next.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -18,7 +18,7 @@ class Cooldown:
         self._next = -math.inf
 
     def due(self) -> bool:
-        """Tell whether it is due, and count it as done."""
+        """Tell whether the time has passed, and begin it again if it has."""
         now = time.monotonic()
         if now < self._next:
             return False

@@ -1,4 +1,4 @@
-"""Signals that a process is ready for before all else: it outlives hang-ups, and ends with the one that started it."""
+"""Signals that a process handles before all else: hang-ups do not end it, the end of its supervisor does."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SUPERVISOR_VARIABLE: Final = "GATEWAY_SUPERVISOR_PID"
 
 
 class EarlyHangup:
-    """A handler of SIGHUP that ends nothing and remembers that it came.
+    """A handler of SIGHUP that only remembers that the signal came.
 
     Attributes:
-        came: whether it has.
+        came: whether SIGHUP has come.
     """
 
     def __init__(self) -> None:
@@ -29,9 +29,9 @@ class EarlyHangup:
 
 
 def outlive_hangups() -> None:
-    """Have SIGHUP no longer end this process, from now on and until something else handles it.
+    """Make this process outlive SIGHUP until another handler is set.
 
-    Also where the parent has held it back while it started this one.
+    A SIGHUP that the parent has blocked during the start is handled, too.
     """
     if not isinstance(signal.getsignal(signal.SIGHUP), EarlyHangup):
         signal.signal(signal.SIGHUP, EarlyHangup())
@@ -39,7 +39,7 @@ def outlive_hangups() -> None:
 
 
 def end_with_supervisor(environ: Mapping[str, str] | None = None) -> None:
-    """In the child: ask the kernel for SIGTERM when its supervisor dies; does nothing when it is not its child."""
+    """Ask the kernel to send SIGTERM when the supervisor dies; without effect in other processes than its child."""
     supervisor = (os.environ if environ is None else environ).get(SUPERVISOR_VARIABLE)
     if supervisor is not None:
         end_with_parent(int(supervisor), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The export of traces and metrics to OpenTelemetry's collectors, where the settings switch it on."""
+"""The export of traces and metrics to OpenTelemetry collectors, by the settings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _PACKAGES: Final = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http
 
 
 def open_telemetry(settings: TelemetrySettings, version: str) -> Telemetry | None:
-    """Begin to export what the settings say; None where that is nothing.
+    """Begin the export of the settings; None where they export nothing.
 
     Args:
-        settings: of telemetry.
-        version: of the gateway.
+        settings: settings of telemetry.
+        version: version of the gateway.
 
     Raises:
         ConfigError: the packages are missing, or the variables of OpenTelemetry ask for another protocol.
@@ -37,7 +37,7 @@ def open_telemetry(settings: TelemetrySettings, version: str) -> Telemetry | Non
 
 
 def check_telemetry(settings: TelemetrySettings) -> None:
-    """Look whether what the settings switch on could be exported here.
+    """Check that the packages for the settings are installed.
 
     Raises:
         ConfigError: the packages are missing.

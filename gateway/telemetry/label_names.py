@@ -1,13 +1,13 @@
-"""Bounds the names of clients' that metrics have as labels."""
+"""Bounds the number of client-chosen names in metric labels."""
 
 from __future__ import annotations
 
 
 class LabelNames:
-    """The first names that came; further names are ``other`` together.
+    """The first names that came; all further names are ``other``.
 
     Args:
-        most: names.
+        most: most names.
     """
 
     def __init__(self, most: int) -> None:

@@ -1,7 +1,7 @@
-"""Logging as JSON lines on standard error: one object per record, no prompt text, no keys.
+"""JSON logs on standard error: one object per record, without prompt texts and keys.
 
-A line that a request is the cause of has its id. Only those lines ask for it: tasks that begin in a request may outlive
-it, such as that of a connection to Triton, and what is said there later is of other requests.
+A line that a request causes has its id. Only those lines ask for it: tasks that begin in a request may outlive it, such
+as that of a connection to Triton, and its later lines belong to other requests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ It is not taken back: each request has a task of its own, in which the server lo
 
 
 def cause() -> dict[str, str]:
-    """The field ``request_id`` of a log line that the request is the cause of; empty where there is none."""
+    """Make the field ``request_id`` of a log line that the request causes; empty without a request."""
     request_id = _REQUEST_ID.get()
     return {"request_id": request_id} if request_id else {}
 
@@ -44,13 +44,13 @@ _RESERVED = frozenset({*RESERVED_ATTRS, "color_message"})  # of uvicorn, its mes
 
 
 def log_facts(logger: logging.Logger, level: int, message: str, facts: Mapping[str, Any]) -> None:
-    """Log a record as ``logger.log`` does with ``extra``, in half of its time: it does not look for who calls.
+    """Log a record as ``logger.log`` with ``extra`` does, in half the time because it looks for no caller.
 
     Args:
-        logger: that has it.
-        level: of the record.
-        message: of the record, as it is.
-        facts: fields of the record, without those that are None; none has the name of one that every record has.
+        logger: the logger.
+        level: level of the record.
+        message: message without placeholders.
+        facts: fields of the record; None leaves a field out, and names of standard fields are not allowed.
     """
     if logger.isEnabledFor(level):
         facts = {name: value for name, value in facts.items() if value is not None}
@@ -61,10 +61,10 @@ def log_facts(logger: logging.Logger, level: int, message: str, facts: Mapping[s
 
 
 class LineFormatter(JsonFormatter):
-    """A record as one line of JSON, by orjson where its values are plain: every request has its line."""
+    """Formats a record as one line of JSON, by orjson where its values are plain, because it runs for each request."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record: of a text and fields as the base would write it, in a quarter of its time."""
+        """Format a record as the base does, in a quarter of the time where its values are plain."""
         if record.exc_info or record.exc_text or record.stack_info or not isinstance(record.msg, str):
             if record.name == "uvicorn.error":  # of a defect, whose client got this id
                 record.__dict__.update(cause())
@@ -85,7 +85,7 @@ class LineFormatter(JsonFormatter):
         return self.jsonify_log_record(line)
 
     def jsonify_log_record(self, log_data: LogData) -> str:
-        """The line of a record's fields, in which no character acts upon a terminal."""
+        """Write the fields as JSON without characters that act upon a terminal."""
         try:
             line = orjson.dumps(log_data, option=_PLAIN).decode()
         except orjson.JSONEncodeError:  # an object, half a surrogate pair, an integer of more than 64 bits
@@ -94,7 +94,7 @@ class LineFormatter(JsonFormatter):
 
 
 class RateLimitedFilter(logging.Filter):
-    """Lets each message of some loggers pass once a minute, for example of an unreachable collector."""
+    """Passes each message once a minute, for example that of an unreachable collector."""
 
     def __init__(self, loggers: str) -> None:
         """Watch the loggers whose names begin with ``loggers``."""
@@ -104,18 +104,18 @@ class RateLimitedFilter(logging.Filter):
         self._passed = defaultdict[str, Cooldown](lambda: Cooldown(60.0))
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record passes."""
+        """Tell whether a record passes."""
         return not record.name.startswith(self._loggers) or self._passed[str(record.msg)].due()
 
 
 def set_up_logging(level: str) -> None:
-    """Log as ``logging_config`` says from now on; no record is asked for its process or thread, which no line names."""
+    """Set up logging by ``logging_config``, without the process and thread of a record, which no line has."""
     logging.config.dictConfig(logging_config(level))
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 def logging_config(level: str) -> dict[str, Any]:
-    """A ``logging.config.dictConfig`` dictionary that sends everything through one JSON handler.
+    """Make a ``logging.config.dictConfig`` dictionary that sends everything through one JSON handler.
 
     Args:
         level: least severe level that is logged: debug, info, warning or error.

@@ -1,4 +1,4 @@
-"""The memory of this process, and the most that it may have: by its cgroups, else by the machine."""
+"""The memory of this process and its limit: that of its cgroups, else that of the machine."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _UNLIMITED: Final = 2**60  # version 1 writes a number near 2**63 for a missing 
 
 @dataclass(frozen=True, slots=True)
 class CgroupFiles:
-    """What the files of a version of cgroups are called.
+    """The names of a cgroup version's files.
 
     Attributes:
-        limits: bytes that its processes may have; the smallest holds.
-        used: bytes that they have, with files that are only cached.
+        limits: files of limits in bytes, of which the smallest counts.
+        used: file of used bytes, with cached files among them.
         cached: the field of ``memory.stat`` that counts files which the kernel drops before it kills anything.
     """
 
@@ -41,9 +41,9 @@ class MemoryReading:
 
     Attributes:
         own: bytes that this process and its helpers hold.
-        together: those of all processes that share the limit, if each holds as much; libraries count once.
+        together: bytes of all processes that share the limit, if each holds as much; libraries count once.
         share: the part of the tightest limit that is used, 1.0 is all of it.
-        limit: that limit in bytes.
+        limit: the tightest limit in bytes.
     """
 
     own: int
@@ -53,15 +53,15 @@ class MemoryReading:
 
 
 class Memory:
-    """Reads what processes hold and may hold, a handful of small files each time.
+    """Reads the used memory and its limits from a few small files.
 
     What a cgroup holds counts where this gateway's processes hold most of it. The gateway cannot bound a Triton in the
     same container; there only its own part counts.
 
     Args:
-        helpers: gives the ids of further processes that work for this one.
-        processes: how many such processes share the limit: the gateway's workers.
-        root: of the file system, for tests.
+        helpers: returns the ids of this process's helpers.
+        processes: number of processes that share the limit: the gateway's workers.
+        root: root of the file system, for tests.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Memory:
         self._levels = list(_levels(root))
 
     def read(self) -> MemoryReading:
-        """Read all anew: limits may change while a process runs."""
+        """Read the memory and its limits, which may change while a process runs."""
         own, shared = self._held("self")
         own += sum(self._held(str(helper))[0] for helper in self._helpers())
         together = (own - shared) * self._processes + shared
@@ -99,7 +99,7 @@ class Memory:
 
 
 def give_back() -> None:
-    """Return free memory to the system, where the C library keeps it (glibc); takes milliseconds, without the GIL."""
+    """Return free memory to the system, with glibc only; takes milliseconds, without the GIL."""
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

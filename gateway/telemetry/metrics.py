@@ -1,4 +1,4 @@
-"""Prometheus metrics, in a registry of their own for each application."""
+"""Prometheus metrics, in one registry for each application."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _MOST_WAITING = 256  # observations that a scrape may miss
 
 
 class BatchedHistogram:
-    """Collects observations for one child of a histogram by a list's append, and hands them over together.
+    """Collects observations of one histogram in a list, and adds them together.
 
-    ``Histogram.observe`` takes a lock and walks over the buckets: microseconds, as much as the rest of a token's way.
+    ``Histogram.observe`` takes a lock and walks over the buckets: microseconds, as much as all other work on a token.
     """
 
     __slots__ = ("_child", "_handed_over", "_waiting")
@@ -47,11 +47,11 @@ class BatchedHistogram:
         self._waiting: list[float] = []
 
     def count(self) -> int:
-        """How many observations there have been here."""
+        """The number of observations in this process."""
         return self._handed_over + len(self._waiting)
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Take one observation, or several of the same value."""
+        """Add one observation, or several of the same value."""
         if times == 1:
             self._waiting.append(value)
         else:
@@ -60,7 +60,7 @@ class BatchedHistogram:
             self.flush()
 
     def flush(self) -> None:
-        """Hand over what was collected."""
+        """Add the collected observations to the histogram."""
         if not self._waiting:
             return
         child = self._child
@@ -75,14 +75,14 @@ class BatchedHistogram:
 
 @dataclass(frozen=True, slots=True)
 class ModelSnapshot:
-    """A served model at one moment, as all worker processes know it together.
+    """A served model at one moment, summed over all worker processes.
 
     Attributes:
-        endpoints: where it has several.
+        endpoints: its endpoints, if there are several.
         running: generations in its engines.
         waiting: generations that wait for their turn.
-        limit: of those that may run; None: all.
-        task: what it does with a request; None before its engine was found.
+        limit: most running generations; None without a limit.
+        task: its task; None before discovery.
     """
 
     endpoints: Sequence[EndpointStatus] = ()
@@ -94,7 +94,7 @@ class ModelSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ModelMetrics:
-    """The metrics of one served model, looked up once: the hot path must not look up labels."""
+    """The metrics of one served model, without a look-up of labels in the hot path."""
 
     model: str
     in_flight: Gauge
@@ -269,7 +269,7 @@ class Metrics:
         self._names = LabelNames(_MOST_NAMES)
 
     def for_model(self, model: str) -> ModelMetrics:
-        """The metrics of one served model, at zero where nothing was counted yet."""
+        """Return the metrics of one served model, at zero before the first count."""
         return ModelMetrics(
             model=model,
             in_flight=self.in_flight.labels(model),
@@ -291,7 +291,7 @@ class Metrics:
         )
 
     def count_ignored(self, model: str, parameters: Sequence[str]) -> None:
-        """Count unknown parameters; beyond a bounded number of distinct names all count as ``other``."""
+        """Count ignored parameters; beyond a bounded number of names all are ``other``."""
         if not parameters:
             return
         for parameter, count in collections.Counter(map(self._counted_as, parameters)).items():
@@ -304,9 +304,9 @@ class Metrics:
         """Note a sample of the memory.
 
         Args:
-            state: that follows from it.
-            reading: of this process.
-            rejected: requests that were rejected for want of memory since the sample before.
+            state: state that follows from the sample.
+            reading: memory of this process.
+            rejected: requests that were rejected for lack of memory since the last sample.
         """
         self.memory.set(reading.own)
         self._memory_limit.set(reading.limit)
@@ -315,7 +315,7 @@ class Metrics:
         self.overload_rejected.inc(rejected)
 
     def count_reload(self, *, ok: bool) -> None:
-        """Count a reload of the settings; ``ok``: they are in force."""
+        """Count a reload of the settings; ``ok``: whether they are in force."""
         self._reloads.labels("applied" if ok else "refused").inc()
         self._reload_ok.set(1 if ok else 0)
 
@@ -324,11 +324,11 @@ class Metrics:
         readiness: Mapping[str, EngineCondition],
         models: Mapping[str, ModelSnapshot] = MappingProxyType({}),
     ) -> tuple[bytes, str]:
-        """All metrics as Prometheus text, and its content type.
+        """Render all metrics as Prometheus text; returns the text and its content type.
 
         Args:
             readiness: the condition of each served model, of all processes together.
-            models: each as it is now.
+            models: the current snapshot of each served model.
         """
         now = CollectorRegistry()
         now.register(_CurrentState(readiness, models))

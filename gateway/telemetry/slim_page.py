@@ -1,8 +1,8 @@
-"""The slim page: the part of the metrics by which requests are routed, which endpoint pickers read every 50 ms.
+"""The slim page: the metrics by which requests are routed, which endpoint pickers read every 50 ms.
 
-It is written by hand, not by ``prometheus_client``: that takes a hundred times as long for a page of which little is
-wanted. A picker takes the first sample that fits, of gauges that have their ``# TYPE``; so the families that it is
-meant to read have one sample, for all models and endpoints of this gateway together.
+The page is written by hand, because ``prometheus_client`` takes a hundred times as long for a few metrics. A picker
+takes the first sample that fits, of gauges that have their ``# TYPE``; so the families for pickers have one sample, for
+all models and endpoints of this gateway together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class ModelQueue(NamedTuple):
-    """The requests of a served model at one moment, as all worker processes know them together.
+    """Running and waiting requests of a served model, summed over all worker processes.
 
     Attributes:
         running: generations in its engines.
@@ -33,12 +33,12 @@ class ModelQueue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
-    """What the engines behind this gateway said last of themselves, added up.
+    """The load that the engines behind this gateway last reported, as sums.
 
     Attributes:
-        waiting: requests in their own queues.
-        used_blocks: of their KV caches.
-        max_blocks: of their KV caches; 0 where none of them tells.
+        waiting: requests in the engines' own queues.
+        used_blocks: used blocks of the KV caches.
+        max_blocks: blocks of the KV caches; 0 where no engine reports them.
     """
 
     waiting: int = 0
@@ -52,11 +52,11 @@ class EngineLoad:
 
 
 class Engines(NamedTuple):
-    """What was read last of the engines behind this gateway.
+    """The last reported metrics of the engines behind this gateway.
 
     Attributes:
-        load: of all of them.
-        families: their own, in Prometheus' text format, each with its ``# TYPE`` where it has one.
+        load: the load of all engines.
+        families: the engines' own metric families, in Prometheus' text format.
     """
 
     load: EngineLoad = EngineLoad()
@@ -64,9 +64,9 @@ class Engines(NamedTuple):
 
 
 def load_families(models: Mapping[str, ModelQueue], engines: EngineLoad) -> str:
-    """The families that an endpoint picker is to read: one sample each, in Prometheus' text format.
+    """Write the metric families for endpoint pickers: one sample each, in Prometheus' text format.
 
-    Every generation is counted once: those that an engine has queued wait as those do that this gateway has queued.
+    Every generation counts once: generations in an engine's queue count as waiting, as those in this gateway's queue.
     """
     admitted = sum(model.running for model in models.values())
     queued = min(engines.waiting, admitted)  # the engines' figure is up to a second or two old
@@ -90,12 +90,12 @@ def load_families(models: Mapping[str, ModelQueue], engines: EngineLoad) -> str:
 
 
 def slim_page(readiness: Mapping[str, EngineCondition], models: Mapping[str, ModelQueue], engines: Engines) -> str:
-    """The whole page.
+    """Write the whole page.
 
     Args:
         readiness: the condition of each served model.
-        models: each as it is now.
-        engines: behind them.
+        models: the current queue of each served model.
+        engines: the engines behind the models.
     """
     ready = [(_labels(model=name), each.ready) for name, each in readiness.items()]
     flight = [(_labels(model=name), model.running + model.waiting) for name, model in models.items()]
@@ -118,5 +118,5 @@ def _labels(**labels: str) -> str:
 
 
 def escaped(value: str) -> str:
-    """A label's value as Prometheus' text format has it."""
+    """Escape a label's value for Prometheus' text format."""
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

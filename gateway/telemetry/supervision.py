@@ -1,4 +1,4 @@
-"""Tasks that go on for as long as what they look after, whatever exception they meet."""
+"""Restarts of tasks that must not end, after pauses."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import time
 from collections.abc import Awaitable, Callable
 
 _log = logging.getLogger(__name__)
-_STABLE_S = 30.0  # what ran so long did not fail at its start
 
 
 class RestartPause:
-    """The pauses before what has ended begins again: each is twice the one before, until it has run for long.
+    """The pauses before restarts of a task or process: each is twice the one before, up to a longest one.
 
     Args:
         first_s: seconds of the first pause.
-        longest_s: seconds of a pause at most.
+        longest_s: seconds of the longest pause; after a run that took longer, pauses begin with the first again.
     """
 
     def __init__(self, first_s: float = 0.5, longest_s: float = 30.0) -> None:
@@ -26,17 +25,17 @@ class RestartPause:
     def next_s(self) -> float:
         """Return the seconds of the pause that begins now."""
         now = time.monotonic()
-        pause = self._first_s if now - self._begun > _STABLE_S else self._next_s
+        pause = self._first_s if now - self._begun > self._longest_s else self._next_s
         self._begun, self._next_s = now + pause, min(2 * pause, self._longest_s)
         return pause
 
 
 async def keep_running(what: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Run ``work`` until it returns or is cancelled; after any other end it is logged and begins again.
+    """Run ``work`` until it returns or is cancelled; an exception is logged, and the work begins again.
 
     Args:
-        what: it does, for the log.
-        work: begins anew each time that it is called.
+        what: name of the work, for the log.
+        work: starts the work, at each call from the beginning.
     """
     pauses = RestartPause()
     while True:

@@ -1,6 +1,6 @@
-"""Defines traces of requests as the rest of the gateway sees them, independent of their export.
+"""Traces of requests as interfaces, independent of their export.
 
-Where tracing is off, traces do not exist and nothing of OpenTelemetry is imported. Nothing here is called for a token.
+Without tracing there are no traces, and nothing of OpenTelemetry is imported. No method is called for a token.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Asked = TypeVar("Asked", GenerationRequest, EncoderRequest)
 
 
 class RequestFacts(Protocol):
-    """What is known of a request at its end; see ``gateway.http.access_log.RequestRecord``."""
+    """Facts of a request at its end; see ``gateway.http.access_log.RequestRecord``."""
 
     request_id: str
     key: str | None
@@ -40,75 +40,75 @@ class EngineCall(Protocol):
     """One request to an engine."""
 
     def carried(self, request: Asked) -> Asked:
-        """The request with the context that goes on to Triton, if any does."""
+        """Add the trace context for Triton to the request, if Triton gets one."""
         ...
 
     def responded(self, ttft_s: float | None) -> None:
-        """The first response came; ``ttft_s``: seconds from the arrival of the HTTP request to the first token."""
+        """Note the first response; ``ttft_s``: seconds from the arrival of the HTTP request to the first token."""
         ...
 
     def ended(self, usage: Usage | None, finish_reason: str | None, error: str | None, text: str | None) -> None:
-        """The request has ended.
+        """Note the end of the call.
 
         Args:
             usage: tokens so far; None where there was no response.
-            finish_reason: of a whole answer.
-            error: the kind of the failure, ``cancelled`` where the gateway or its client gave up; None: neither.
-            text: of the answer, where content is captured.
+            finish_reason: finish reason of a complete answer.
+            error: kind of the failure, ``cancelled`` where the gateway or its client ended the call; None without one.
+            text: text of the answer, where content is captured.
         """
         ...
 
 
 class RequestTrace(Protocol):
-    """What is noted of one HTTP request.
+    """The trace of one HTTP request.
 
     Attributes:
         trace_id: 32 hexadecimal digits, where the request is sampled or its client traces it.
-        content: whether what is asked and answered is captured.
+        content: whether prompts and answers are captured.
     """
 
     trace_id: str | None
     content: bool
 
     def step(self, step: Step) -> AbstractContextManager[None]:
-        """Note the time that a step takes."""
+        """Trace a step in a context."""
         ...
 
     def asked(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Note what the client asks the model, where content is captured: ``role`` and ``content`` of each message."""
+        """Note the messages for the model, where content is captured: ``role`` and ``content`` of each."""
         ...
 
     def call(self, request: GenerationRequest | EncoderRequest, model: str, address: str) -> EngineCall | None:
-        """Note a request to an engine, which begins; None where nothing more of it is wanted.
+        """Begin to trace an engine call; None where it is not traced.
 
         Args:
-            request: that is sent.
+            request: request to the engine.
             model: served model.
-            address: of Triton, empty where there is only one.
+            address: address of the Triton; empty where there is only one.
         """
         ...
 
     def end(self, route: str | None, status: int, duration_s: float, facts: RequestFacts) -> None:
-        """End the trace when the last byte of the response is about to leave, or the client has left.
+        """End the trace, before the last byte of the response is sent or after the client has left.
 
         Args:
             route: the route's path, never a raw path; None where no route matches.
             status: HTTP status.
-            duration_s: since the arrival.
-            facts: what is known of it.
+            duration_s: seconds since the arrival.
+            facts: facts of the request.
         """
         ...
 
 
 class Telemetry(Protocol):
-    """Where traces go."""
+    """Exports traces and metrics."""
 
     def begin(self, scope: Any) -> RequestTrace | None:
-        """Note a request with this ASGI scope, which has arrived; None where nothing is wanted of it."""
+        """Begin the trace of a request with this ASGI scope; None where it is not traced."""
         ...
 
     async def close(self) -> None:
-        """Send what waits, within a few seconds."""
+        """Send waiting data, within a few seconds."""
         ...
 
 
@@ -121,7 +121,7 @@ current_trace: Final[Callable[[], RequestTrace | None]] = _TRACE.get
 
 @contextlib.contextmanager
 def tracing(trace: RequestTrace) -> Iterator[None]:
-    """Work for a request: it, and all tasks that begin meanwhile."""
+    """Set the trace of a request for the running task and all tasks that begin meanwhile."""
     token = _TRACE.set(trace)
     try:
         yield
@@ -130,10 +130,10 @@ def tracing(trace: RequestTrace) -> Iterator[None]:
 
 
 class TraceIds(logging.Filter):
-    """Gives log records the ``trace_id`` of the request that they are written for."""
+    """Adds the ``trace_id`` of the request to log records."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let each record pass."""
+        """Add the trace id, and pass every record."""
         trace = _TRACE.get()
         if trace is not None and trace.trace_id is not None:
             record.trace_id = trace.trace_id

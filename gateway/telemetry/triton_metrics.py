@@ -1,4 +1,4 @@
-"""Adds Triton's own metrics ``nv_*`` of every endpoint to the gateway's, with the label ``endpoint``."""
+"""Relays the metrics ``nv_*`` of every Triton, with the label ``endpoint``."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _OPENER = urllib.request.build_opener(_NO_PROXY)
 class TritonMetrics:
     """Reads the metrics of several Triton servers and relays those that begin with ``nv_``.
 
-    Each is read once a second at most, however often they are asked for: endpoint pickers ask every 50 ms, and wait for
-    no Triton that is slow to respond.
+    Each server is read at most once a second: endpoint pickers request the page every 50 ms, and wait for no slow
+    Triton.
 
     Attributes:
-        engines: those that responded at the last reading.
+        engines: engines that responded at the last reading.
 
     Args:
-        endpoints: gives, by gRPC endpoint, the URL of the metrics; asked at every reading, as models come and go.
+        endpoints: returns the URL of the metrics by gRPC endpoint, at every reading, as models come and go.
         clock: in seconds.
-        trust: gives, by gRPC endpoint, the context of TLS for an ``https`` URL; without one, what the machine trusts.
+        trust: returns the TLS context for ``https`` URLs by gRPC endpoint; by default the machine's authorities.
     """
 
     def __init__(
@@ -79,19 +79,19 @@ class TritonMetrics:
         return self._page
 
     async def fresh(self) -> None:
-        """See to it that the attributes are not older than ``render``'s result would be."""
+        """Read metrics again where ``render`` would."""
         if self._refresh() >= _STALE_S and self._reading is not None:
             await asyncio.shield(self._reading)
 
     def engine_limit(self, endpoints: Collection[str], model: str) -> int | None:
-        """How many requests the engines at some endpoints run at a time, as they said last.
+        """Sum the most concurrent requests that the engines at some endpoints last reported.
 
         Args:
             endpoints: gRPC endpoints.
-            model: Triton's name of the engine model, if it is known; matters where an endpoint has several.
+            model: Triton's name of the engine model, if known; needed where an endpoint has several.
 
         Returns:
-            Their sum; None where none has said it.
+            The sum; None where no engine has reported it.
         """
         self._refresh()
         total = 0
@@ -109,7 +109,7 @@ class TritonMetrics:
         return age
 
     async def close(self) -> None:
-        """Wait for what is being read, a second at most."""
+        """Wait for a reading that is under way, at most a second."""
         if self._reading is not None:
             await self._reading
 

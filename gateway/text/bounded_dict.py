@@ -1,4 +1,4 @@
-"""Keeps what was found out for a bounded number of keys."""
+"""A dictionary with a bounded number of keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _Value = TypeVar("_Value")
 
 
 class BoundedDict(OrderedDict[_Key, _Value]):
-    """A dictionary that forgets the key that was set first where there would be more than ``most``."""
+    """A dictionary that removes the oldest key when it would have more than ``most``."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

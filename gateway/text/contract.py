@@ -1,4 +1,4 @@
-"""The wire contract of TensorRT-LLM's models on Triton: the tensors of each model that the gateway calls, as pure data.
+"""The wire contract of Triton models: the tensors of each model that the gateway calls, as pure data.
 
 The one source for the dialects, for rendered configurations and for the tests that compare it with ``triton_repo/``.
 The tables are of TensorRT-LLM 1.2.1 (wire contract 1.1 to 1.6), that of the LLM API's model of 0.19 to 1.3 (8), that of
@@ -25,9 +25,9 @@ class TensorSpec:
         name: as in ``config.pbtxt`` and on the wire.
         datatype: the configuration's type without ``TYPE_``. ``LOGITS`` stands for FP32 or FP16, the deployer's choice.
         dims: without the batch dimension, which every model has but that of the LLM API; ``ANY`` varies.
-        optional: whether a request may leave it out. Outputs are always optional in this sense: absent when not made.
+        optional: whether a request may leave it out. Outputs are always optional.
         older: the name before TensorRT-LLM 0.20, where it was renamed.
-        extension: True for what only this project's engines have; never required.
+        extension: whether only this project's engines have it; never required.
     """
 
     name: str
@@ -39,7 +39,7 @@ class TensorSpec:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name it has had, newest first."""
+        """All names of the tensor, newest first."""
         return (self.name,) if self.older is None else (self.name, self.older)
 
     @property
@@ -54,8 +54,8 @@ class ModelSpec:
 
     Attributes:
         name: the stock name of the model.
-        inputs: what it may be sent.
-        outputs: what it may return.
+        inputs: tensors that it may get.
+        outputs: tensors that it may return.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Texts of clients and servers, as logs and terminals can show them."""
+"""Texts of clients and servers in a form that logs and terminals can show."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u
 
 
 def harmless(text: str) -> str:
-    r"""A text in which what a terminal would act upon is shown, such as ``\x1b``; line ends and tabs stay."""
+    r"""Escape characters that act upon a terminal, such as ``\x1b``; line ends and tabs stay."""
     if text.isprintable():
         return text
     return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
 
 
 def harmless_json(text: str) -> str:
-    r"""JSON that means the same, in which such characters have JSON's escapes, such as ``\u009b``."""
+    r"""Escape characters that act upon a terminal in JSON text, such as ``\u009b``."""
     return text if text.isprintable() else _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def one_line(text: str) -> str:
-    """The same as ``harmless`` without line ends and tabs."""
+    """Escape characters as ``harmless`` does, line ends and tabs as well."""
     return " ".join(harmless(text).split())
 
 
 def harmless_values(value: Any) -> Any:
-    """A JSON value with each text in it, also of names, as one harmless line."""
+    """Escape each text in a JSON value, also of names, as ``one_line`` does."""
     if isinstance(value, dict):
         return {harmless_values(name): harmless_values(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

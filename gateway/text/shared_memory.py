@@ -1,4 +1,4 @@
-"""Memory that the processes of one gateway share, or that a process has for itself.
+"""Memory that the processes of one gateway share, or that one process uses alone.
 
 Behind it is a file without a name, which processes inherit: it ends with the last of them, however they end, and the
 kernel takes locks of its bytes from a process that dies. A segment of ``multiprocessing.shared_memory`` would have
@@ -18,11 +18,11 @@ from functools import lru_cache
 
 
 class SharedMemory:
-    """Memory of a process.
+    """Memory of this process, shared or not.
 
     Args:
         size: in bytes.
-        descriptor: of the file that several processes map; None: this process is alone.
+        descriptor: descriptor of the file that several processes map; None for one process.
 
     Attributes:
         data: its bytes, 0 at first.
@@ -34,7 +34,7 @@ class SharedMemory:
 
     @contextlib.contextmanager
     def locked(self, place: int, patience_s: float) -> Iterator[bool]:
-        """Hold the lock of a number, if it can be had in time; gives whether it is held."""
+        """Hold the lock with a number, if it is free in time; yields whether it is held."""
         held = self._descriptor is None or self._lock(self._descriptor, place, patience_s)
         try:
             yield held
@@ -62,7 +62,7 @@ class SharedMemory:
 
 
 def create_memory(size: int) -> int:
-    """Make the memory that processes share, of ``size`` bytes; returns the file descriptor that they are to inherit."""
+    """Make the memory that processes share, of ``size`` bytes; returns the file descriptor to inherit."""
     descriptor = os.memfd_create("gateway")
     os.truncate(descriptor, size)
     return descriptor
@@ -70,6 +70,6 @@ def create_memory(size: int) -> int:
 
 @lru_cache(maxsize=4096)
 def key_of(*names: str) -> int:
-    """Make the key of something with these names: 63 bits, above 1, which tables keep for what has no name."""
+    """Make a key from names: 63 bits, above 1, as tables use 0 and 1 for entries without a name."""
     digest = hashlib.blake2b("\n".join(names).encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1 or 2

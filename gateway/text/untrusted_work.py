@@ -1,4 +1,4 @@
-"""Works on untrusted input in a process of its own, within bounds of time and memory.
+"""Runs untrusted work in another process, with limits of time and memory.
 
 No other work waits for the process. The parent's side is a warm process that answers one question at a time, and is
 ended when it takes too much. The child's side bounds itself, then answers each question until its parent leaves.
@@ -50,8 +50,8 @@ class HelperFailedError(Exception):
     """A question without an answer.
 
     Attributes:
-        reason: ``time`` or ``size`` where a bound was passed; ``ended`` where the process did, as it does when the
-            system gives it no more memory.
+        reason: ``time`` or ``size`` where a limit was exceeded; ``ended`` where the process ended, for example for lack
+            of memory.
     """
 
     def __init__(self, reason: Reason) -> None:
@@ -63,21 +63,22 @@ _helpers: weakref.WeakSet[Helper] = weakref.WeakSet()
 
 
 def end_helpers() -> None:
-    """Kill the processes of all helpers, so that no request waits for their answers."""
+    """Kill all helper processes, so that no request waits for their answers."""
     for helper in list(_helpers):
         helper.kill()
 
 
 def helper_pids() -> list[int]:
-    """The ids of the processes of all helpers, as far as they run."""
+    """The process ids of all running helpers."""
     return [helper.pid for helper in list(_helpers) if helper.pid is not None]
 
 
 class Helper:
     """A process that imports one module and calls its ``answer`` for each question.
 
-    It starts with the first question and is kept for the next ones. It inherits the time zone, and nothing else of the
-    environment, no open file and no socket; it has no standard error. It ends with its parent, even one that is killed.
+    The process starts with the first question and stays for the next ones. It inherits the time zone, and nothing else
+    of the environment, no open file and no socket; it has no standard error. It ends with its parent, also a killed
+    one.
     """
 
     def __init__(self, module: str, *, memory_bytes: int, seconds: float, largest: int) -> None:
@@ -100,18 +101,18 @@ class Helper:
 
     @property
     def pid(self) -> int | None:
-        """The id of the process; None while there is none."""
+        """The process id; None without a process."""
         process = self._process
         return process.pid if process else None
 
     def ask(self, *question: bytes) -> bytearray:
-        """Give a question and wait for the answer, which blocks the calling thread; others take their turns.
+        """Send a question and wait for the answer, which blocks the calling thread; others wait for their turn.
 
         Args:
             question: in any number of pieces.
 
         Raises:
-            HelperFailedError: there is none; the process was ended, and the next question starts another.
+            HelperFailedError: there is no answer; the process was ended, and the next question starts another.
         """
         with self._turn:
             if self._process is not None and self._process.poll() is not None:
@@ -200,8 +201,8 @@ def write_frame(pipe: IO[bytes], *pieces: bytes) -> None:
     """Write a question or an answer to an unbuffered pipe.
 
     Args:
-        pipe: to write to.
-        pieces: of it, in order.
+        pipe: the pipe.
+        pieces: pieces of the question or answer, in order.
 
     Raises:
         OSError: the other end is closed.
@@ -216,11 +217,11 @@ def read_frame(pipe: IO[bytes], largest: int) -> bytearray | None:
     """Read a question or an answer from an unbuffered pipe; None where the pipe ends first.
 
     Args:
-        pipe: to read.
-        largest: bytes of it at most.
+        pipe: the pipe.
+        largest: most bytes.
 
     Raises:
-        OverflowError: it is larger.
+        OverflowError: the question or answer is larger.
         OSError: the pipe is closed.
     """
     head = _read(pipe, _HEAD.size)
@@ -244,7 +245,7 @@ def _read(pipe: IO[bytes], size: int) -> bytearray | None:
 
 
 def run_child(arguments: Sequence[str]) -> None:
-    """Serve until standard input ends.
+    """Answer questions until standard input ends.
 
     Args:
         arguments: the parent's process id, the module with ``answer``, bytes of address space, seconds of CPU for an
@@ -284,7 +285,7 @@ def _allow_cpu(seconds: float) -> None:
 
 
 def end_with_parent(parent: int, how: signal.Signals) -> None:
-    """Ask the kernel for a signal when the parent dies, or the thread of it that started this process.
+    """Ask the kernel for a signal when the parent dies, or its thread that started this process.
 
     Args:
         parent: process id of the parent; this process exits immediately where its parent is another process.

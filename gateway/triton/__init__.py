@@ -1,4 +1,4 @@
-"""The only room that knows gRPC: Triton's transport, discovery, dialects (each an Engine) and error mapping."""
+"""The only package that knows gRPC: Triton's transports, discovery, dialects (each an Engine) and error mapping."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Abilities of a model and the tensors that give them: discovered once, used for every request."""
+"""The abilities of a model and the tensors behind them, discovered once and used for every request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Source = Literal["tensor", "logits"] | None
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What an operator says of an engine beyond its configuration in Triton.
+    """The operator's settings of an engine, in addition to its configuration in Triton.
 
     Attributes:
         vocab_size: width of its logits, where the configuration does not say (the true one, without padding).
@@ -32,9 +32,9 @@ class EngineOptions:
         max_draft_tokens: longest draft that the engine was built for, in tokens; None where not stated.
         version: numbers of TensorRT-LLM's version; None where not stated.
         llmapi_text: the text of a response in a stream of the LLM API's model; ``auto`` goes by its inputs.
-        text_streaming: what becomes of streams of models that answer with the text of each response by itself.
-        task: what the model does.
-        encoder: what a model of another task than to generate does not tell by itself.
+        text_streaming: treatment of streams of models whose responses hold only their own text.
+        task: the model's task.
+        encoder: settings of an encoder that its configuration lacks.
     """
 
     vocab_size: int | None = None
@@ -54,14 +54,14 @@ NO_OPTIONS = EngineOptions()
 
 @dataclass(frozen=True, slots=True)
 class DraftModel:
-    """A model that guesses for the engine behind a BLS model.
+    """The draft model of the engine behind a BLS model.
 
     Attributes:
-        name: in Triton.
-        taken: whether the engine takes its guesses.
-        logits: whether it may be asked for the logits that it guessed by.
-        most: tokens that it may guess at a time; None is any number.
-        streams: whether an answer that it helped with may be streamed.
+        name: its name in Triton.
+        taken: whether the engine accepts its draft tokens.
+        logits: whether it returns the logits of its draft tokens.
+        most: most draft tokens at a time; None is any number.
+        streams: whether an answer with draft tokens may be streamed.
     """
 
     name: str
@@ -73,12 +73,12 @@ class DraftModel:
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """How a called model gives what only some models have.
+    """The optional abilities of a model, and the tensors behind them.
 
     Attributes:
         token_ids: whether its answers carry token ids.
         logprobs: source of the chosen tokens' log-probs.
-        normalizes: whether those of the tensor are relative to the candidates that sampling leaves.
+        normalizes: whether the tensor's log-probs are relative to the candidates that sampling leaves.
         top_logprobs: source of alternatives.
         prompt_logprobs: source of the prompt's log-probs.
         prompt_logprobs_tokens: longest prompt for them; None is any.
@@ -87,10 +87,10 @@ class Abilities:
         cached_tokens: ``tokens`` has an exact output, ``blocks`` one in blocks, None has neither.
         tokens_per_block: tokens in a block of the KV cache.
         guide_types: kinds of ``Guide`` that may be sent.
-        guide_backend: what compiles guides; None where not stated.
-        max_draft_tokens: tokens of a request's own draft that may be sent: 0 are none, None is any number.
-        draft_model: the model that guesses; None where there is none.
-        text_streaming: what becomes of streams whose text would be damaged.
+        guide_backend: compiler of guides; None where not stated.
+        max_draft_tokens: most tokens of a request's own draft: 0 for none, None for any number.
+        draft_model: the draft model; None without one.
+        text_streaming: treatment of streams whose text would be damaged.
     """
 
     token_ids: bool = True
@@ -125,11 +125,11 @@ def read_abilities(
     Args:
         called: the model that requests name.
         engine: the engine model, which has the parameters; the same as ``called`` on the tokens path.
-        options: what the operator adds.
+        options: the operator's settings.
         token_ids: whether answers carry token ids, which every value per token needs.
-        guided: False where the engine was asked and has no guided decoder, whatever its configuration says.
-        draft: the model that guesses for it.
-        drafted: False where the engine was probed and rejected a draft.
+        guided: False where a probe has shown that the engine has no guided decoder.
+        draft: the draft model.
+        drafted: False where a probe has shown that the engine rejects drafts.
     """
     tensor = _pair(called, "return_log_probs", "output_log_probs")
     alternatives = tensor and _pair(called, "num_top_log_probs", "top_log_probs")
@@ -202,7 +202,7 @@ def _cached_tokens(called: ModelView, block: int) -> Literal["tokens", "blocks"]
 
 
 def engine_options(settings: ModelSettings) -> EngineOptions:
-    """What the operator says of the engine of one model."""
+    """Make the engine options from the settings of one model."""
     return EngineOptions(
         vocab_size=settings.vocab_size,
         tokens_per_block=settings.tokens_per_block,

@@ -1,4 +1,4 @@
-"""The terms on which one Triton is reached: TLS, and headers that each call has."""
+"""Access to one Triton: TLS and the headers of each call."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Metadata = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The same certificates for each library that connects.
+    """The same certificates in the form of each library that connects.
 
     Attributes:
-        h2: for this project's HTTP/2; nothing else is agreed upon.
-        http: for Triton's metrics.
-        grpcio: for channels, which keep what they are opened with.
-        shows_certificate: whether the gateway shows one of its own.
+        h2: TLS context for HTTP/2, the only protocol that it negotiates.
+        http: TLS context for Triton's metrics.
+        grpcio: credentials of channels, which are fixed when a channel is opened.
+        shows_certificate: whether the gateway has a client certificate.
     """
 
     h2: ssl.SSLContext
@@ -41,10 +41,10 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class TritonAccess:
-    """How Triton is reached.
+    """How one Triton is reached.
 
     Attributes:
-        tls: what the gateway shows and trusts; None: connections are plain.
+        tls: client certificate and trusted authorities; None for plain connections.
         server_name: the name that Triton's certificate must have; None takes the host.
         metadata: names and values of headers.
     """
@@ -58,7 +58,7 @@ PLAIN = TritonAccess()
 
 
 def triton_access(settings: TritonSettings) -> TritonAccess:
-    """Take the terms on which a Triton is reached from its settings.
+    """Make the access to a Triton from its settings.
 
     Raises:
         CertificateError: files cannot be used.
@@ -71,10 +71,10 @@ def triton_access(settings: TritonSettings) -> TritonAccess:
 
 
 class TritonAccesses:
-    """The terms on which the Tritons of served models are reached. Their certificates are followed.
+    """The access to the Tritons of all served models, with certificates that follow their files.
 
     Args:
-        certificates: follows them.
+        certificates: follows the files.
     """
 
     def __init__(self, certificates: CertificateWatch) -> None:
@@ -82,7 +82,7 @@ class TritonAccesses:
         self._tls: dict[tuple[str, TritonTlsSettings | None], TritonAccess] = {}
 
     def of(self, model: str, settings: TritonSettings) -> TritonAccess:
-        """Return the terms on which the Triton of a model is reached.
+        """Return the access to the Triton of a model.
 
         Raises:
             ConfigError: certificates cannot be used.

@@ -1,4 +1,4 @@
-"""The surroundings that every dialect needs."""
+"""What all dialects use of a Triton: its transport and background tasks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class BackgroundTasks:
         return len(self._tasks)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run ``work`` as a task of its own. It must handle its errors and bound its time."""
+        """Run ``work`` as a task of its own, which must handle its errors and bound its time."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def drain(self, timeout: float) -> None:
-        """Wait for everything that runs, at most ``timeout`` seconds, then cancel what is left."""
+        """Wait for all running tasks, at most ``timeout`` seconds, then cancel the rest."""
         if not self._tasks:
             return
         _, pending = await asyncio.wait(set(self._tasks), timeout=timeout)
@@ -44,12 +44,12 @@ def _ignore() -> None:
 
 @dataclass(slots=True)
 class Connection:
-    """Holds what requests to one Triton use.
+    """The transport and background tasks of requests to one Triton.
 
     Attributes:
         transport: carries requests.
-        background: for work that outlives a request.
-        timeout: seconds that a request may take in all; a backstop behind the caller's own deadlines.
+        background: tasks that outlive a request.
+        timeout: most seconds of a request, a backstop behind the caller's deadlines.
         on_unavailable: called when a request finds Triton or the model gone.
     """
 
@@ -59,6 +59,6 @@ class Connection:
     on_unavailable: Callable[[], None] = _ignore
 
     def report(self, error: EngineError) -> None:
-        """Tell of a failure that a health check should look into."""
+        """Report a failure that a health check should look into."""
         if error.kind is ErrorKind.UNAVAILABLE:
             self.on_unavailable()

@@ -1,4 +1,4 @@
-"""Which engine a configured model gives: reads its configuration, chooses the path, says why (wire contract 0.3)."""
+"""Finds the engine of a configured model: reads its configuration and chooses the dialect (wire contract 0.3)."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Discovery:
     """The outcome of a discovery.
 
     Attributes:
-        engine: what to generate with.
+        engine: the engine.
         models: every model that must be ready for it.
-        doubtful: whether the engine failed where it was asked for a token.
-        probe: asks the engine for one token; see ``gateway.triton.engine_watch.Probe``.
+        doubtful: whether the engine has failed a probe.
+        probe: sends a probe to the engine; see ``gateway.triton.engine_watch.Probe``.
     """
 
     engine: Engine
@@ -45,10 +45,10 @@ class Discovery:
 async def discover(
     client: TritonClient, connection: Connection, model: str, path: EnginePath, options: EngineOptions = NO_OPTIONS
 ) -> Discovery:
-    """Find out how to call ``model`` and make its engine.
+    """Find the dialect of a model and make its engine.
 
     Raises:
-        DiscoveryError: it cannot be served as configured.
+        DiscoveryError: the model cannot be served as configured.
         EngineError: Triton did not answer, or a model is not loaded.
     """
     models = await read_models(client, model)
@@ -72,10 +72,10 @@ async def discover(
 
 
 def describe(models: Models, path: EnginePath, options: EngineOptions = NO_OPTIONS) -> EngineFeatures:
-    """Tell by configurations alone how a model would be served, as ``discover`` does where its engine answers.
+    """Describe by configurations alone how ``discover`` would serve a model whose engine responds.
 
     Raises:
-        DiscoveryError: it cannot be served like this.
+        DiscoveryError: the model cannot be served like this.
     """
     own = check(models, path, options.task)
     dialect, reason = own.choose(models, path)
@@ -118,7 +118,7 @@ class _Nowhere:
 
 
 async def read_models(client: TritonClient, model: str) -> Models:
-    """Read the configuration of a model and of those that it calls."""
+    """Read the configurations of a model and of the models that it calls."""
     entry = await _read_model(client, model)
     return assemble(entry, {name: await _read_model(client, name, entry) for name in called_models(entry)})
 

@@ -1,4 +1,4 @@
-"""Requests for a token or two that tell what an engine's configuration does not."""
+"""Probes of an engine for facts that its configuration does not tell."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ REJECTIONS = (ErrorKind.INVALID_REQUEST, ErrorKind.INTERNAL)
 
 
 async def has_guided_decoder(engine: TokenGenerator) -> bool:
-    """Generate one token by a guide: a configuration names guides that the engine was not set up for at times.
+    """Probe whether an engine has a guided decoder, by a token with a guide.
 
     Returns:
-        False where the engine says that it has no guided decoder. Any other failure says nothing of that.
+        False where the engine reports that it has no guided decoder; other failures do not count.
 
     Raises:
         EngineError: Triton is not available.
@@ -32,12 +32,12 @@ async def has_guided_decoder(engine: TokenGenerator) -> bool:
 
 
 async def takes_drafts(engine: TokenGenerator, *, model: bool) -> bool:
-    """Find out whether an engine takes drafts, by generating two tokens with a draft of one.
+    """Probe whether an engine takes drafts, by two tokens with a draft of one.
 
     An engine does not always take the drafts that its model declares.
 
     Args:
-        engine: to ask.
+        engine: the engine.
         model: whether a draft model makes the draft.
 
     Returns:
@@ -61,7 +61,7 @@ def probe_request(guide: Guide | None = None, *, temperature: float = 0.0, **mor
 
 
 async def ask(engine: TokenGenerator, guide: Guide | None = None, **more: Any) -> EngineError | None:
-    """Send such a request and return the failure.
+    """Send a probe and return its failure.
 
     Raises:
         EngineError: Triton is not available.

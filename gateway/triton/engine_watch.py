@@ -1,4 +1,4 @@
-"""Looks at the health of an engine, and asks it for one token where that is due."""
+"""Watches the health of an engine, and sends probes when they are due."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Probe = Callable[[float], Awaitable[EngineError | None]]
 
 
 class EngineWatch:
-    """Looks after one discovered engine for as long as its context is entered; one probe is under way at a time.
+    """Watches one discovered engine while its context is open, with one probe at a time.
 
     Args:
-        health: of the engine.
-        probe: asks it.
+        health: health of the engine.
+        probe: sends a probe.
         whose: fields for the log.
     """
 

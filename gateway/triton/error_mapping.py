@@ -1,4 +1,4 @@
-"""Maps errors of Triton, the engine and the transport to the errors that clients get, in one table.
+"""Maps errors of Triton, the engine and the transport to errors for clients, in one table.
 
 Wire contract 2.10 and 9.2. The backend's own text never becomes part of a message: it may hold paths and
 tracebacks.
@@ -187,14 +187,14 @@ _BY_STATUS = {
 
 
 def engine_error(status: str | None, text: str) -> EngineError:
-    """Map a failure to the error that clients are shown.
+    """Map a failure to an error for clients.
 
     Args:
         status: name of the gRPC status, or None for an error inside a stream.
         text: the backend's words.
 
     Returns:
-        An error whose message is the gateway's own; ``text`` is kept as its detail, for the log.
+        An error with a message of the gateway; ``text`` becomes its detail, for the log.
     """
     detail = text if status is None else f"{status}: {text}"
     words = _PREFIX.sub("", text)
@@ -232,15 +232,14 @@ _NOT_YET = {"none", "not_finished"}
 
 
 def read_finish(word: bytes, *, final: bool) -> tuple[EngineFinish | None, EngineError | None]:
-    """Map the word by which an engine says that an answer has ended.
+    """Map an engine's word for the end of an answer.
 
     Args:
-        word: the engine's; in any case of letters, empty when it has none.
+        word: the engine's word in any case; empty without one.
         final: whether it came with the last response.
 
     Returns:
-        Why the answer is whole, or why it is not; neither where the word says nothing. One that is not known is
-        nothing to take for a whole answer.
+        The finish reason, or the failure; neither for an empty word. An unknown word is a failure.
     """
     name = word.decode("utf-8", "replace").strip().lower()
     if name in _WHOLE:
@@ -254,7 +253,7 @@ def read_finish(word: bytes, *, final: bool) -> tuple[EngineFinish | None, Engin
 
 
 def no_final_response() -> EngineError:
-    """The error of a stream that ended although no response was marked as the last (wire contract 9.2, row 1.1)."""
+    """Make the error of a stream that ended without a final response (wire contract 9.2, row 1.1)."""
     return EngineError(
         ErrorKind.INTERNAL,
         "The engine's response ended before it was complete.",
@@ -263,12 +262,12 @@ def no_final_response() -> EngineError:
 
 
 def unsupported(parameter: str, model: str, what: str | None = None) -> EngineError:
-    """The error of a parameter for which the model declares no tensor.
+    """Make the error of a parameter for which the model declares no tensor.
 
     Args:
         parameter: its name, as of ``EngineError.param``.
         model: the Triton model's name, for the log.
-        what: what is not supported, as the beginning of a sentence; None: the parameter.
+        what: the subject of the message, as the beginning of a sentence; None for the parameter.
     """
     message = f"{what or parameter} is not supported by this model."
     return EngineError(ErrorKind.INVALID_REQUEST, message, f"model {model}", param=parameter, code=UNSUPPORTED)

@@ -1,4 +1,4 @@
-"""The transport ``grpcio``, and the channel on which all small calls travel whatever the transport."""
+"""The transport ``grpcio``, and the channel of all small calls with any transport."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _CHANNEL_OPTIONS = (
 def open_channel(
     url: str, access: TritonAccess = PLAIN, *, max_response_bytes: int = MAX_RESPONSE_BYTES
 ) -> grpc.aio.Channel:
-    """Open the channel that everything to one Triton shares. Connects when first used.
+    """Open the channel that all calls to one Triton share; it connects on first use.
 
     Args:
         url: ``host:port``, with or without ``grpc://``.
-        access: on what terms.
+        access: access to the Triton.
         max_response_bytes: largest response.
 
     Returns:
-        A channel; a ``RenewableChannel`` where there is more to it than an address.
+        A channel; a ``RenewableChannel`` with TLS or headers.
     """
     options: tuple[tuple[str, Any], ...] = (
         *_CHANNEL_OPTIONS,
@@ -77,14 +77,14 @@ class GrpcioTransport:
         return _GrpcioCall(self._stream(request, timeout=timeout, metadata=metadata))
 
     async def prepare(self) -> None:
-        """Nothing: the channel connects when it is used; see ``Transport``."""
+        """Do nothing, as the channel connects on first use; see ``Transport``."""
 
     async def renew(self) -> str | None:
-        """Nothing: the owner renews the channel; see ``RenewableTransport``."""
+        """Do nothing, as the owner renews the channel; see ``RenewableTransport``."""
         return None
 
     async def close(self) -> None:
-        """Nothing: what is in flight ends when the owner closes the channel."""
+        """Do nothing, as calls end when the owner closes the channel."""
 
 
 class _GrpcioCall:

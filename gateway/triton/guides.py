@@ -1,4 +1,4 @@
-"""Which kinds of guide an engine takes (wire contract 2.7), from its configuration."""
+"""Reads the kinds of guides that an engine takes from its configuration (wire contract 2.7)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SMALLEST: Mapping[GuideKind, str] = {
 
 
 def declared_guide_types(called: ModelView, engine: ModelView | None) -> frozenset[str]:
-    """Read the kinds that may be sent.
+    """Read the kinds of guides that may be sent.
 
     An engine that does not list them takes TensorRT-LLM's own, where its configuration names a backend for them.
 
@@ -50,7 +50,7 @@ def declared_guide_types(called: ModelView, engine: ModelView | None) -> frozens
 
 
 def declared_guide_backend(engine: ModelView | None) -> GuideBackend | None:
-    """Read what compiles the guides of an engine.
+    """Read the compiler of an engine's guides.
 
     Returns:
         ``llguidance`` for this project's reference engine, else the name in the configuration. None where the name is
@@ -63,6 +63,6 @@ def declared_guide_backend(engine: ModelView | None) -> GuideBackend | None:
 
 
 def smallest_guide(kinds: frozenset[str]) -> Guide:
-    """A guide of one of ``kinds``, at least one, that costs the engine next to nothing."""
+    """Make a guide of one of ``kinds``, at least one, that costs the engine next to nothing."""
     kind = next(kind for kind in KINDS if kind in kinds)
     return Guide(kind, _SMALLEST[kind])

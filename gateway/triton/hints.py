@@ -1,4 +1,4 @@
-"""Hints in a server's configuration beyond its tensors: tokenizer folder, context length, settings that hurt."""
+"""Facts in a server's configuration beyond its tensors: tokenizer folder, context length, harmful settings."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def parameter(model: ModelView | None, name: str, environ: Mapping[str, str] = o
 
 
 def tokenizer_dir(engine: ModelView | None, preprocessing: ModelView | None) -> str | None:
-    """The tokenizer folder as the server names it; it may lie on another machine."""
+    """The tokenizer folder in the configuration, which may be on another machine."""
     return parameter(preprocessing, "tokenizer_dir") or parameter(engine, "tokenizer_dir")
 
 
 def max_seq_len(engine: ModelView | None) -> int | None:
-    """Prompt plus generated tokens of an engine, where the server says so.
+    """The most tokens of prompt and answer in an engine, where the server reports them.
 
     Read from the parameter ``max_seq_len``, else from the engine's own ``config.json`` where its folder can be read
     here. Only this project's engines, known by their parameter ``engine``, take ``max_position_embeddings`` for it.
@@ -60,7 +60,7 @@ def max_seq_len(engine: ModelView | None) -> int | None:
 
 
 def vocab_size(engine: ModelView | None) -> int | None:
-    """Width of an engine's logits without padding, where the server says so.
+    """The width of an engine's logits without padding, where the server reports it.
 
     Read from the parameter ``vocab_size``, else from the engine's own ``config.json`` where its folder can be read
     here: that of a built engine under ``pretrained_config``, that of this project's engines at the top.
@@ -79,12 +79,12 @@ def vocab_size(engine: ModelView | None) -> int | None:
 
 
 def number(model: ModelView | None, name: str) -> int | None:
-    """A parameter as a whole number above 0; None when it is not one."""
+    """Read a parameter as a whole number above 0; None without one."""
     return _positive(parameter(model, name))
 
 
 def adds_special_tokens(preprocessing: ModelView | None) -> bool:
-    """Return whether preprocessing adds BOS by itself, as is its default (wire contract 1.4)."""
+    """Tell whether preprocessing adds BOS, which is its default (wire contract 1.4)."""
     value = parameter(preprocessing, "add_special_tokens")
     return value is None or value.lower() not in ("false", "0", "no", "f", "n", "off")
 
@@ -94,7 +94,7 @@ FALSE_WORDS = ("False", "false", "FALSE", "0")
 
 
 def normalizes_log_probs(engine: ModelView | None, version: tuple[int, ...] | None = None) -> bool:
-    """Whether an engine's log-probs are relative to the candidates that sampling leaves (wire contract 2.5).
+    """Tell whether an engine's log-probs are relative to the candidates of sampling (wire contract 2.5).
 
     This project's Python engines but the reference engine have the model's own. ``version``: of TensorRT-LLM, which
     decides on the default; None where it is not known.
@@ -107,7 +107,7 @@ def normalizes_log_probs(engine: ModelView | None, version: tuple[int, ...] | No
 
 
 def warnings(engine: ModelView | None) -> tuple[str, ...]:
-    """Settings of an engine that make answers worse, a sentence each (wire contract 2.1 and 2.5)."""
+    """Warn of settings of an engine that make answers worse, a sentence each (wire contract 2.1 and 2.5)."""
     mode = parameter(engine, "decoding_mode")
     if mode is None or mode in ("auto", "top_k_top_p", *_SPECULATIVE):
         return ()

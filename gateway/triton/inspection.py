@@ -1,4 +1,4 @@
-"""A look at a Triton model, without serving it."""
+"""Inspects a Triton model without serving it."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ _WELL = (ErrorKind.QUEUE_FULL, ErrorKind.INVALID_REQUEST, ErrorKind.CONTEXT_LENG
 
 
 class NoTokenError(EngineError):
-    """An engine that was asked for one token did not give it."""
+    """The engine did not answer a probe with a token."""
 
 
 async def inspect_model(
     url: str, model: str, path: EnginePath, options: EngineOptions, access: TritonAccess = PLAIN
 ) -> EngineFeatures:
-    """Discover a model as a backend would, once.
+    """Discover a model once, as a backend does.
 
     Args:
         url: Triton's gRPC address, ``host:port``.
         model: the configured Triton model, usually the ensemble.
         path: how to reach its engine; ``auto`` sends a one-token probe.
-        options: what the operator says of the engine.
-        access: on what terms Triton is reached.
+        options: the operator's settings of the engine.
+        access: access to the Triton.
 
     Raises:
-        DiscoveryError: it cannot be served like this.
+        DiscoveryError: the model cannot be served like this.
         NoTokenError: its engine gave no token.
         EngineError: Triton did not answer, or the model is not loaded.
     """
@@ -70,11 +70,11 @@ async def inspect_model(
 
 
 async def read_configurations(url: str, models: Iterable[str]) -> dict[str, Any]:
-    """Ask for the ModelConfig of each model that is loaded.
+    """Read the ModelConfig of each loaded model.
 
     Args:
         url: ``host:port`` of Triton's gRPC endpoint.
-        models: names; those that are not loaded are absent from the answer.
+        models: names; models that are not loaded are absent from the result.
 
     Raises:
         EngineError: Triton did not answer.
@@ -91,8 +91,8 @@ def read_model_file(path: Path) -> ModelView:
     """Read a ``config.pbtxt``.
 
     Raises:
-        OSError: it cannot be read.
-        text_format.ParseError: it is none.
+        OSError: the file cannot be read.
+        text_format.ParseError: the file is not a ModelConfig.
     """
     config = model_config_pb2.ModelConfig()
     text_format.Parse(path.read_text(encoding="utf-8"), config)

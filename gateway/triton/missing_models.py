@@ -1,4 +1,4 @@
-"""Why a model is not there: Triton's repository index tells what passes from what must be changed."""
+"""Explains a missing model by Triton's repository index: it may still load, or something must change."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _LONGEST_REASON = 300
 
 
 class NotLoadedError(EngineError):
-    """A model of Triton's repository is not loaded, or perhaps not of it."""
+    """A model is not loaded, or perhaps not in Triton's repository."""
 
 
 async def reject_missing(client: TritonClient, model: str, caller: ModelView | None = None) -> NoReturn:
-    """Say of a model that is not ready what was found in its place.
+    """Raise the error of a model that is not ready, by the repository index.
 
     Args:
-        client: of the Triton that was asked.
-        model: that is not ready.
+        client: client of the Triton.
+        model: the model that is not ready.
         caller: the model that calls it; None where it is the configured one.
 
     Raises:
-        DiscoveryError: it is not in Triton's repository, so that a name must change, or the repository.
-        NotLoadedError: UNAVAILABLE: it is there, but not ready, or that is not known.
+        DiscoveryError: the model is not in Triton's repository, so that a name or the repository must change.
+        NotLoadedError: UNAVAILABLE: the model is in the repository but not ready, or that is unknown.
     """
     calls = f", which {caller.name!r} calls," if caller else ""
     try:

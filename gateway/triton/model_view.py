@@ -1,4 +1,4 @@
-"""The declarations of a model, read once from its ModelConfig."""
+"""The declarations of a model, read from its ModelConfig."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ModelView:
     Attributes:
         name: the model.
         inputs: names of declared inputs; sending any other fails the request.
-        required: inputs that every request must hold.
+        required: inputs that every request must have.
         outputs: names of declared outputs.
         batched: whether tensors carry a leading batch dimension (``max_batch_size`` above 0).
         decoupled: whether it may answer a request with several responses.
@@ -38,7 +38,7 @@ class ModelView:
         steps: the steps of an ensemble; empty for other models.
         backend: the backend's name, empty for an ensemble.
         datatypes: types of declared inputs by name, as the wire calls them (``BYTES``, not ``STRING``).
-        answered: those of declared outputs.
+        answered: types of declared outputs by name.
         dims: dimensions of declared inputs and outputs by name, without that of the batch.
         batch_size: most requests of one batch (``max_batch_size``); 0: the model has no batch dimension.
         single: names of inputs that are vectors, and of outputs, that may hold just one element.

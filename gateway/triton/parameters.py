@@ -1,7 +1,7 @@
-"""The table of what an engine may serve of a request: parameters, their neutral values, tensors and groups.
+"""The table of request parameters that engines may serve: neutral values, tensors and groups.
 
-Requests are written by it, and each dialect says by it what it serves. What else there is to a parameter, such as the
-traps of sampling (wire contract 2.1), stands where it is written.
+Requests are written by it, and each dialect says by it what it serves. Further rules of a parameter, such as the traps
+of sampling (wire contract 2.1), stand where it is written.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ class ParameterInput:
     """The tensor of a request parameter.
 
     Attributes:
-        tensors: its names: a model has one of them, the engine's, the ensemble's or the LLM API's; or others do in its
-            place.
+        tensors: its names, of which a model has one: the engine's, the ensemble's or the LLM API's.
         neutral: the value that changes nothing and is not sent; None where more than the value decides.
-        trap: whether the value alone does not decide if TensorRT-LLM is sent it.
+        trap: whether more than the value decides if TensorRT-LLM gets it.
         note: how the engine takes it, for the capability map.
         limit: the largest value that it takes.
         missing: what to say of a model without it, in place of the tensor's name.
@@ -122,11 +121,11 @@ ONE_EVENT = Capability("emulated", "The model returns one response: the stream h
 def text_capabilities(
     missing: str, impossible: Mapping[str, str], served: Mapping[str, Capability]
 ) -> dict[str, Capability]:
-    """Put together how a model serves each parameter whose prompts and answers travel as text.
+    """Make the capabilities of a model whose prompts and answers travel as text.
 
     Args:
-        missing: why a parameter is not served that is not named.
-        impossible: that of others, by parameter or by one of ``GROUPS``.
+        missing: why parameters that are not named are not served.
+        impossible: why others are not served, by parameter or by one of ``GROUPS``.
         served: how the rest is served, by parameter or by group.
     """
     by_gateway = {"suffix": FILLS_NO_GAP, "include_stop_str_in_output": CUT_AFTER_STOP, "echo": _ECHO}
@@ -141,5 +140,5 @@ _PARAMETERS = {tensor: name for name, each in INPUTS.items() for tensor in each.
 
 
 def parameter_of(tensor: str) -> str | None:
-    """The request parameter that becomes a tensor of this name; None for what no request asks for."""
+    """The request parameter that becomes a tensor of this name; None without one."""
     return _PARAMETERS.get(tensor)

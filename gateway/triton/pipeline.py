@@ -1,6 +1,6 @@
 """The models behind a configured one (wire contract 1.2 and 1.6).
 
-The steps of an ensemble are known by their tensor maps, those of a BLS model by its parameters.
+The tensor maps identify the steps of an ensemble, parameters those of a BLS model.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ _ENGINE_INPUTS = frozenset({"input_ids", "input_lengths", "request_output_len"})
 
 
 def is_engine(model: ModelView) -> bool:
-    """Whether a model takes and answers token ids as the engine model does."""
+    """Tell whether a model takes and returns token ids as the engine model does."""
     return model.inputs >= _ENGINE_INPUTS and "output_ids" in model.outputs
 
 
 def is_bls(model: ModelView) -> bool:
-    """Whether a model does an ensemble's work by calling the steps itself (wire contract 1.6)."""
+    """Tell whether a model does an ensemble's work by calling the steps itself (wire contract 1.6)."""
     takes_text = not model.steps and {"text_input", "max_tokens"} <= model.inputs
     return takes_text and "accumulate_tokens" in model.parameters
 
 
 def is_own_bls(model: ModelView) -> bool:
-    """Whether it is this project's, which streams drafted answers and ends a request whose call was cancelled."""
+    """Tell whether a BLS model is this project's, which streams drafted answers and ends cancelled requests."""
     return is_bls(model) and "max_concurrent_requests" in model.parameters
 
 
 @dataclass(frozen=True, slots=True)
 class BlsSteps:
-    """The models that a BLS model calls, by what they do; upstream's own names where it says nothing.
+    """The models that a BLS model calls; upstream's names by default.
 
     Attributes:
         text: turns text into token ids.
         engine: generates.
         detokenize: turns token ids into text.
-        draft: guesses for the engine; None where it has none.
+        draft: the draft model; None without one.
     """
 
     text: str
@@ -49,7 +49,7 @@ class BlsSteps:
 
 
 def read_bls(model: ModelView) -> BlsSteps:
-    """Find them by its parameters."""
+    """Find the called models by the parameters of a BLS model."""
     return BlsSteps(
         text=hints.parameter(model, "preprocessing_model_name") or "preprocessing",
         engine=hints.parameter(model, "tensorrt_llm_model_name") or "tensorrt_llm",
@@ -60,7 +60,7 @@ def read_bls(model: ModelView) -> BlsSteps:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The steps of an ensemble by what they do.
+    """The steps of an ensemble by their work.
 
     Attributes:
         text: the step that turns text into token ids, if there is just one.
@@ -76,10 +76,10 @@ class Pipeline:
 
 
 def read_pipeline(ensemble: ModelView) -> Pipeline:
-    """Find the steps and decide whether the gateway may do the first and last one itself.
+    """Find the steps, and decide whether the gateway may replace the first and the last one.
 
-    It may when there are just the three and the token ids flow straight from the one to the next: then nothing else
-    looks at the prompt or at the answer.
+    It may when there are just the three and the token ids flow directly from one to the next: then no other model reads
+    the prompt or the answer.
     """
     text = _single(ensemble, lambda step: "QUERY" in step.inputs)
     engine = _single(ensemble, lambda step: set(step.inputs) >= _ENGINE_INPUTS and "output_ids" in step.outputs)
@@ -119,7 +119,7 @@ def _single(ensemble: ModelView, matches: Callable[[EnsembleStep], bool]) -> Ens
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Holds the models behind a configured model.
+    """The models behind a configured model.
 
     Attributes:
         entry: the configured model.
@@ -129,7 +129,7 @@ class Models:
         names: every model that must be ready.
         guided: False once the engine has said that it has no guided decoder.
         draft: the draft model of a BLS model.
-        guide_field: the sampling parameter of the vLLM backend that takes guides; None where none does.
+        guide_field: the sampling parameter for guides of the vLLM backend; None without one.
         drafted: False once the engine has rejected a draft.
         tokenized: see ``EngineFeatures``.
     """
@@ -152,7 +152,7 @@ class Models:
 
 
 def called_models(entry: ModelView) -> tuple[str, ...]:
-    """Names of the models that a model calls, in the order in which they are looked for; none of an engine model."""
+    """The names of the models that a model calls, in the order of discovery; none for an engine model."""
     if is_bls(entry):
         steps = read_bls(entry)
         return tuple(dict.fromkeys(filter(None, (steps.text, steps.engine, steps.detokenize, steps.draft))))
@@ -160,7 +160,7 @@ def called_models(entry: ModelView) -> tuple[str, ...]:
 
 
 def assemble(entry: ModelView, called: Mapping[str, ModelView]) -> Models:
-    """Tell what each model behind a configured one does.
+    """Find the role of each model behind a configured one.
 
     Args:
         entry: the configured model.

@@ -1,4 +1,4 @@
-"""A grpcio channel whose calls have headers of their own, and whose connection can be exchanged under them."""
+"""A grpcio channel with headers for each call, whose connection can be replaced."""
 
 from __future__ import annotations
 
@@ -35,10 +35,12 @@ class _Opened:
 
 
 class RenewableChannel(grpc.aio.Channel):
-    """What a channel is opened with is fixed: other certificates need another one, while calls run on the first.
+    """A channel that can be replaced under running calls, as for new certificates.
+
+    The credentials of a grpcio channel are fixed when it is opened.
 
     Args:
-        open_one: opens a channel as things are now.
+        open_one: opens a channel with the current credentials.
         metadata: headers of each call, before its own.
     """
 
@@ -49,9 +51,9 @@ class RenewableChannel(grpc.aio.Channel):
         self._leaving: set[asyncio.Task[None]] = set()
 
     async def renew(self) -> str | None:
-        """Exchange the channel for another one, once that is connected; why it could not be, or None.
+        """Replace the channel by a new one once that is connected; returns why it failed, or None.
 
-        Calls that run go on where they are.
+        Running calls stay on their channel.
         """
         opened = _Opened(self._open_one())
         try:
@@ -71,7 +73,7 @@ class RenewableChannel(grpc.aio.Channel):
         return None
 
     async def close(self, grace: float | None = None) -> None:
-        """Close what is open, now and before."""
+        """Close all open channels."""
         leaving = list(self._leaving)
         for task in leaving:
             task.cancel()
@@ -83,7 +85,7 @@ class RenewableChannel(grpc.aio.Channel):
         return self._present.channel.get_state(try_to_connect)
 
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        """Wait for another state; an exchange alone is none."""
+        """Wait for another state; a replaced channel alone is not one."""
         while True:
             present = self._present
             change = asyncio.ensure_future(present.channel.wait_for_state_change(last_observed_state))
@@ -97,7 +99,7 @@ class RenewableChannel(grpc.aio.Channel):
                 return
 
     async def channel_ready(self) -> None:
-        """Wait until it is connected."""
+        """Wait until the channel is connected."""
         await self._present.channel.channel_ready()
 
     def unary_unary(self, method: str, *arguments: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Connections to Triton by the certificates as they are now."""
+"""Renews connections to Triton when certificates change."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _RETRY_S = 5.0
 async def follow_certificates(
     tls: FileBackedValue[Credentials], channel: RenewableChannel, transport: RenewableTransport, url: str
 ) -> None:
-    """Connect anew each time that the certificates change, until this is cancelled.
+    """Connect again each time that the certificates change, until cancelled.
 
-    What is in flight goes on where it is. A server that does not take the new certificates is asked again and again;
-    until then the connections by the former ones serve.
+    Requests in flight stay where they are. A server that does not accept the new certificates is tried again and again;
+    until then the former connections serve.
 
     Args:
         tls: the certificates.
-        channel: for small calls, and for requests by grpcio.
-        transport: for requests.
-        url: of the server, for the log.
+        channel: channel of small calls, and of requests by grpcio.
+        transport: transport of requests.
+        url: address of the server, for the log.
     """
     changed = asyncio.Event()
     tls.on_change.append(changed.set)

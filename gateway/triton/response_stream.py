@@ -1,4 +1,4 @@
-"""The responses of one request: errors mapped, the end recognised (wire contract 3.4 and 3.5)."""
+"""The responses of one request, with mapped errors and a recognised end (wire contract 3.4 and 3.5)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ResponseStream:
         self.final = False
 
     async def read(self) -> service_pb2.ModelInferResponse:
-        """Read the next response. Must not be called after the final one.
+        """Read the next response; not to be called after the final one.
 
         Raises:
             EngineError: the request failed, or the stream ended without a final response.
@@ -39,7 +39,7 @@ class ResponseStream:
         return await self.parse(await self.read_message())
 
     async def read_message(self) -> bytes:
-        """Read the next response as it was sent, for ``parse`` or for who knows what it says.
+        """Read the next response as bytes, for ``parse`` or for a reader of known bytes.
 
         Raises:
             EngineError: as ``read``.
@@ -55,7 +55,7 @@ class ResponseStream:
         return message
 
     async def parse(self, data: bytes) -> service_pb2.ModelInferResponse:
-        """Parse a response that ``read_message`` returned, and take note when it is the final one.
+        """Parse a response of ``read_message``, and note whether it is the final one.
 
         Raises:
             EngineError: as ``read``.

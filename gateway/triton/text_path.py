@@ -1,4 +1,4 @@
-"""Facts of an answer that comes as text, from what the models behind it declare (wire contract 3.2, 3.3 and 3.8).
+"""Facts of answers that come as text, from the declarations of the models (wire contract 3.2, 3.3 and 3.8).
 
 Upstream's models decode the tokens of each response by themselves: the text of one response is right, that of several
 is not, unless a BLS model decodes all tokens so far each time (``accumulate_tokens``).
@@ -30,13 +30,13 @@ class TextPath:
     """The form of answers of an ensemble or a BLS model.
 
     Attributes:
-        token_ids: whether they carry token ids: then nothing of them depends on its text.
+        token_ids: whether they carry token ids: then nothing depends on their text.
         decoupled: whether a request may have several responses.
         cumulative: whether each response of a stream has all of the text so far.
         streams: the form in which a streamed answer comes.
         whole: whether an answer that is not streamed comes in one response.
-        echoes: whether such a response begins with the prompt, which nothing tells from the answer.
-        counts: the outputs that tell how many tokens there are, the best first; none where nothing does.
+        echoes: whether such a response begins with the prompt, without a mark where the answer begins.
+        counts: outputs with the number of tokens, the best first; none without one.
     """
 
     token_ids: bool
@@ -49,7 +49,7 @@ class TextPath:
 
     @property
     def estimates(self) -> frozenset[Estimate]:
-        """What of an answer may be inexact: its count also where a stop string cuts a response of many tokens."""
+        """The estimated parts of an answer: its token count also where a stop string cuts a response of many tokens."""
         if self.token_ids:
             return frozenset()
         if not self.counts:
@@ -58,17 +58,17 @@ class TextPath:
 
 
 def read_text_path(models: Models, options: EngineOptions) -> TextPath:
-    """Read it from the configurations of the models, and from what the operator says.
+    """Make the text path from the models and the operator's settings.
 
     Args:
-        models: whose entry is an ensemble or a BLS model.
-        options: of the operator.
+        models: models whose entry is an ensemble or a BLS model.
+        options: the operator's settings.
     """
     return text_path(models.entry, models.engine, options.text_streaming)
 
 
 def text_path(entry: ModelView, engine: ModelView | None, text_streaming: TextStreaming) -> TextPath:
-    """Read it from the configurations of the model that is called and of the engine model behind it."""
+    """Make the text path from the called model and the engine model behind it."""
     tokens = entry.outputs >= _TOKEN_OUTPUTS
     decoupled = _decoupled(entry, engine)
     cumulative = decoupled and not tokens and _accumulates(entry)
@@ -87,7 +87,7 @@ def text_path(entry: ModelView, engine: ModelView | None, text_streaming: TextSt
 
 
 def is_decoupled(models: Models) -> bool:
-    """Whether a request may have several responses: none of the models that decide about it forbids it."""
+    """Tell whether a request may have several responses: no model behind it forbids it."""
     return _decoupled(models.entry, models.engine)
 
 

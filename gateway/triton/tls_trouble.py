@@ -1,4 +1,4 @@
-"""The reason why no connection to Triton comes about, where it is one of TLS: found by trying, in operators' words."""
+"""Finds out whether TLS is why Triton cannot be reached, by trying; in operators' words."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _REJECTS = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_EXPIRED", "CERTIFICATE
 
 
 async def tls_trouble(url: str, access: TritonAccess) -> str | None:
-    """Find out whether TLS is what keeps a server from being reached.
+    """Find out whether TLS is why a server cannot be reached.
 
     Args:
         url: its address, ``host:port``.
-        access: on what terms it is called.
+        access: access to the server.
 
     Returns:
-        One sentence, without its full stop; None where TLS is not to blame, or the address is not ``host:port``.
+        One sentence, without its full stop; None where TLS is not the reason, or the address is not ``host:port``.
     """
     host, _, port = url.removeprefix("grpc://").rpartition(":")
     host = host.strip("[]")

@@ -1,4 +1,4 @@
-"""What Triton's own tokenizer makes of a few sentences, by its ``preprocessing`` model."""
+"""Tokenizes a few sentences by Triton's own tokenizer, its ``preprocessing`` model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _END = "OUT_END_ID"
 
 
 async def tokenize_there(connection: Connection, preprocessing: ModelView | None) -> TokenizedSentences | None:
-    """Have the sentences tokenized; None where the model is not TensorRT-LLM's, or gives no answer in time."""
+    """Tokenize the sentences; None where the model is not TensorRT-LLM's, or does not respond in time."""
     if preprocessing is None or not preprocessing.inputs >= _INPUTS or "INPUT_ID" not in preprocessing.outputs:
         return None
     try:

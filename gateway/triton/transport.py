@@ -1,4 +1,4 @@
-"""Defines how inference requests reach Triton, for the two implementations ``grpcio`` and ``h2``.
+"""The interface of transports, which carry inference requests to Triton: ``grpcio`` and ``h2``.
 
 One RPC per request on a shared connection, unary to stream: wire-compatible with ``ModelStreamInfer``, and the request
 side is closed immediately, which ends the stream after the final response (wire contract 3.4).
@@ -22,11 +22,11 @@ Tap = Callable[[Sequence[bytes]], int]
 
 
 class TransportError(Exception):
-    """An RPC that ended with a status other than OK.
+    """An RPC that ended with another status than OK.
 
     Attributes:
         status: name of the gRPC status.
-        text: its details; never shown to clients.
+        text: its details; clients never see them.
     """
 
     def __init__(self, status: str, text: str) -> None:
@@ -66,7 +66,7 @@ class InferCall(Protocol):
 
 
 class Transport(Protocol):
-    """Something that carries inference requests to Triton.
+    """Carries inference requests to Triton.
 
     Attributes:
         name: ``grpcio`` or ``h2``.
@@ -76,7 +76,7 @@ class Transport(Protocol):
     def name(self) -> str: ...  # noqa: D102
 
     async def prepare(self) -> None:
-        """Find out how to reach the server, before the first request and after an outage.
+        """Prepare to reach the server, before the first request and after an outage.
 
         Raises:
             EngineError: the server does not answer.
@@ -93,30 +93,30 @@ class Transport(Protocol):
         errors reported that way, whatever the model.
 
         Args:
-            request: what to infer.
+            request: serialized request.
             timeout: seconds until the RPC fails with DEADLINE_EXCEEDED.
             traceparent: metadata of that name; see ``GenerationRequest``. Triton traces every request that has it.
         """
         ...
 
     async def close(self) -> None:
-        """End what is in flight with CANCELLED, and give back what the transport opened itself."""
+        """End requests in flight with CANCELLED, and close what the transport opened itself."""
         ...
 
 
 class RenewableTransport(Transport, Protocol):
-    """One whose connection can be exchanged."""
+    """A transport whose connection can be replaced."""
 
     async def renew(self) -> str | None:
-        """Connect anew, as the certificates are now, for further requests; those in flight go on where they are.
+        """Connect again with the current certificates, for further requests; those in flight stay where they are.
 
         Returns:
-            Why it could not: then all is as before. None when it is done, or there is nothing to do.
+            Why it failed: then nothing has changed. None when it is done, or there is nothing to do.
         """
         ...
 
 
 def task_is_cancelled(*, otherwise: bool) -> bool:
-    """Whether someone cancels the running task; ``otherwise`` where Python (3.10) cannot tell."""
+    """Tell whether the running task is being cancelled; ``otherwise`` where Python (3.10) cannot tell."""
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return otherwise if cancelling is None else cancelling() > 0

@@ -1,4 +1,4 @@
-"""The choice of the transport that carries a model's requests: by setting, or by what the server is."""
+"""Chooses the transport of a model's requests: by setting, or by what the server supports."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ TransportName = Literal["auto", "grpcio", "h2"]
 def make_transport(
     name: TransportName, url: str, channel: grpc.aio.Channel, access: TritonAccess = PLAIN
 ) -> RenewableTransport:
-    """Make the transport of a name.
+    """Make a transport by its name.
 
     Args:
-        name: of the transport; ``auto`` is h2 wherever that reaches the server as well as grpcio does.
+        name: name of the transport; ``auto`` is h2 wherever that reaches the server as well as grpcio does.
         url: Triton's gRPC address, ``host:port``.
-        channel: to that address; ``grpcio`` travels on it, and leaves it open.
-        access: on what terms.
+        channel: channel to that address; ``grpcio`` uses it, and leaves it open.
+        access: access to the Triton.
     """
     if name == "h2":
         return H2Transport(url, access=access)
@@ -53,8 +53,8 @@ class AutoTransport:
 
     Args:
         url: Triton's gRPC address, ``host:port``.
-        channel: to that address.
-        access: on what terms.
+        channel: channel to that address.
+        access: access to the Triton.
     """
 
     def __init__(self, url: str, channel: grpc.aio.Channel, access: TritonAccess = PLAIN) -> None:
@@ -68,7 +68,7 @@ class AutoTransport:
 
     @property
     def name(self) -> str:
-        """The transport that carries the requests at present."""
+        """The transport that carries requests now."""
         return self._chosen.name
 
     def infer(
@@ -78,7 +78,7 @@ class AutoTransport:
         return self._chosen.infer(request, timeout=timeout, traceparent=traceparent)
 
     async def prepare(self) -> None:
-        """Choose; see ``Transport``."""
+        """Choose the transport; see ``Transport``."""
         try:
             await self._client.server_live()
         except EngineError:
@@ -97,7 +97,7 @@ class AutoTransport:
             _log("h2", self._url, "the server supports it")
 
     async def renew(self) -> str | None:
-        """Connect anew, where h2 is chosen; see ``RenewableTransport``."""
+        """Connect again, where h2 is chosen; see ``RenewableTransport``."""
         return await self._chosen.renew()
 
     async def close(self) -> None:
@@ -115,11 +115,11 @@ class AutoTransport:
 
 
 def not_for_h2(url: str, environment: Mapping[str, str]) -> str | None:
-    """Why an address is one for grpcio, whatever listens there; None where it is not.
+    """Say why only grpcio can reach an address; None where h2 can, too.
 
     Args:
         url: the address, as grpcio takes it.
-        environment: names proxies, as grpcio reads them.
+        environment: environment with the proxies that grpcio reads.
     """
     host, _, port = url.removeprefix("grpc://").rpartition(":")
     if not port.isdigit() or "/" in host or (":" in host and not host.startswith("[")):

@@ -1,4 +1,4 @@
-"""One served model's Triton: the connection, and a task that keeps the engine discovered and healthy."""
+"""The Triton of one served model: the connection, and a task that keeps the engine discovered and healthy."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class TritonStatus:
     """Whether requests can be served now.
 
     Attributes:
-        ready: they can.
-        reason: one sentence: why this path when ready, else what is missing.
-        features: what was discovered; None when not ready.
+        ready: whether they can.
+        reason: one sentence: why this dialect when ready, else what is missing.
+        features: features of the engine; None when not ready.
     """
 
     ready: bool
@@ -80,15 +80,15 @@ class TritonStatus:
 
 @dataclass(frozen=True, slots=True)
 class HealthChecks:
-    """Sets how a ready model is watched.
+    """How a ready model is watched.
 
     Attributes:
         poll_s: seconds between health checks.
         failures: failed checks in a row before requests are rejected; until then requests are tried.
-        stall_s: seconds of silence after which its engine is asked for a token at the earliest; 0: never.
-        probe_s: seconds without any token after which it is asked for one; 0: never.
-        turn: of this process among several that watch it, from 0.
-        notes: of the others; None: this process is alone.
+        stall_s: shortest silence in seconds after which its engine gets a probe; 0 for never.
+        probe_s: seconds without any token after which it gets a probe; 0 for never.
+        turn: number of this process among those that watch it, from 0.
+        notes: notes of all processes; None for one process.
     """
 
     poll_s: float = POLL_S
@@ -113,11 +113,11 @@ class TritonBackend:
         path: how to reach its engine; ``auto`` decides by what is discovered.
         on_discovered: called in a thread with the features before each time the backend becomes ready; a ValueError
             that it raises keeps the backend from it, with the error's text as the reason.
-        request_timeout: seconds that a request may take in all; a backstop.
-        options: what the operator says of the engine beyond its configuration in Triton.
-        transport: what carries the requests; health and configuration always travel by grpcio.
+        request_timeout: most seconds of a request, a backstop.
+        options: the operator's settings of the engine.
+        transport: transport of requests; health and configuration always travel by grpcio.
         health: how it is watched while it is ready.
-        access: on what terms Triton is reached.
+        access: access to the Triton.
 
     Attributes:
         health: of the engine; all requests are reported to it. An engine that generates is alive, however slow its
@@ -191,7 +191,7 @@ class TritonBackend:
         return asyncio.create_task(keep_running(what, functools.partial(work, *arguments)))
 
     def check(self) -> None:
-        """Check immediately whether requests can still be served, without waiting for the next health check."""
+        """Check the readiness now, without waiting for the next health check."""
         self._check_now.set()
 
     async def close(self) -> None:
@@ -215,7 +215,7 @@ class TritonBackend:
 
     @property
     def engine(self) -> Engine:
-        """Return the engine to generate with.
+        """The current engine.
 
         Read the property for each request: after an outage of Triton it is another engine.
 
@@ -236,35 +236,35 @@ class TritonBackend:
 
     @property
     def condition(self) -> EngineCondition:
-        """Current health of the engine."""
+        """The current health of the engine."""
         return self.health.condition
 
     @property
     def features(self) -> EngineFeatures:
-        """What was last discovered; raises as ``engine``."""
+        """The features of the last discovery; raises as ``engine`` does."""
         return self.engine.features
 
     @property
     def endpoints(self) -> tuple[EndpointStatus, ...]:
-        """None: it stands for one endpoint by itself."""
+        """Empty, as there is one engine at a fixed address."""
         return ()
 
     def route(self, aim: RoutingHints) -> SingleRoute:
-        """The way to the one engine; raises as ``engine``."""
+        """Make the route to the engine; raises as ``engine`` does."""
         engine = self._engine if aim.anyway else None
         return SingleRoute(engine or self.engine, self.health)
 
     async def find(self, aim: RoutingHints) -> SingleRoute:
-        """As ``route``."""
+        """Make the route as ``route`` does."""
         return self.route(aim)
 
     def watch(self, watcher: Callable[[EngineHealth], None]) -> None:
-        """Call ``watcher`` with the watch of the engine."""
+        """Call ``watcher`` with the health of the engine."""
         watcher(self.health)
 
     @property
     def status(self) -> TritonStatus:
-        """Whether requests can be served now, and why not: as ``engine`` says it to a request."""
+        """Whether requests can be served now, and why not, as ``engine`` raises it."""
         if self._engine is None or not self.health.ready:
             return TritonStatus(ready=False, reason=self.health.reason)
         features = self._engine.features
@@ -272,7 +272,7 @@ class TritonBackend:
 
     @property
     def ready(self) -> bool:
-        """See ``Backend``; asked several times for each request."""
+        """Whether requests can be served now; read several times for each request."""
         return self._engine is not None and self.health.ready
 
     async def wait_ready(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Triton's small calls: health and configuration, each with a deadline."""
+"""Triton's small calls for health and configuration, each with a deadline."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _NO_TRITON = (
 
 @dataclass(frozen=True, slots=True)
 class ModelState:
-    """Holds what Triton's repository index says of a model.
+    """The state of a model in Triton's repository index.
 
     Attributes:
-        ready: whether a version of it can be asked.
-        words: state and its reason, in Triton's own words; empty where no load of the model was requested yet.
+        ready: whether a version of it is ready.
+        words: state and its reason, in Triton's words; empty where no load of the model was requested yet.
     """
 
     ready: bool
@@ -42,7 +42,7 @@ class ModelState:
 
 
 class TritonClient:
-    """Health and metadata of one Triton (wire contract 3.7) over a channel that someone else owns.
+    """Health and metadata of one Triton (wire contract 3.7) over a channel of another owner.
 
     Every method raises ``EngineError`` when Triton does not answer within ``DEADLINE_S``, or answers with a status or
     with what cannot be decoded.
@@ -52,22 +52,22 @@ class TritonClient:
         self._stub: Any = service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
     async def server_live(self) -> bool:
-        """Whether the server process answers."""
+        """Tell whether the server process responds."""
         response = await self._call(self._stub.ServerLive, service_pb2.ServerLiveRequest())
         return bool(response.live)
 
     async def model_ready(self, model: str) -> bool:
-        """Whether the model is loaded; False also for one that Triton does not know."""
+        """Tell whether the model is loaded; False also for an unknown one."""
         response = await self._call(self._stub.ModelReady, service_pb2.ModelReadyRequest(name=model))
         return bool(response.ready)
 
     async def model_config(self, model: str) -> model_config_pb2.ModelConfig:
-        """The configuration of a loaded model."""
+        """Read the configuration of a loaded model."""
         response = await self._call(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model))
         return cast("model_config_pb2.ModelConfig", response.config)
 
     async def repository(self) -> dict[str, ModelState]:
-        """State of each model of the repository by name, loaded or not."""
+        """Read the state of each model of the repository by name, loaded or not."""
         response = await self._call(self._stub.RepositoryIndex, service_pb2.RepositoryIndexRequest())
         found: dict[str, ModelState] = {}
         for entry in response.models:  # one for each version

@@ -1,4 +1,4 @@
-"""The table of TensorRT-LLM's versions: what each changed that no model declares.
+"""The table of TensorRT-LLM's versions with changes that no model declares.
 
 Triton does not tell the version; the operator does (``engine_version``).
 """
@@ -15,10 +15,10 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class VersionChanges:
-    """Changes of a version.
+    """The changes of a version.
 
     Attributes:
-        heeded: request parameters that the sampler of the LLM API's default backend drops in silence before it.
+        heeded: request parameters that the sampler of the LLM API's default backend silently drops before it.
         ends_by_generation_config: whether the LLM API ends an answer at each end token of ``generation_config.json``.
         own_log_probs: whether log-probs of the backend are the model's own by default (wire contract 2.5).
     """
@@ -35,10 +35,10 @@ VERSIONS: Mapping[Version, VersionChanges] = {
 
 
 def has_change(version: Version | None, change: str) -> bool:
-    """Whether a version, or one before it, brought a change; False where the version is not known.
+    """Tell whether a version, or one before it, has a change; False for an unknown version.
 
     Args:
-        version: its numbers.
+        version: numbers of the version.
         change: an attribute of ``VersionChanges``.
     """
     return version is not None and any(getattr(each, change) for since, each in VERSIONS.items() if since <= version)

@@ -1,4 +1,4 @@
-"""The folder in which workers keep their counts, and the removal of those whose processes were killed."""
+"""The folder of the workers' metrics, and the removal of folders of killed processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEW_S: Final = 60.0  # a folder that is younger may not be held yet
 
 @contextlib.contextmanager
 def metrics_folder() -> Iterator[Path]:
-    """Remove abandoned folders, then make a folder in the temporary one, which is removed at the end."""
+    """Make a temporary folder, which is removed at the end; abandoned ones are removed before."""
     _remove_abandoned(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
         handle = hold(Path(name))
@@ -29,7 +29,7 @@ def metrics_folder() -> Iterator[Path]:
 
 
 def hold(folder: Path) -> int:
-    """Keep a folder from being taken for abandoned while the descriptor returned is open, or this process lives."""
+    """Lock a folder against removal while the returned descriptor is open or this process lives."""
     handle = os.open(folder, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_SH)
     return handle

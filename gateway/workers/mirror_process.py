@@ -1,7 +1,7 @@
-"""The process of mirrored requests: ``python -m gateway.workers.mirror_process``, started by a ``MirrorKeeper`` only.
+"""The process of mirrored requests: ``python -m gateway.workers.mirror_process``, started only by a ``MirrorKeeper``.
 
-It is a gateway of the second models that listens to no client. What it spends is taken from no client's answer: it has
-an event loop of its own, and less of the CPU than the gateway where there is not enough for both.
+It is a gateway of the second models that listens to no client. It has an event loop of its own, and less of the CPU
+than the gateway where there is not enough for both, so that it slows no client's answer.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ _HEADERS: Final = [(b"host", b"localhost"), (b"content-type", b"application/json
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MirrorSource(SettingsSource):
-    """A source of the gateway's settings, of which it gives those of the second models.
+    """A source of the gateway's settings that gives the settings of the second models.
 
     Attributes:
-        latest: all models of the settings that were read last, by their names, as its only item.
+        latest: all models of the last read settings, by their names, as its only item.
     """
 
     latest: list[Mapping[str, ModelSettings]] = dataclasses.field(default_factory=lambda: [{}])
 
     def load(self) -> Settings:
-        """Read everything anew, as the base does."""
+        """Read the settings again, as the base does."""
         settings = SettingsSource(self.path, self.environment).load()
         self.latest[0] = {model.name: model for model in settings.models}
         return second_models(settings)
 
 
 def second_models(settings: Settings) -> Settings:
-    """The settings of a gateway that serves the second models, and them alone: without keys, state and traces."""
+    """Make the settings of a gateway of the second models, without keys, state and traces."""
     wanted = {model.mirror.to for model in settings.models if model.mirror is not None}
     return settings.model_copy(
         update={
@@ -90,7 +90,7 @@ def second_models(settings: Settings) -> Settings:
 
 
 class InProcessClient:
-    """Asks an ASGI application, without a connection.
+    """Sends requests to an ASGI application without a connection.
 
     Args:
         app: the application, started.
@@ -100,12 +100,12 @@ class InProcessClient:
         self._app = app
 
     async def ask(self, path: str, body: bytes, timeout_s: float) -> Outcome:
-        """Ask for a response; whatever goes wrong is an outcome too.
+        """Send a request; a failure is an outcome too.
 
         Args:
-            path: of the endpoint.
-            body: of the request.
-            timeout_s: seconds for all of it.
+            path: path of the endpoint.
+            body: body of the request.
+            timeout_s: seconds for the whole response.
         """
         call = _Call(body)
         began = time.perf_counter()
@@ -176,7 +176,7 @@ def _scope(path: str, size: int) -> _Message:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Take copies until SIGTERM; the exit status.
+    """Receive copies of requests until SIGTERM; returns the exit status.
 
     Args:
         arguments: the keeper's process id, the path of the socket, and that of the settings file if there is one.

@@ -1,4 +1,4 @@
-"""The memory that all workers share: made by their supervisor, inherited and attached by each of them."""
+"""Memory that all workers share: the supervisor makes it, and each worker inherits and attaches it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from gateway.text.tokens.token_cache import TokenCache, create_shared
 
 
 class SharedState(NamedTuple):
-    """File descriptors of what workers share. The row of a worker is its number; its supervisor clears it at its end.
+    """File descriptors of the memory that workers share.
+
+    The row of a worker is its number; the supervisor clears it when the worker ends.
 
     Attributes:
-        counts: of what they know of endpoints and of waiting requests.
-        buckets: of the limits of keys.
-        tokens: of the cache of token ids; None: there is none.
-        token_bytes: its size.
-        wakers: event descriptors by which they wake each other, one a worker.
+        counts: memory of the counts of endpoints and waiting requests.
+        buckets: memory of the buckets of callers' limits.
+        tokens: memory of the cache of token ids; None without a cache.
+        token_bytes: size of the cache.
+        wakers: event descriptors by which workers wake each other, one for each.
     """
 
     counts: int
@@ -32,7 +34,7 @@ class SharedState(NamedTuple):
 
     @classmethod
     def create(cls, workers: int, token_bytes: int) -> SharedState:
-        """Make it for a number of workers."""
+        """Make the memory for a number of workers."""
         return cls(
             counts=create_memory(shared_counts.size_of(workers)),
             buckets=create_memory(shared_buckets.size_of(workers)),
@@ -43,17 +45,17 @@ class SharedState(NamedTuple):
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Those that a worker inherits."""
+        """The descriptors that a worker inherits."""
         return (self.counts, self.buckets, *self.wakers, *(() if self.tokens is None else (self.tokens,)))
 
     def attach_counts(self, row: int = 0) -> SharedCounts:
-        """Attach what is known of endpoints and waiting requests, as the worker of a row."""
+        """Attach the counts of endpoints and waiting requests, as the worker of a row."""
         return SharedCounts(len(self.wakers), row, self.counts, self.wakers)
 
     def attach_buckets(self, row: int = 0) -> SharedBuckets:
-        """Attach the limits of keys, as the worker of a row."""
+        """Attach the buckets of callers' limits, as the worker of a row."""
         return SharedBuckets(len(self.wakers), row, self.buckets)
 
     def attach_tokens(self) -> TokenCache | None:
-        """Attach the cache of token ids; None where there is none."""
+        """Attach the cache of token ids; None without a cache."""
         return None if self.tokens is None else TokenCache(self.token_bytes, self.tokens)

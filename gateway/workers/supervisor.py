@@ -1,4 +1,4 @@
-"""The process that keeps the workers: starts, replaces and ends them. It serves nothing itself."""
+"""The supervisor process: starts, replaces and ends workers; it serves nothing itself."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class WorkerProcess:
 
     Attributes:
         readiness: the condition of each of its models; None before it serves.
-        error: why it cannot serve, when it said so.
+        error: the worker's reason why it cannot serve; None without one.
     """
 
     def __init__(
@@ -57,16 +57,16 @@ class WorkerProcess:
         *,
         replaces: bool,
     ) -> WorkerProcess:
-        """Start one; it serves a second or two later.
+        """Start a worker; it serves a second or two later.
 
         Args:
-            index: its number, from 0.
-            sockets: that it listens on.
-            internal: those of the internal port.
-            metrics: folder in which all workers keep their counts.
-            shared: by all workers.
-            mirror_socket: where copies of requests are taken; None: nowhere.
-            replaces: whether connections may wait for it.
+            index: number of the worker, from 0.
+            sockets: the worker's listening sockets.
+            internal: the sockets of the internal port.
+            metrics: folder of all workers' metrics.
+            shared: memory of all workers.
+            mirror_socket: path of the mirror process's socket; None without mirrors.
+            replaces: whether connections may wait for the worker.
         """
         parent_end, child_end = socket.socketpair()
         with child_end:
@@ -99,14 +99,14 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The worker's process id."""
         return self._process.pid
 
     async def read(self, changed: Callable[[], None]) -> None:
-        """Follow what it says until it has ended.
+        """Read the worker's messages until it has ended.
 
         Args:
-            changed: called after each report of its readiness.
+            changed: called after each report of readiness.
         """
         try:
             while line := await self._reader.readline():
@@ -119,28 +119,28 @@ class WorkerProcess:
             return
 
     async def ended(self) -> int:
-        """Wait for its end; the exit status, negative for a signal."""
+        """Wait until the worker has ended; returns the exit status, negative for a signal."""
         status = await self._process.wait()
         self._writer.close()
         return status
 
     def tell(self, message: Mapping[str, object]) -> None:
-        """Send it a message; lost when it has ended."""
+        """Send the worker a message; it is lost when the worker has ended."""
         if not self._writer.is_closing():
             self._writer.write(json.dumps(message).encode() + b"\n")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send the worker a signal, unless it has ended."""
         if self._process.returncode is None:
             self._process.send_signal(number)
 
 
 class WorkersError(Exception):
-    """The workers cannot serve; the message comes from one of them."""
+    """The workers cannot serve; the message is the reason of one of them."""
 
 
 class Supervisor:
-    """Runs a number of workers on one port until SIGTERM or SIGINT; all signals are passed on to them."""
+    """Runs a number of workers on one port until SIGTERM or SIGINT, and passes on all signals."""
 
     def __init__(self, settings: ServerSettings, workers: int, mirrors: MirrorSupervisor | None = None) -> None:
         """Prepare; nothing is opened or started.
@@ -162,7 +162,7 @@ class Supervisor:
         self._counts, self._buckets = self._shared.attach_counts(), self._shared.attach_buckets()
 
     async def run(self) -> None:
-        """Serve until a signal says to stop, and return when all workers have ended.
+        """Serve until a signal ends the service; returns when all workers have ended.
 
         Raises:
             OSError: the address cannot be listened on.

@@ -27,16 +27,16 @@ Readiness = Mapping[str, EngineCondition]
 
 
 class SupervisorLink:
-    """The connection of a worker to the others, by way of their supervisor.
+    """The connection of a worker to the other workers, through their supervisor.
 
     Attributes:
-        sockets: that it listens on.
-        internal_sockets: those of the internal port.
+        sockets: the worker's listening sockets.
+        internal_sockets: the sockets of the internal port.
         poll_s: seconds between its health checks of Triton.
-        counts: what all of them know of endpoints.
-        buckets: of the limits of keys, which all of them share.
-        token_cache: of all of them; None: nothing is stored.
-        mirror_socket: where copies of requests are taken; None: nowhere.
+        counts: shared counts of endpoints.
+        buckets: shared buckets of the callers' limits.
+        token_cache: shared cache of token ids; None without one.
+        mirror_socket: path of the mirror process's socket; None without mirrors.
         replaces: whether this worker replaces one that died, so that connections wait for it.
     """
 
@@ -76,17 +76,17 @@ class SupervisorLink:
         self._tasks: list[asyncio.Task[None]] = []
 
     def readiness(self, own: Readiness) -> Readiness:
-        """The condition of each model, of all workers together."""
+        """The condition of each model by all workers."""
         if self._all is None:
             starting = EngineCondition(ready=False, state="loading", reason="the other workers are starting")
             return {name: starting if each.ready else each for name, each in own.items()}
         return {name: self._all.get(name, each) for name, each in own.items()}
 
     async def serving(self, registry: Registry) -> None:
-        """Begin to report, and to know what the others do: connections are taken soon.
+        """Begin to report readiness and to receive that of the others; connections are accepted soon.
 
         Args:
-            registry: of its served models.
+            registry: the worker's served models.
         """
         reader, writer = await asyncio.open_connection(sock=self._control)
         works = {
@@ -96,7 +96,7 @@ class SupervisorLink:
         self._tasks = [asyncio.create_task(keep_running(what, work)) for what, work in works.items()]
 
     def fail(self, reason: str) -> None:
-        """Tell why this worker cannot serve; before ``serving`` only."""
+        """Report why this worker cannot serve; before ``serving`` only."""
         self._control.setblocking(True)
         self._control.sendall(_line({"error": reason}))
 

@@ -1,4 +1,4 @@
-"""A worker process: ``python -m gateway.workers.worker``, started by the supervisor only."""
+"""A worker process: ``python -m gateway.workers.worker``, started only by the supervisor."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gateway.workers.metrics_folder import hold
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until SIGTERM; the exit status.
+    """Serve until SIGTERM; returns the exit status.
 
     Args:
-        arguments: its number, the file descriptors that it inherits, and the number of workers.
+        arguments: number of the worker, inherited file descriptors, and the number of workers.
     """
     outlive_hangups()
     end_with_supervisor()

@@ -1,1 +1,1 @@
-"""The load generator of ``gateway bench``: it measures what clients of any server with OpenAI's API would notice."""
+"""The load generator of ``gateway bench``, which measures any server of OpenAI's API as its clients see it."""

@@ -23,11 +23,11 @@ _TEXT_KEYS = ("content", "reasoning_content", "reasoning", "refusal", "tool_call
 
 @dataclass(slots=True)
 class TimedExchange:
-    """The observations of one answer; times are ``time.perf_counter()``.
+    """The times and the usage of one answer, by ``time.perf_counter()``.
 
     Attributes:
         events: when each event with text came.
-        ended: when the answer was whole.
+        ended: when the answer was complete.
         usage: token counts; empty where the server sends none.
     """
 
@@ -37,7 +37,7 @@ class TimedExchange:
 
     @property
     def completion_tokens(self) -> int:
-        """The tokens by usage, else one for each event."""
+        """The generated tokens by usage, else one for each event."""
         counted = self.usage.get("completion_tokens")
         return len(self.events) if counted is None else counted
 
@@ -51,11 +51,11 @@ async def exchange(
         session: a session with the API key among its headers.
         url: the endpoint.
         body: the request.
-        timeout_s: seconds for all of it.
+        timeout_s: seconds for the whole answer.
         seen: called for each event with text.
 
     Raises:
-        RequestFailedError: there was no whole answer.
+        RequestFailedError: the answer is missing or incomplete.
     """
     found = TimedExchange()
     with failures_by_kind():
@@ -73,10 +73,10 @@ async def exchange(
 
 @contextlib.contextmanager
 def failures_by_kind() -> Iterator[None]:
-    """Name the kind of a failure of the client that happens meanwhile.
+    """Convert errors of the HTTP client within a context to kinds of failures.
 
     Raises:
-        RequestFailedError: in the place of the client's own errors.
+        RequestFailedError: replaces the client's errors.
     """
     try:
         yield
@@ -91,7 +91,7 @@ def failures_by_kind() -> Iterator[None]:
 
 
 async def first_model(session: aiohttp.ClientSession, url: str, timeout_s: float) -> str:
-    """The first model of a server's list that generates text.
+    """Find the first model in a server's list that generates text.
 
     Args:
         session: a session with the API key among its headers.
@@ -99,7 +99,7 @@ async def first_model(session: aiohttp.ClientSession, url: str, timeout_s: float
         timeout_s: seconds for the response.
 
     Raises:
-        RequestFailedError: it lists none, or does not respond; the message says so.
+        RequestFailedError: the server lists none, or does not respond; the message says so.
     """
     try:
         async with session.get(url, timeout=aiohttp.ClientTimeout(total=timeout_s)) as answer:
@@ -118,10 +118,10 @@ async def first_model(session: aiohttp.ClientSession, url: str, timeout_s: float
 
 
 async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """The lines of a body, as soon as they are there.
+    """Yield the lines of a body as soon as they arrive.
 
     Raises:
-        RequestFailedError: one of them is too long.
+        RequestFailedError: a line is too long.
     """
     rest = b""
     async for part in content.iter_any():

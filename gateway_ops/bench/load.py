@@ -1,4 +1,4 @@
-"""The run of a plan."""
+"""Sends the requests of a load plan."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class LoadSender:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the measured time so far."""
+        """The measured time so far, in seconds."""
         return max(0.0, min(self._ended or time.perf_counter(), self._counting + self._longest) - self._counting)
 
     async def run(self) -> None:
-        """Send everything and wait for the responses; a cancel ends it early and keeps the observations."""
+        """Send all requests and wait for the responses; a cancel ends it early and keeps the observations."""
         self._begun = time.perf_counter()
         self._counting = self._begun + self._plan.warm_up_s
         tasks: set[asyncio.Task[None]] = set()
@@ -139,7 +139,7 @@ class LoadSender:
 
 @contextlib.asynccontextmanager
 async def open_session(api_key: str | None) -> Any:
-    """A client session that sends the key with every request and opens as many connections as are needed."""
+    """Open a client session that sends the key and has as many connections as needed."""
     headers = {"Content-Type": "application/json"}
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"

@@ -1,4 +1,4 @@
-"""The plan of a load."""
+"""The plan of a load: requests, lengths and arrivals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """A number of tokens, drawn evenly from a range for each request.
+    """A range of token counts, from which each request draws one evenly.
 
     Attributes:
         least: the smallest, at least 1.
@@ -52,13 +52,13 @@ class Lengths:
         return lengths
 
     def draw(self, source: random.Random) -> int:
-        """Draw a length in tokens, evenly from ``least`` to ``most`` with both."""
+        """Draw a number of tokens, from ``least`` to ``most`` inclusive."""
         return source.randint(self.least, self.most)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """Describes a load.
+    """A load: how many requests, of what lengths, and when.
 
     Attributes:
         streams: requests that run at the same time, each followed by the next; None where requests arrive by ``rate``.
@@ -93,7 +93,7 @@ class LoadPlan:
             raise PlanError("give a number of requests or a duration, so that the load ends")
 
     def bodies(self, model: str) -> Iterator[dict[str, Any]]:
-        """Endless request bodies, the same for the same seed; no two prompts begin alike, so that no cache helps."""
+        """Yield endless request bodies, equal for equal seeds; prompts begin differently, so that no cache helps."""
         source = random.Random(self.seed)  # noqa: S311 - lengths and words
         while True:
             words = [source.choice(WORDS) for _ in range(self.prompt.draw(source))]
@@ -109,7 +109,7 @@ class LoadPlan:
             yield body
 
     def gaps(self) -> Iterator[float]:
-        """Endless seconds between arrivals, for a plan with a rate."""
+        """Yield endless seconds between arrivals, for a plan with a rate."""
         source = random.Random(self.seed + 1)  # noqa: S311 - arrivals
         while True:
             yield source.expovariate(self.rate or 1.0)

@@ -11,12 +11,12 @@ from gateway.serving.comparison.durations import Durations
 
 @dataclass(slots=True)
 class LoadTally:
-    """The observations of all requests that count.
+    """The observations of all measured requests.
 
     Attributes:
         sent: requests.
-        completed: answers that came whole.
-        failed: requests that did not, by what went wrong.
+        completed: complete answers.
+        failed: failed requests, by kind of failure.
         dropped: arrivals that were not sent, because too many requests were in flight.
         prompt_tokens: tokens of completed requests' prompts, by usage; None where the server sends none.
         completion_tokens: tokens of completed answers, by usage, else by events.
@@ -44,7 +44,7 @@ class LoadTally:
     answered: int = 0
 
     def as_json(self, seconds: float) -> dict[str, Any]:
-        """Summarise, with None for values that were not measured.
+        """Summarise the observations; None for values that were not measured.
 
         Args:
             seconds: the measured time, in which throughput is counted: from the end of the warm-up until nothing more

@@ -1,1 +1,1 @@
-"""A conversation with any server of OpenAI's API, for ``gateway chat`` and ``gateway models``."""
+"""The work of ``gateway chat`` and ``gateway models``: conversations with any server of OpenAI's API."""

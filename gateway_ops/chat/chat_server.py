@@ -1,4 +1,4 @@
-"""A server of OpenAI's API, as a conversation uses it."""
+"""A client of a server of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ChatServer:
 
     Args:
         url: the base URL, with or without ``/v1``.
-        api_key: a bearer key; None for none.
-        timeout_s: seconds for an answer, to its end.
+        api_key: a bearer key; None without one.
+        timeout_s: seconds for a whole answer.
 
     Raises:
         ChatError: the URL or the key is invalid.
@@ -38,10 +38,10 @@ class ChatServer:
         self.tells_usage = True  # until the server rejects a request for usage
 
     def models(self) -> list[dict[str, Any]]:
-        """The models that it lists, each with an ``id``.
+        """List the server's models, each with an ``id``.
 
         Raises:
-            ChatError: it does not respond with a list.
+            ChatError: the server does not respond with a list.
         """
         said = self.get("/v1/models")
         data = said.get("data") if isinstance(said, dict) else None
@@ -50,11 +50,11 @@ class ChatServer:
         return [each for each in data if isinstance(each, dict) and isinstance(each.get("id"), str)]
 
     def names(self) -> list[str]:
-        """The ids of the models that generate text; see ``models``."""
+        """List the ids of the models that generate text; see ``models``."""
         return [each["id"] for each in self.models() if generates(each)]
 
     def health(self) -> dict[str, dict[str, Any]]:
-        """What a gateway's health says of each model, ready or not; nothing of another server."""
+        """Read a gateway's health of each model, ready or not; empty for another server."""
         try:
             said = json.loads(self.http.send(CheckRequest("GET", "/health/ready")).body)
         except (UnreachableError, ValueError, RecursionError):
@@ -64,10 +64,10 @@ class ChatServer:
         return {name: each for name, each in found.items() if isinstance(each, dict)}
 
     def get(self, path: str) -> Any:
-        """A JSON value.
+        """Fetch a JSON value.
 
         Raises:
-            ChatError: it does not respond with one.
+            ChatError: the server does not respond with JSON.
         """
         try:
             return json.loads(self.fetch(path).body)
@@ -91,15 +91,15 @@ class ChatServer:
         return answer
 
     def ask(self, body: Mapping[str, Any]) -> PendingReply:
-        """Ask for an answer; nothing is sent before it is read."""
+        """Prepare a request for an answer; reading the answer sends it."""
         return PendingReply(self, body)
 
 
 class PendingReply:
-    """An answer that is asked for and read by ``pieces``.
+    """An answer that ``pieces`` requests and reads.
 
     Attributes:
-        reader: what has come so far.
+        reader: reader of the answer so far.
     """
 
     def __init__(self, server: ChatServer, body: Mapping[str, Any]) -> None:
@@ -109,7 +109,7 @@ class PendingReply:
 
     @property
     def answer(self) -> StreamedReply:
-        """What has come so far."""
+        """The answer so far."""
         return self.reader.answer
 
     def pieces(self) -> Generator[ReplyDelta, None, None]:

@@ -1,4 +1,4 @@
-"""The messages of a conversation, and the request that each turn makes of them."""
+"""The messages of a conversation, and the request for each turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OWN = frozenset({"messages", "model", "stream", "stream_options", "tools", "n",
 
 
 class DialogueError(ValueError):
-    """A file or a parameter that does not fit; the message is a sentence for the user."""
+    """An unusable file or parameter; the message is a sentence for the user."""
 
 
 @dataclass(slots=True)
@@ -22,12 +22,12 @@ class Dialogue:
     """A conversation.
 
     Attributes:
-        model: whom to ask.
-        system: the system prompt; empty for none.
+        model: the model.
+        system: the system prompt; empty without one.
         tools: OpenAI's definitions of functions.
-        parameters: further ones of every request.
-        logprobs: whether to ask for them.
-        messages: without the system prompt.
+        parameters: further parameters of every request.
+        logprobs: whether requests ask for log-probs.
+        messages: the messages, without the system prompt.
     """
 
     model: str
@@ -38,7 +38,7 @@ class Dialogue:
     messages: list[dict[str, Any]] = field(default_factory=list)
 
     def body(self) -> dict[str, Any]:
-        """The request for the next answer."""
+        """Make the request for the next answer."""
         system = [{"role": "system", "content": self.system}] if self.system else []
         body: dict[str, Any] = {"model": self.model, "messages": [*system, *self.messages], **self.parameters}
         if self.tools:
@@ -48,11 +48,11 @@ class Dialogue:
         return body
 
     def say(self, text: str) -> None:
-        """Add a message of the user."""
+        """Add a user message."""
         self.messages.append({"role": "user", "content": _encodable(text)})
 
     def hear(self, answer: StreamedReply) -> None:
-        """Add an answer without the thoughts, which a model does not get again."""
+        """Add an answer without its reasoning, which models do not get again."""
         message: dict[str, Any] = {"role": "assistant", "content": _encodable(answer.text)}
         if answer.calls:
             message["content"] = message["content"] or None
@@ -74,10 +74,10 @@ class Dialogue:
 
 
 def read_tools(path: Path) -> list[Any]:
-    """The tools of a file: a list of OpenAI's definitions, or an object that has it as ``tools``.
+    """Read the tools of a file: a list of OpenAI's definitions, or an object with the list as ``tools``.
 
     Raises:
-        DialogueError: it has none.
+        DialogueError: the file has no tools.
     """
     try:
         read = json.loads(path.read_bytes())
@@ -97,10 +97,10 @@ def read_tools(path: Path) -> list[Any]:
 
 
 def read_parameters(words: list[str]) -> dict[str, Any]:
-    """Parameters of requests: ``NAME=VALUE`` each, where a value is JSON or else text.
+    """Read request parameters ``NAME=VALUE``, where a value is JSON or else text.
 
     Raises:
-        DialogueError: one is malformed, or cannot be set.
+        DialogueError: a parameter is malformed, or cannot be set.
     """
     found: dict[str, Any] = {}
     for word in words:

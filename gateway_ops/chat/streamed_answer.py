@@ -1,4 +1,4 @@
-"""The answer to a chat request, read from its events as they come, or from one whole body."""
+"""Reads the answer to a chat request, from the events of a stream or from a whole body."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AT_ONCE_S = 0.01
 
 
 class ChatError(Exception):
-    """Says in a sentence for the user, which may quote the server, why an answer is missing or incomplete.
+    """A missing or incomplete answer; the message is for the user and may quote the server.
 
     Attributes:
         status: the HTTP status, where the server rejected the request; else 0.
@@ -30,12 +30,12 @@ class ChatError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReplyDelta:
-    """What one event adds to an answer.
+    """The part of an answer that one event adds.
 
     Attributes:
-        text: of the answer.
-        reasoning: the thoughts before it.
-        tokens: the tokens that make up ``text``, with their log-probs; empty where the server does not tell them.
+        text: text of the answer.
+        reasoning: reasoning before it.
+        tokens: tokens of ``text`` with their log-probs; empty where the server does not report them.
     """
 
     text: str = ""
@@ -45,19 +45,19 @@ class ReplyDelta:
 
 @dataclass(slots=True)
 class StreamedReply:
-    """An answer as far as it has come; times are ``time.perf_counter()``.
+    """An answer so far; times are ``time.perf_counter()``.
 
     Attributes:
-        text: of the answer.
-        reasoning: the thoughts before it.
-        calls: of tools, as messages have them.
-        finish_reason: why it ended, in the server's words.
+        text: text of the answer.
+        reasoning: reasoning before it.
+        calls: calls of tools, in the form of messages.
+        finish_reason: the server's finish reason.
         usage: token counts; empty where the server sends none.
         logprobs: the entries of all tokens, as the server gave them.
-        events: how many showed something.
-        began: when it was asked for.
-        first: when the first event that shows something came.
-        last: when the last of them came.
+        events: number of events with content.
+        began: when the request was sent.
+        first: when the first event with content came.
+        last: when the last event with content came.
     """
 
     text: str = ""
@@ -73,20 +73,20 @@ class StreamedReply:
 
     @property
     def first_s(self) -> float | None:
-        """Seconds until it began."""
+        """Seconds to the first event with content."""
         return None if self.first is None else self.first - self.began
 
     def count(self, name: str) -> int | None:
-        """A count of the usage; None where the server does not tell it."""
+        """A count of the usage; None where the server does not report it."""
         value = self.usage.get(name)
         return value if isinstance(value, int) and abs(value) < _MOST_TOKENS else None
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Tokens a second after the first token.
+        """The tokens per second after the first token.
 
-        None where the server does not count tokens, or the answer came all together. A held answer, such as a call of
-        a tool, comes in a burst of several events, and the time between these events is not the model's.
+        None where the server does not count tokens, or the answer came in one burst. A held-back answer, such as a call
+        of a tool, comes in a burst of several events, and the time between these events is not the model's.
         """
         count = self.count("completion_tokens")
         if count is None or count < 2 or self.first is None or self.last - self.first < _AT_ONCE_S:
@@ -98,8 +98,8 @@ class ReplyReader:
     """Reads an answer.
 
     Attributes:
-        answer: what has come so far.
-        ended: whether the stream has said that nothing more comes.
+        answer: the answer so far.
+        ended: whether the stream has sent its end.
     """
 
     def __init__(self) -> None:
@@ -110,10 +110,10 @@ class ReplyReader:
         self._places: dict[int, int] = {}  # of calls, by the index that the server gives them
 
     def feed(self, part: bytes) -> Iterator[ReplyDelta]:
-        """Take more of a stream.
+        """Add bytes of a stream.
 
         Raises:
-            ChatError: an event is an error, or none that can be read.
+            ChatError: an event is an error, or unreadable.
         """
         self._size += len(part)
         *lines, self._rest = (self._rest + part).split(b"\n")
@@ -124,7 +124,7 @@ class ReplyReader:
                 yield from self._event(line[5:].strip())
 
     def whole(self, body: bytes) -> Iterator[ReplyDelta]:
-        """Take an answer that is not streamed.
+        """Read an answer that is not streamed.
 
         Raises:
             ChatError: the answer does not have the API's form.
@@ -214,7 +214,7 @@ def _tokens(entries: list[dict[str, Any]], text: str) -> tuple[tuple[str, float]
 
 
 def words_of(said: Any) -> tuple[str, str]:
-    """What an error says: its message, and what it names beside that; in the forms of several servers."""
+    """Read the message of an error and what else it names, in the forms of several servers."""
     error = said.get("error", said) if isinstance(said, dict) else said
     if not isinstance(error, dict):
         return str(error)[:_LONGEST_MESSAGE], ""

@@ -1,4 +1,4 @@
-"""The findings of ``gateway check``: mistakes in settings files and repositories, abilities of endpoints. Read-only."""
+"""The work of ``gateway check``: findings on settings files and repositories, and features of endpoints. Read-only."""
 
 from gateway_ops.check.findings import Finding, Severity
 from gateway_ops.check.report import CheckReport, check

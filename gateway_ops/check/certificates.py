@@ -1,4 +1,4 @@
-"""Findings on the certificates that settings name."""
+"""Findings on the certificates of the settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Located = tuple[Keys, Finding]
 
 
 def check_listening(settings: ServerSettings) -> Iterator[Located]:
-    """Find what keeps clients from connecting by TLS, or soon will.
+    """Find what prevents clients from connecting by TLS, or will soon.
 
     Yields:
         Key path, and finding.
@@ -42,7 +42,7 @@ def check_listening(settings: ServerSettings) -> Iterator[Located]:
 
 
 def check_calling(settings: TritonSettings) -> Iterator[Located]:
-    """Find what keeps the gateway from calling Triton by TLS, or soon will.
+    """Find what prevents the gateway from calling Triton by TLS, or will soon.
 
     Yields:
         Key path within the model, and finding.

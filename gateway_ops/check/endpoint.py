@@ -1,4 +1,4 @@
-"""Checks of an endpoint: a Triton, or a running gateway."""
+"""Checks a running endpoint: a Triton or a gateway."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _SMALLEST: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ServedDescription:
-    """The way in which a model is served, or would be.
+    """How a model is served, or would be.
 
     Attributes:
         path: ``tokens`` or ``ensemble``; None when a gateway does not know it yet.
-        reason: why this path, or why the model is not ready.
+        reason: the reason for this path, or why the model is not ready.
         triton_model: the Triton model that is called.
         max_seq_len: prompt plus generated tokens, where it is known.
         capabilities: the way in which each request parameter is served.
-        task: what the model does with a request.
+        task: the model's task.
         settings: of a served model, as lines of YAML, where they were found out; else empty.
     """
 
@@ -57,7 +57,7 @@ class ServedDescription:
 
     @staticmethod
     def of(features: EngineFeatures) -> ServedDescription:
-        """Take the discovered features of an engine."""
+        """Make the description from the features of an engine."""
         return ServedDescription(
             features.path,
             features.reason,
@@ -72,7 +72,7 @@ Outcome = tuple[list[Finding], dict[str, ServedDescription]]
 
 
 async def describe_triton(url: str, model: str, task: Task = "generate", tokenizer: Path | None = None) -> Outcome:
-    """Discover a Triton model as the gateway would.
+    """Discover a Triton model as the gateway does.
 
     Args:
         url: host:port of Triton's gRPC endpoint.
@@ -105,11 +105,11 @@ async def describe_triton(url: str, model: str, task: Task = "generate", tokeniz
 
 
 async def describe_gateway(url: str, api_key: str | None) -> Outcome:
-    """Ask a running gateway what it serves.
+    """Describe the models of a running gateway.
 
     Args:
         url: its base URL, with or without ``/v1``.
-        api_key: a key, where it wants one.
+        api_key: a key, where the gateway needs one.
     """
     base = url.rstrip("/").removesuffix("/v1")
     try:

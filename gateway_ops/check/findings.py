@@ -1,4 +1,4 @@
-"""The type of a finding."""
+"""Findings: their type and their severity."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Severity(str, Enum):
-    """The gravity of a finding."""
+    """The severity of a finding."""
 
     ERROR = "error"  # it cannot be served like this
     WARNING = "warning"  # it works worse than expected, or could not be checked
@@ -21,10 +21,10 @@ STARTS_WITHOUT = "The gateway starts without it, and serves the model once it is
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding: a fact, its place, and the remedy.
+    """One finding: a fact, its place, and the fix.
 
     Attributes:
-        severity: its gravity.
+        severity: its severity.
         where: file and line, or the endpoint and its model.
         what: one sentence.
         fix: one sentence; empty where nothing needs doing, or the fact suggests it.
@@ -37,10 +37,10 @@ class Finding:
 
 
 def loss_findings(where: str, losses: Mapping[str, str]) -> Iterator[Finding]:
-    """Findings on what is lost of a model's answers: a warning where a change cures it, else information.
+    """Make findings of what answers lose: a warning where a change cures it, else information.
 
     Args:
-        where: of the findings.
+        where: place of the findings.
         losses: as of ``EngineFeatures.losses``.
     """
     for loss, cure in losses.items():
@@ -48,11 +48,11 @@ def loss_findings(where: str, losses: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def doubt_findings(where: str, family: str | None, doubts: Mapping[str, str]) -> Iterator[Finding]:
-    """Findings on a family that may be the wrong one.
+    """Make findings of a model family that may be the wrong one.
 
     Args:
-        where: of the findings.
-        family: the name of the one that was chosen.
+        where: place of the findings.
+        family: name of the chosen family.
         doubts: as of ``Choice.doubts``.
     """
     for doubt, cure in doubts.items():
@@ -60,5 +60,5 @@ def doubt_findings(where: str, family: str | None, doubts: Mapping[str, str]) ->
 
 
 def sentence(words: str) -> str:
-    """End the words of a log line with a full stop; a name at their beginning keeps its letters."""
+    """Write a log line as a sentence; a name at its beginning keeps its letters."""
     return words if words.endswith(".") else f"{words}."

@@ -1,4 +1,4 @@
-"""Mistakes in keys with names: expired keys, unknown models, files that every user may read."""
+"""Finds mistakes in named keys: expired keys, unknown models, files that every user may read."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gateway_ops.check.findings import Finding, Severity
 
 
 def check_keys(settings: Settings) -> Iterator[tuple[Keys, Finding]]:
-    """Find what is wrong with the keys of settings, of their file, and with the source of tokens.
+    """Find mistakes in the keys of the settings and the key file, and in the source of tokens.
 
     Yields:
-        Key path, and finding; those in the file of keys know their place.
+        Key path, and finding; findings in the key file have their place.
     """
     auth = settings.auth
     names = {name for model in settings.models for name in (model.name, *model.aliases)}

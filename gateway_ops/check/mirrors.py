@@ -17,11 +17,11 @@ Served = tuple[int, ModelSettings, EngineFeatures | None]
 
 
 def check_mirrors(served: Sequence[Served], server: ServerSettings) -> Iterator[tuple[Keys, Finding]]:
-    """Compare models with their mirrors, except models that cannot be loaded, which another check reports.
+    """Compare models with their mirrors, except models that cannot be loaded.
 
     Args:
         served: all models, without mistakes in their settings.
-        server: says where a report is read.
+        server: settings with the address of the report.
     """
     by_name = {model.name: (model, features) for _, model, features in served}
     for index, model, features in served:

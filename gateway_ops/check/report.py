@@ -1,4 +1,4 @@
-"""The report of ``gateway check``: its targets, and all findings."""
+"""The report of ``gateway check`` with all findings on a target."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from gateway_ops.check.settings_file import check_file
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The outcome of a check.
+    """The result of a check.
 
     Attributes:
         findings: in the order of the file, or of the endpoint's models.
         models: the discovered models, by served name or Triton model.
-        proves: whether engines were asked for a token.
+        proves: whether engines got a probe.
     """
 
     findings: tuple[Finding, ...]
@@ -36,7 +36,7 @@ class CheckReport:
         return sum(finding.severity is Severity.ERROR for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values: ``ok``, ``traffic`` (``yes``, ``no, because ...``; null unproved), ``findings``, ``models``."""
+        """Make plain values: ``ok``, ``traffic`` (``yes``, ``no, because ...``, null), ``findings``, ``models``."""
         return {
             "ok": not self.errors,
             "traffic": self._traffic() if self.proves else None,
@@ -70,8 +70,8 @@ async def check(
         model: the Triton model to describe, when the target is a Triton.
         api_key: a key, when the target is a gateway.
         offline: whether to skip the Tritons that a file names.
-        task: of the model, when the target is a Triton.
-        tokenizer: its folder, for another task than to generate.
+        task: task of the model, when the target is a Triton.
+        tokenizer: folder of its tokenizer, for another task than to generate.
     """
     if target.startswith(("http://", "https://")):
         findings, models = await describe_gateway(target, api_key)
@@ -85,11 +85,11 @@ async def check(
 
 
 def is_folder(target: str) -> bool:
-    """Whether a target is a folder, so a model repository."""
+    """Tell whether a target is a folder, which is a model repository."""
     return Path(target).is_dir()
 
 
 def is_triton(target: str) -> bool:
-    """Whether a target reads as host:port; an existing file of such a name is a file."""
+    """Tell whether a target is host:port; an existing file of this form is a file."""
     host, _, port = target.rpartition(":")
     return bool(host) and port.isdigit() and "/" not in target and not Path(target).exists()

@@ -1,4 +1,4 @@
-"""Every mistake in a settings file and in the files that it names, with its line."""
+"""Finds every mistake in a settings file and in the files that it names, with its line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import anyio.to_thread
 import jinja2
 import pydantic
 
-from gateway.api.openai.state import sealer_of
+from gateway.api.openai.state import cipher_of
 from gateway.generation import EngineError
 from gateway.generation.engine import EngineFeatures
 from gateway.http.certificates import CertificateError
@@ -115,7 +115,7 @@ def _check_gateway(settings: Settings) -> Iterator[Located]:
 
 def _check_state(settings: StateSettings) -> Iterator[Located]:
     """Find what would keep a gateway on this machine from keeping state, and from its keys."""
-    found = {"path": _problem_of(check_state, settings), "keys_file": _problem_of(sealer_of, settings)}
+    found = {"path": _problem_of(check_state, settings), "keys_file": _problem_of(cipher_of, settings)}
     if found["path"] == found["keys_file"]:  # a missing package ends both
         del found["path"]
     for key, problem in found.items():
@@ -241,7 +241,7 @@ async def _discover_at(settings: ModelSettings, url: str, key: str) -> tuple[Eng
 
 
 def check_files(settings: ModelSettings) -> Iterator[Located]:
-    """Find mistakes in the tokenizer's folder and in the template, each by itself.
+    """Find mistakes in the tokenizer's folder and in the template.
 
     Yields:
         Key path within the model, and finding.
@@ -271,8 +271,8 @@ def check_parts(settings: ModelSettings, features: EngineFeatures | None) -> Ite
     """Load tokenizer and template as the gateway does at its start, and compare them with the settings.
 
     Args:
-        settings: the model's, without errors so far.
-        features: as discovered; None while Triton is unreachable.
+        settings: the model's settings, without errors so far.
+        features: features of the engine; None while Triton is unreachable.
 
     Yields:
         Key path within the model, and finding.

@@ -164,7 +164,7 @@ def tell(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
 
 
 def tell_json(found: dict[str, Any], *, as_json: bool, output: Path | None) -> bool:
-    """Write an object to a file where one is given, and print it where that is asked for; returns whether it was."""
+    """Write an object to a file and to standard output where requested; returns whether it was printed."""
     if output is not None:
         try:
             output.parent.mkdir(parents=True, exist_ok=True)

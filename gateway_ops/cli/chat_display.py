@@ -1,4 +1,4 @@
-"""Answers of ``gateway chat`` on a terminal, as they come."""
+"""Shows answers of ``gateway chat`` on a terminal as they come."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ChatDisplay:
     """Shows answers.
 
     Args:
-        console: where.
-        tint: whether tokens are tinted by their probability.
+        console: the terminal.
+        tint: whether tokens are coloured by their probability.
     """
 
     def __init__(self, console: Console, *, tint: bool) -> None:
@@ -33,7 +33,7 @@ class ChatDisplay:
         self._open = False  # whether a line has begun
 
     def legend(self) -> None:
-        """Show what the tints mean."""
+        """Show the meaning of the colours."""
         words = Text("probability of a token: ", "dim")
         for _, style, label in _TINTS:
             words.append(f"{label}  ", style)
@@ -41,7 +41,7 @@ class ChatDisplay:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Show that something is waited for, until the first piece comes."""
+        """Show a wait until the first piece comes."""
         self._status = Status("", console=self._console) if self._console.is_terminal else None
         try:
             if self._status is not None:
@@ -51,7 +51,7 @@ class ChatDisplay:
             self._came()
 
     def piece(self, piece: ReplyDelta) -> None:
-        """Show more of an answer."""
+        """Show a piece of an answer."""
         self._came()
         if piece.reasoning:
             self._thinking = True
@@ -74,15 +74,15 @@ class ChatDisplay:
             self._open = False
 
     def call(self, name: str, arguments: str) -> None:
-        """Show the call of a tool."""
+        """Show a tool call."""
         self._console.print(Text(f"{name} {harmless(arguments)}", "cyan"), soft_wrap=True)
 
     def error(self, message: str) -> None:
-        """Show what went wrong."""
+        """Show an error."""
         self._console.print(Text(one_line(message), "red"), soft_wrap=True)
 
     def summary(self, answer: StreamedReply) -> None:
-        """Show what an answer took."""
+        """Show the tokens and times of an answer."""
         self._console.print(Text(harmless("; ".join(self._facts(answer))), "dim"), soft_wrap=True)
 
     def _facts(self, answer: StreamedReply) -> Iterator[str]:

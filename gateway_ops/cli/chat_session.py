@@ -1,4 +1,4 @@
-"""The conversation of ``gateway chat``: lines in, answers out, and what the user can do beside asking."""
+"""The conversation of ``gateway chat``: the user's lines and commands, and the answers."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class ChatSession:
     """A conversation with a user.
 
     Args:
-        server: who answers.
-        dialogue: what is said, changed by the commands.
+        server: the server.
+        dialogue: the conversation, which commands change.
     """
 
     def __init__(self, server: ChatServer, dialogue: Dialogue) -> None:
@@ -56,10 +56,10 @@ class ChatSession:
         }
 
     def run(self, listed: int) -> int:
-        """Talk until the user leaves; the exit status.
+        """Talk until the user leaves; returns the exit status.
 
         Args:
-            listed: how many models there were to choose the first of; 0 where the user has named one.
+            listed: number of models of which the first was chosen; 0 where the user has named one.
         """
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401, PLC0415 - gives lines that can be edited, and those before

@@ -1,4 +1,4 @@
-"""What ``gateway check`` shows: problems first, then each model in short, or with every parameter."""
+"""The output of ``gateway check``: problems first, then each model in short or with every parameter."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _FEATURES = {
 
 
 def show(values: dict[str, Any], *, verbose: bool) -> None:
-    """Print a report, for reading on a terminal and in lines for programs elsewhere.
+    """Print a report for a terminal, or in lines for programs.
 
     Args:
         values: as of ``Report.as_json``.
-        verbose: whether to say of every parameter how it is served.
+        verbose: whether to print how each parameter is served.
     """
     values = harmless_values(values)
     console = Console(highlight=False)

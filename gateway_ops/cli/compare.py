@@ -37,7 +37,7 @@ _EXAMPLES = 5
 
 
 class ComparedAspect(str, Enum):
-    """What may be left out of a comparison."""
+    """Aspects that a comparison may leave out."""
 
     TEXT = "text"
     REASONING = "reasoning"

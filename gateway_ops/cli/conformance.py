@@ -1,4 +1,4 @@
-"""``gateway check URL --conformance``: what is true of a server, and what is not."""
+"""``gateway check URL --conformance``: checks which promises of the API a server holds."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _STYLES = {
 def show_conformance(
     url: str, model: str | None, api_key: str | None, timeout_s: float, *, as_json: bool, verbose: bool
 ) -> None:
-    """Check a server and print what was found.
+    """Check a server and print the verdicts.
 
     Raises:
-        typer.Exit: with status 1 where a promise is not held, or not all can be asked.
+        typer.Exit: with status 1 where a promise is broken, or not all can be checked.
     """
     began = time.monotonic()
     try:

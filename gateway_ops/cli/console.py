@@ -48,12 +48,12 @@ class Progress:
         self._status.start()
 
     def detail(self, text: str) -> None:
-        """Show on a terminal how far the step is."""
+        """Show the progress of the step on a terminal."""
         if self._status is not None:
             self._status.update(f"{escape(self._step)} ... {escape(text)}".rstrip())
 
     def close(self) -> None:
-        """End the last step; nothing more is shown."""
+        """End the last step."""
         if self._status is not None:
             self._finish_step()
             self._status.stop()

@@ -1,4 +1,4 @@
-"""The deployments of a settings file, for the commands that act on them."""
+"""Reads and chooses deployments of a settings file for commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def load_deployments(file: Path, overrides: Sequence[str] = ()) -> tuple[Deploym
         overrides: ``[deployment/]key:value``, as `gateway repo build --set` takes them.
 
     Raises:
-        typer.Exit: they are wrong or contradict each other, which is said.
+        typer.Exit: the deployments are wrong or contradict each other, which is printed.
     """
     from gateway.settings.settings_validation import validate_deployments  # noqa: PLC0415
     from gateway.settings.yaml_file import ConfigError, SettingsDocument, SettingsProblem, dotted, read_document  # noqa: PLC0415
@@ -45,10 +45,10 @@ def load_deployments(file: Path, overrides: Sequence[str] = ()) -> tuple[Deploym
 def choose_deployments(
     file: Path, deployments: Sequence[DeploymentSettings], only: Sequence[str]
 ) -> tuple[DeploymentSettings, ...]:
-    """Pick deployments by name, or all where ``only`` is empty.
+    """Choose deployments by name, all of them where ``only`` is empty.
 
     Raises:
-        typer.Exit: a name is not a deployment's.
+        typer.Exit: no deployment has one of the names.
     """
     unknown = set(only) - {deployment.name for deployment in deployments}
     if unknown:

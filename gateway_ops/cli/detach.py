@@ -1,4 +1,4 @@
-"""``gateway up --detach``: the same command again, in a session of its own, and a wait until it is ready."""
+"""``gateway up --detach``: runs the command again in a session of its own, and waits until it is ready."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run_detached(arguments: Sequence[str], folder: RunFolder, progress: Progress
     """Start ``gateway up`` in the background and return when it is ready.
 
     Args:
-        arguments: those of ``gateway up``, without ``--detach``.
+        arguments: arguments of ``gateway up``, without ``--detach``.
         folder: the run folder of their port.
         progress: gets the lines that the background process prints.
 

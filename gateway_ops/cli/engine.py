@@ -1,4 +1,4 @@
-"""``gateway engine``: what engines take, how they are built, and whether those that are there fit."""
+"""``gateway engine``: plans, builds and checks engines."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def check(
     file: _File = Path("gateway.yaml"),
     overrides: _Set = None,
     only: _Only = None,
-    whole: Annotated[bool, typer.Option("--whole", help="Hash large files as well.")] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="Hash weights as well.")] = False,
     as_json: _Json = False,
 ) -> None:
     """Compare built engines with their deployments and this machine; exit 1 on differences that matter."""

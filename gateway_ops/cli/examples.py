@@ -1,4 +1,4 @@
-"""``gateway examples``: the examples that come with the gateway, as files to edit."""
+"""``gateway examples``: shipped examples as files to edit."""
 
 from __future__ import annotations
 

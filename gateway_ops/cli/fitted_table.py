@@ -1,4 +1,4 @@
-"""Tables that fit a terminal: names are elided in the middle, the least useful columns left out, and nothing wraps."""
+"""Tables that fit a terminal: elided names, and fewer columns; no cell wraps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fitted(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int
     """Make a table.
 
     Args:
-        columns: what could be shown.
+        columns: the columns.
         rows: a cell for each column.
         width: of the terminal, in cells.
 
@@ -68,7 +68,7 @@ def fitted(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int
 
 
 def elided(text: str, width: int) -> str:
-    """Shorten a text to ``width`` cells by its middle, since names differ at either end."""
+    """Shorten a text to ``width`` cells in its middle, as names differ at both ends."""
     if cell_len(text) <= width:
         return text
     tail = (width - 1) // 2
@@ -77,7 +77,7 @@ def elided(text: str, width: int) -> str:
 
 
 def packed(items: Sequence[str], width: int, indent: str = "  ") -> str:
-    """Items with commas between them, in lines that end between two of them; further lines are indented."""
+    """Join items by commas into lines that end between items; further lines are indented."""
     lines = [""]
     for index, item in enumerate(items):
         mark = "," if index + 1 < len(items) else ""

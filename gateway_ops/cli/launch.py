@@ -1,4 +1,4 @@
-"""``gateway launch``: Triton on the deployments of a settings file, with the processes that their engines need."""
+"""``gateway launch``: runs Triton for the deployments of a settings file, with the processes of their engines."""
 
 from __future__ import annotations
 

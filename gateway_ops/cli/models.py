@@ -1,4 +1,4 @@
-"""``gateway models``: what a server serves, and what each model can."""
+"""``gateway models``: lists the models of a server."""
 
 from __future__ import annotations
 

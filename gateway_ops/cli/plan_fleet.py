@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Arrivals(str, Enum):
-    """Ways to arrive."""
+    """The distribution of arrivals."""
 
     POISSON = "poisson"
     EVEN = "even"
@@ -29,7 +29,7 @@ class Arrivals(str, Enum):
 
 
 class Balance(str, Enum):
-    """Ways to share a load among Tritons."""
+    """The load balancing among Tritons."""
 
     LEAST_IN_FLIGHT = "least_in_flight"
     POWER_OF_TWO = "power_of_two"
@@ -37,7 +37,7 @@ class Balance(str, Enum):
 
 
 class TransportChoice(str, Enum):
-    """Ways from the gateway to Triton."""
+    """The transport from the gateway to Triton."""
 
     H2 = "h2"
     GRPCIO = "grpcio"

@@ -1,4 +1,4 @@
-"""``gateway record`` and ``gateway replay``: what a Triton returns as a file, and a Triton that is such a file."""
+"""``gateway record`` and ``gateway replay``: record a Triton's responses to a file, and serve them again."""
 
 from __future__ import annotations
 

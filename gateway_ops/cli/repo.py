@@ -1,4 +1,4 @@
-"""``gateway repo build``: from the deployments of a settings file to a Triton model repository."""
+"""``gateway repo build``: renders a Triton model repository from the deployments of a settings file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gateway report``: one file that a report of a fault needs, shown before it is written."""
+"""``gateway report``: writes a file for a bug report, and shows it before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gateway serve``: the gateway alone, in front of a Triton that is already there."""
+"""``gateway serve``: runs the gateway in front of an existing Triton."""
 
 from __future__ import annotations
 

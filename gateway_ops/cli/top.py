@@ -1,4 +1,4 @@
-"""``gateway top``: what a running gateway does now."""
+"""``gateway top``: shows the current activity of a running gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``gateway top`` shows of an interval, in the width of a terminal."""
+"""The display of ``gateway top`` for one interval, in the width of a terminal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def view(base: str, found: dict[str, Any], width: int) -> Group:
     Args:
         base: the address of the gateway.
         found: as of ``activity``.
-        width: of the terminal, in cells; only sentences are broken, between words.
+        width: width of the terminal in cells; only sentences are wrapped.
     """
     return Group(*_parts(base, harmless_values(found), width))
 

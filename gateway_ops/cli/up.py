@@ -1,4 +1,4 @@
-"""``gateway up`` and ``gateway down``: a real Triton on the CPU and the gateway in front of it."""
+"""``gateway up`` and ``gateway down``: a real Triton on the CPU with the gateway in front of it."""
 
 from __future__ import annotations
 
@@ -301,12 +301,12 @@ _QUESTION: Final = "What is the capital of France?"
 
 
 def curl_line(url: str, model: str, environ: Mapping[str, str]) -> str:
-    """Return one shell line that streams an answer.
+    """Make one shell line that streams an answer.
 
     Args:
         url: base URL of the gateway, without ``/v1``.
         model: name of the served model.
-        environ: the gateway's environment; where it sets API keys the line takes the first from it.
+        environ: the gateway's environment; where it sets API keys the line uses the first.
     """
     messages = [{"role": "user", "content": _QUESTION}]
     body = {"model": model, "messages": messages, "temperature": 0, "stream": True}
@@ -317,7 +317,7 @@ def curl_line(url: str, model: str, environ: Mapping[str, str]) -> str:
 
 
 def python_snippet(url: str, model: str, environ: Mapping[str, str]) -> str:
-    """Return a short program for the OpenAI SDK; the arguments are those of ``curl_line``."""
+    """Make a short program with the OpenAI SDK; the arguments are those of ``curl_line``."""
     key = 'os.environ["GATEWAY_API_KEYS"].split(",")[0]' if environ.get("GATEWAY_API_KEYS") else '"unused"'
     lines = ["import os", ""] if key != '"unused"' else []
     lines += [

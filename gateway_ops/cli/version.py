@@ -1,4 +1,4 @@
-"""``gateway version``: what runs here, in which versions."""
+"""``gateway version``: shows the installed versions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def gateway_version() -> str:
 
 
 def versions() -> dict[str, Any]:
-    """Versions of the gateway, of Python, of the system, and by name of what the gateway may use; None: not there."""
+    """The versions of the gateway, Python, the system and used packages by name; None where not installed."""
     named = filter(None, map(_REQUIREMENT.match, importlib.metadata.requires(DISTRIBUTION) or ()))
     packages = sorted({each[1] for each in named if each[2] not in _NOT_RUN}, key=str.lower)
     return {

@@ -1,1 +1,1 @@
-"""The work of ``gateway compare``: the same requests to two targets, and what differs in their answers."""
+"""The work of ``gateway compare``: sends the same requests to two targets, and compares the answers."""

@@ -1,4 +1,4 @@
-"""Sends one request to one target, with an answer, a rejection or a failure as the outcome."""
+"""Sends one request to one target; the outcome is an answer, a rejection or a failure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ComparedRequest:
         place: its line in the file, or its number in the sample, from 1.
         name: its ``custom_id``, or its kind in a sample; empty where there is none.
         path: of the endpoint.
-        body: without ``model``, which each target has its own of.
+        body: the body without ``model``, which differs between targets.
     """
 
     place: int
@@ -41,11 +41,11 @@ class ComparedRequest:
 
     @property
     def is_greedy(self) -> bool:
-        """Whether a server that follows it says the same each time, as far as a request can ask for that."""
+        """Whether the request asks for the same answer each time."""
         return self.body.get("temperature") == 0 or self.body.get("top_k") == 1
 
     def greedy(self) -> ComparedRequest:
-        """The same with temperature 0."""
+        """Copy the request with temperature 0."""
         return replace(self, body={**self.body, "temperature": 0})
 
 
@@ -53,9 +53,9 @@ async def ask(target: Target, request: ComparedRequest, timeout_s: float) -> Out
     """Send a request and read its answer to the end.
 
     Args:
-        target: whom to ask.
-        request: what to ask.
-        timeout_s: seconds for all of it.
+        target: the target.
+        request: the request.
+        timeout_s: seconds for the whole answer.
     """
     try:
         with failures_by_kind():

@@ -1,4 +1,4 @@
-"""The run of a comparison."""
+"""Runs a comparison."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gateway_ops.compare.targets import Target
 
 @dataclass(frozen=True, slots=True)
 class ComparisonPlan:
-    """How requests are sent and judged.
+    """How requests are sent and compared.
 
     Attributes:
         at_once: requests at the same time; each goes to one target after the other.
         timeout_s: seconds for an answer.
-        repeat: whether A is asked a second time.
-        rules: what counts as a difference.
+        repeat: whether A gets each request a second time.
+        rules: rules that define a difference.
         show_text: whether rows have texts, which may repeat secrets of the requests.
     """
 
@@ -36,7 +36,7 @@ class Comparison:
     """Sends the same requests to two targets and keeps what differs.
 
     Attributes:
-        report: on what came of them.
+        report: report on the outcomes.
     """
 
     def __init__(self, a: Target, b: Target, plan: ComparisonPlan) -> None:
@@ -45,11 +45,11 @@ class Comparison:
         self._plan = plan
 
     async def run(self, requests: Iterable[ComparedRequest], done: Callable[[], None]) -> None:
-        """Send all requests; a cancel ends it early and keeps what was found.
+        """Send all requests; a cancel ends it early and keeps the results.
 
         Args:
-            requests: what to send.
-            done: called after each of them.
+            requests: the requests.
+            done: called after each request.
         """
         source = iter(requests)
         tasks = [asyncio.create_task(self._work(source, done)) for _ in range(self._plan.at_once)]

@@ -1,4 +1,4 @@
-"""The report that a gateway keeps on the mirror of a model."""
+"""Reads a gateway's report on the mirror of a model."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _PARTS = frozenset({"a", "b", "facts", "warnings", "requests", "differs_in", "de
 
 
 async def read_report(address: TargetAddress, timeout_s: float) -> dict[str, Any]:
-    """Ask the internal port of a gateway for a report.
+    """Read a report from the internal port of a gateway.
 
     Args:
-        address: of that port, and the model whose requests are copied.
+        address: address of that port, and the model whose requests are copied.
         timeout_s: seconds for the answer.
 
     Raises:
-        TargetError: the gateway gives no report.
+        TargetError: the gateway has no report.
     """
     query = "" if address.model is None else "?" + urllib.parse.urlencode({"model": address.model})
     async with open_session(None) as session:

@@ -1,4 +1,4 @@
-"""Words before a comparison: the two targets, the facts known of both, and the differences to beware of."""
+"""Prepares a comparison: finds both targets and their facts, and warns of differences."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class SampleOptions:
-    """The wish for a sample.
+    """The options of a sample.
 
     Attributes:
-        count: of its requests.
-        seed: of them.
+        count: number of requests.
+        seed: seed of the requests.
     """
 
     count: int
@@ -31,13 +31,13 @@ class SampleOptions:
 
 @dataclass(frozen=True, slots=True)
 class PreparedComparison:
-    """A comparison that can begin.
+    """A comparison that is ready to run.
 
     Attributes:
         targets: A and B.
-        facts: what both say of themselves.
+        facts: facts that both report.
         warnings: sentences.
-        requests: that are sent to both.
+        requests: requests for both.
     """
 
     targets: tuple[Target, Target]
@@ -59,15 +59,15 @@ async def prepare(
     sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession],
     wanted: RequestFile | SampleOptions,
 ) -> PreparedComparison:
-    """Find both targets and ask them about themselves.
+    """Find both targets and their facts.
 
     Args:
-        addresses: of A and B.
-        sessions: with the keys of A and B.
-        wanted: recorded requests, or how many are to be made.
+        addresses: addresses of A and B.
+        sessions: sessions with the keys of A and B.
+        wanted: recorded requests, or the options of a sample.
 
     Raises:
-        TargetError: one of them cannot be compared.
+        TargetError: one target cannot be compared.
     """
     a = await find_target(addresses[0], sessions[0], _TIMEOUT_S)
     b = await find_target(addresses[1], sessions[1], _TIMEOUT_S)

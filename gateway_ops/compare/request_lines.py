@@ -1,4 +1,4 @@
-"""Recorded requests: a file with one on each line, as OpenAI's batches have them, or bare bodies."""
+"""Reads recorded requests: a file with one on each line, as for OpenAI's batches, or bare bodies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORMS = "a line is {custom_id, method, url, body} or a body of chat completions
 
 
 class RequestFileError(ValueError):
-    """A file of requests that cannot be used; the message names its lines."""
+    """An unusable file of requests; the message names its lines."""
 
 
 class _LineError(ValueError):
@@ -31,13 +31,13 @@ class _LineError(ValueError):
 
 @dataclass(slots=True)
 class RequestFile:
-    """A file of requests that was looked through; its requests are read when they are wanted.
+    """A checked file of requests, which are read when they are needed.
 
     Attributes:
         path: of the file.
         greedy: whether all are sent with temperature 0.
-        count: of its requests.
-        drawn: of them those whose answers may be drawn by chance.
+        count: number of requests.
+        drawn: number of requests with sampled answers.
     """
 
     path: Path
@@ -47,7 +47,7 @@ class RequestFile:
 
     @staticmethod
     def check(path: Path, *, greedy: bool = False) -> RequestFile:
-        """Look through all of a file.
+        """Check all lines of a file.
 
         Args:
             path: of the file.

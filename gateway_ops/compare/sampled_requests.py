@@ -1,4 +1,4 @@
-"""Requests that are made for a comparison: varied, greedy, and the same for the same seed."""
+"""Makes requests for a comparison: varied, greedy, and equal for equal seeds."""
 
 from __future__ import annotations
 
@@ -121,16 +121,16 @@ _KINDS = (
 
 
 class Sample:
-    """Requests of all kinds in turn.
+    """A sample of requests of all kinds in turn.
 
     Args:
-        count: of the requests.
-        seed: the same one gives the same requests.
-        lacking: parameters that one of the targets says it cannot serve; kinds that need one are left out.
+        count: number of requests.
+        seed: equal seeds give equal requests.
+        lacking: parameters that one target does not serve; kinds that need one are left out.
         context: tokens of the shorter context of the two, where it is known.
 
     Attributes:
-        left_out: names of the kinds that are left out, with what they need.
+        left_out: names of omitted kinds, with the parameters that they need.
     """
 
     def __init__(self, count: int, seed: int, lacking: Collection[str] = (), context: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The two targets of a comparison: a model on a server that speaks OpenAI's API."""
+"""The targets of a comparison: models on servers of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from gateway_ops.bench.exchange import failures_by_kind
 
 
 class TargetError(ValueError):
-    """A target that cannot be compared; the message says which and why."""
+    """A target that cannot be compared; the message names the target and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetAddress:
-    """Where a target is, as the command line has it.
+    """The address of a target on the command line.
 
     Attributes:
         side: ``A`` or ``B``.
-        base: of its URLs, without ``/v1``.
-        model: None: the only one that is listed there.
+        base: base of its URLs, without ``/v1``.
+        model: id of the model; None for the only listed one.
     """
 
     side: str
@@ -60,26 +60,26 @@ class TargetAddress:
 
     @property
     def origin(self) -> tuple[str, str | None, int | None]:
-        """Scheme, host and port."""
+        """The scheme, host and port."""
         parts = urllib.parse.urlsplit(self.base)
         return parts.scheme, parts.hostname, parts.port
 
     @property
     def shown(self) -> str:
-        """Its base without what a URL may carry to sign in."""
+        """The base URL without its credentials."""
         parts = urllib.parse.urlsplit(self.base)
         return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A model that requests are sent to.
+    """A model that gets requests.
 
     Attributes:
-        address: where it is.
-        model: its id there.
-        entry: what its server says of it; empty where it says nothing.
-        session: with the key among its headers.
+        address: its address.
+        model: its id on the server.
+        entry: the server's object of the model; empty without one.
+        session: session with the key among its headers.
     """
 
     address: TargetAddress
@@ -89,32 +89,32 @@ class Target:
 
     @property
     def label(self) -> str:
-        """Its name for people."""
+        """The name of the target for people."""
         return f"{one_line(self.model)} at {self.address.shown}"
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """The same for two names of one model."""
+        """The identity of the target, equal for two names of one model."""
         return (self.address.origin, served_name(self.entry) or self.model)
 
 
 def served_name(entry: Mapping[str, Any]) -> str | None:
-    """The name of the model behind an id, where the server is a gateway and reports it."""
+    """The name of the model behind an id, where the server is a gateway."""
     gateway = entry.get("gateway")
     name = gateway.get("model") if isinstance(gateway, dict) else None
     return name if isinstance(name, str) else None
 
 
 async def find_target(address: TargetAddress, session: aiohttp.ClientSession, timeout_s: float) -> Target:
-    """Find a target's model among those that its server lists; a server without a list is taken at its word.
+    """Find a target's model in its server's list; without a list the given name is used.
 
     Args:
-        address: where it is.
-        session: with the key among its headers.
-        timeout_s: seconds for each answer.
+        address: its address.
+        session: session with the key among its headers.
+        timeout_s: seconds for each response.
 
     Raises:
-        TargetError: it cannot be reached or wants a key, it lists several models and none is named, or lists others.
+        TargetError: the server is unreachable or needs a key, lists several models and none is named, or lists others.
     """
     listed = await _listed(address, session, timeout_s)
     if listed is None and address.model is None:
@@ -163,7 +163,7 @@ def _names(names: Any) -> str:
 async def get_json(
     session: aiohttp.ClientSession, url: str, timeout_s: float, body: Mapping[str, Any] | None = None
 ) -> dict[str, Any] | None:
-    """An object that a server returns for a GET, or for a POST of a body; None where it returns anything else."""
+    """Request an object by GET, or by POST with a body; None for any other response."""
     timeout = aiohttp.ClientTimeout(total=timeout_s)
     try:
         with failures_by_kind():
@@ -176,10 +176,10 @@ async def get_json(
 
 
 async def read_body(content: aiohttp.StreamReader) -> bytes:
-    """All of a body.
+    """Read a whole body.
 
     Raises:
-        FailedError: it is longer than a response may be.
+        FailedError: the body is longer than a response may be.
     """
     parts, size = [], 0
     async for part in content.iter_any():

@@ -1,1 +1,1 @@
-"""``gateway check URL --conformance``: what is true of a server of OpenAI's API, shown by its own responses."""
+"""The work of ``gateway check URL --conformance``: checks of the API's promises by a server's own responses."""

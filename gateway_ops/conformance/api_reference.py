@@ -1,4 +1,4 @@
-"""The pages of OpenAI's documentation that promises are taken from."""
+"""The pages of OpenAI's documentation that have the promises."""
 
 _REFERENCE = "https://platform.openai.com/docs/api-reference"
 CREATE = f"{_REFERENCE}/chat/create"

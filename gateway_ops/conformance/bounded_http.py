@@ -1,4 +1,4 @@
-"""Requests over HTTP that end: in time, in size, whatever the server does."""
+"""HTTP requests with bounds of time and size, whatever the server does."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ Auth = Literal["own", "wrong"]
 
 
 class UnreachableError(Exception):
-    """No connection to a server; the message says why."""
+    """A server that cannot be reached; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """A request of a check, as it can be sent again.
+    """A request of a check, which can be sent again.
 
     Attributes:
         method: of HTTP.
         path: below the base URL, such as ``/v1/models``.
-        body: JSON or what is meant to be none; empty for none.
+        body: JSON, or text that is intentionally invalid; empty without a body.
         numbers: where above 0, ``{numbers}`` in the body stands for ``1 2 3`` to this number.
         auth: the caller's own key, where there is one, or a wrong one.
     """
@@ -60,20 +60,20 @@ class CheckRequest:
 
 
 def json_request(path: str, body: Mapping[str, Any], numbers: int = 0) -> CheckRequest:
-    """A POST of a JSON object, with control characters escaped."""
+    """Make a POST of a JSON object, with escaped control characters."""
     return CheckRequest("POST", path, harmless_json(json.dumps(body, ensure_ascii=False)), numbers)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """A response, or what came of it.
+    """A response, or the reason why there is none.
 
     Attributes:
-        request: that was asked.
-        status: of HTTP.
-        headers: with small letters.
-        body: as far as it came.
-        trouble: why it is not whole, as a clause; empty where it is.
+        request: the request.
+        status: HTTP status.
+        headers: headers, with names in lower case.
+        body: the body as far as it came.
+        trouble: why the response is incomplete, as a clause; empty for a complete one.
         late: whether time ran out.
     """
 
@@ -91,12 +91,12 @@ class HttpAnswer:
 
 
 class Http:
-    """A client for one server; each request has a connection of its own.
+    """A client of one server with a connection for each request.
 
     Args:
         url: the base URL, with or without ``/v1``.
-        api_key: a bearer key; None for none.
-        timeout_s: seconds for a response, to its end.
+        api_key: a bearer key; None without one.
+        timeout_s: seconds for a whole response.
 
     Raises:
         UnreachableError: the URL or the key is invalid.
@@ -121,7 +121,7 @@ class Http:
         self.timeout_s = timeout_s
 
     def send(self, request: CheckRequest) -> HttpAnswer:
-        """Send a request and read its response to the end, or to what is bounded.
+        """Send a request and read its response to the end, or to the bounds.
 
         Raises:
             UnreachableError: the connection fails.
@@ -165,7 +165,7 @@ class Http:
         return head | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
 
     def curl(self, request: CheckRequest) -> str:
-        """The line of a shell that sends a request and shows the response; the key stays in the environment."""
+        """Write a shell line that sends a request and shows the response; the key stays in the environment."""
         line = ["curl", "-sS", "-i", "-N", shlex.quote(f"{self.base}{request.path}")]
         if request.auth == "wrong":
             line.append("-H 'Authorization: Bearer wrong'")
@@ -222,7 +222,7 @@ class OpenHttpAnswer:
         self._ended = False
 
     def read(self) -> HttpAnswer:
-        """Read to the end, or to what is bounded."""
+        """Read to the end, or to the bounds."""
         for _ in self.events(most=_MOST_EVENTS):
             pass
         return self.answer()
@@ -234,12 +234,12 @@ class OpenHttpAnswer:
 
     @property
     def content_type(self) -> str:
-        """Its type, with small letters and without parameters; empty where it has none."""
+        """The content type in lower case without parameters; empty without one."""
         named = self._response.getheader("Content-Type") if self._response is not None else None
         return (named or "").partition(";")[0].strip().lower()
 
     def parts(self) -> Iterator[bytes]:
-        """Read on without a bound but time, and keep nothing: what comes, as it comes."""
+        """Yield parts of the body as they come, without keeping them; only time is bounded."""
         while self._response is not None:
             try:
                 part = self._response.read1(65536)
@@ -252,7 +252,7 @@ class OpenHttpAnswer:
             yield part
 
     def events(self, most: int) -> Iterator[int]:
-        """Read on; each time more has come, the number of events so far. Ends after ``most`` of them."""
+        """Read on, and yield the number of events so far after each part; ends after ``most`` events."""
         count = 0
         for part in self.parts():
             before = len(self._body)
@@ -264,7 +264,7 @@ class OpenHttpAnswer:
                 return
 
     def answer(self) -> HttpAnswer:
-        """What has been read."""
+        """Make the response from the read parts."""
         trouble = self._trouble
         if self._deadline.passed:
             trouble = f"the response had not ended after {self._deadline.seconds:g} s"

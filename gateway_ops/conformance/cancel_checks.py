@@ -1,4 +1,4 @@
-"""Checks of what a client that leaves costs the others."""
+"""Checks of the cost of disconnected clients for others."""
 
 from __future__ import annotations
 

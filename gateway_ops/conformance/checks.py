@@ -1,4 +1,4 @@
-"""Checks of what an API promises, in groups."""
+"""Checks of the API's promises, in groups."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Body = Callable[[ServerUnderCheck], None]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One promise of the API, and how it is looked at.
+    """One promise of the API, and its check.
 
     Attributes:
-        name: of the check, unique.
-        promise: what the API says, as a sentence.
+        name: unique name of the check.
+        promise: the promise as a sentence.
         source: the page of the API's documentation.
-        body: asks, and judges.
+        body: sends requests, and raises the verdict.
     """
 
     name: str
@@ -30,10 +30,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Checks that belong together.
+    """A group of checks.
 
     Attributes:
-        title: of the group.
+        title: title of the group.
         checks: in the order in which they run.
     """
 
@@ -41,7 +41,7 @@ class Group:
     checks: list[Check] = field(default_factory=list)
 
     def check(self, name: str, promise: str, source: str) -> Callable[[Body], Body]:
-        """Add a function as a check of this group."""
+        """Add a function as a check to the group."""
 
         def added(body: Body) -> Body:
             self.checks.append(Check(name, promise, source, body))

@@ -1,4 +1,4 @@
-"""Checks of ``/v1/completions``, where it is offered."""
+"""Checks of ``/v1/completions``, where the server has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that a parameter has its effect or is rejected by its name, and is never dropped."""
+"""Checks that a parameter takes effect or is rejected by name, and is never dropped."""
 
 from __future__ import annotations
 

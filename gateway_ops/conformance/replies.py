@@ -1,4 +1,4 @@
-"""Responses of OpenAI's API, read strictly in the types of what they have and leniently in what they lack."""
+"""Responses of OpenAI's API, read with strict types; missing fields are tolerated."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class _Part(BaseModel):
 
 
 class PromptDetails(_Part):
-    """Prompt tokens that are parts of those counted."""
+    """Counts of parts of the prompt's tokens."""
 
     cached_tokens: int | None = None
 
 
 class CompletionDetails(_Part):
-    """Completion tokens that are parts of those counted."""
+    """Counts of parts of the generated tokens."""
 
     reasoning_tokens: int | None = None
 
@@ -40,12 +40,12 @@ class ReplyUsage(_Part):
 
     @property
     def counts(self) -> str:
-        """The counts in words; also what responses to the same request have in common, however much was cached."""
+        """The counts in words, without cached tokens, so that equal requests have equal counts."""
         return f"{self.prompt_tokens} + {self.completion_tokens} = {self.total_tokens} tokens"
 
 
 class Function(_Part):
-    """Name and arguments of a call; in a stream pieces of them."""
+    """The name and arguments of a call, or pieces of them in a stream."""
 
     name: str | None = None
     arguments: str | None = None
@@ -69,7 +69,7 @@ class Message(_Part):
 
     @property
     def text(self) -> str:
-        """All that was said; thoughts are part of it, where they are shown."""
+        """All text of the message, with reasoning where it is shown."""
         return f"{self.reasoning_content or self.reasoning or ''}{self.content or ''}"
 
 
@@ -108,13 +108,13 @@ class ReplyChoice(_Part):
 
     @property
     def said(self) -> str:
-        """Its text."""
+        """The text of the choice."""
         part = self.message or self.delta
         return part.text if part else self.text or ""
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """The calls of the message or of the delta; empty where it has none."""
+        """The calls of the message or of the delta; empty without calls."""
         part = self.message or self.delta
         return (part.tool_calls if part else None) or []
 
@@ -131,7 +131,7 @@ class Reply(_Part):
 
 
 class ErrorObject(_Part):
-    """What is wrong, as the API tells it."""
+    """The error object of the API."""
 
     message: str
     type: str | None = None
@@ -154,7 +154,7 @@ class WholeReply:
 
     @property
     def usage(self) -> ReplyUsage:
-        """The usage, without which counts cannot be judged."""
+        """The usage; without one counts cannot be checked."""
         if self.reply.usage is None:
             raise UnclearError("the response has no usage")
         return self.reply.usage
@@ -172,12 +172,12 @@ class WholeReply:
 
     @property
     def text(self) -> str:
-        """The text of its first choice."""
+        """The text of the first choice."""
         return self.choice().said
 
     @property
     def finish(self) -> str | None:
-        """The finish reason of its first choice."""
+        """The finish reason of the first choice."""
         return self.choice().finish_reason
 
 
@@ -185,8 +185,8 @@ class StreamedReplies:
     """The response of a stream.
 
     Attributes:
-        data: of its events, ``[DONE]`` too.
-        chunks: the others, as they came.
+        data: data of all events, ``[DONE]`` among them.
+        chunks: the chunks in order.
     """
 
     def __init__(self, answer: HttpAnswer) -> None:
@@ -201,7 +201,7 @@ class StreamedReplies:
         return [choice for chunk in self.chunks for choice in chunk.choices if choice.index == index]
 
     def pieces(self, index: int = 0) -> list[str]:
-        """The texts of a choice's pieces, empty ones left out."""
+        """The texts of a choice's pieces, without empty ones."""
         return [choice.said for choice in self.choices(index) if choice.said]
 
     def text(self, index: int = 0) -> str:
@@ -228,7 +228,7 @@ def without_bad_bytes(text: str | bytes) -> str:
 
 
 def events(body: bytes) -> list[bytes]:
-    """The data of Server-Sent Events, without an event that no empty line ends."""
+    """Split the data of Server-Sent Events, without an unfinished event at the end."""
     found = []
     lines: list[bytes] = []
     for line in body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
@@ -241,7 +241,7 @@ def events(body: bytes) -> list[bytes]:
 
 
 def read(model: type[Model], answer: HttpAnswer, data: bytes) -> Model:
-    """Read JSON as a type.
+    """Parse JSON as a type.
 
     Raises:
         UntrueError: the data are not JSON, or a field has another type.
@@ -269,8 +269,8 @@ def served(answer: HttpAnswer, *names: str) -> HttpAnswer:
     """Return a response if its status is 200.
 
     Args:
-        answer: of any status.
-        names: of the parameters that a server may honestly reject.
+        answer: a response of any status.
+        names: names of the parameters that a server may reject.
 
     Raises:
         NotOfferedError: the server rejects one of ``names`` by its name.
@@ -294,7 +294,7 @@ def served(answer: HttpAnswer, *names: str) -> HttpAnswer:
 
 
 def is_named(answer: HttpAnswer, name: str) -> bool:
-    """Whether an error response names a parameter or a part of it."""
+    """Tell whether an error response names a parameter or a part of it."""
     error = error_of(answer)
     if error is not None and error.param is not None:
         own = error.param.replace("[", ".").split(".")[0]

@@ -1,4 +1,4 @@
-"""The server that is looked at: the requests of the checks, and their responses, each requested once."""
+"""The server that is checked, with the responses to the requests of all checks, each requested once."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ Seen = TypeVar("Seen", WholeReply, StreamedReplies)
 
 
 class ServerUnderCheck:
-    """A server, the model that is asked for, and what it is asked.
+    """A server with its model, and responses to requests.
 
     Attributes:
         http: its address.
         model: the name in requests.
-        listed: the models that it lists; None where it lists none.
-        context: tokens that a prompt and its answer may have, where the list tells.
+        listed: the listed models; None without a list.
+        context: most tokens of prompt and answer, where the list has it.
         greedy: the fields that make answers the same each time.
         limit: the name of the field that bounds an answer.
-        steady: whether the same greedy request was answered alike.
+        steady: whether equal greedy requests had equal answers.
         sent: the number of requests so far.
-        lost: why requests got no response at all, or not sent any more; empty while all were.
+        lost: why requests have no response, or are not sent any more; empty without a failure.
     """
 
     def __init__(self, http: Http, model: str, ends: float) -> None:
@@ -55,18 +55,18 @@ class ServerUnderCheck:
         self._answers: dict[CheckRequest, HttpAnswer] = {}
 
     def chat(self, prompt: Any = COUNTING, limit: int | None = LIMIT, **fields: Any) -> CheckRequest:
-        """A greedy chat request.
+        """Make a greedy chat request.
 
         Args:
-            prompt: of the user, or a list of messages.
-            limit: tokens of the answer.
-            fields: of the request; None removes a field.
+            prompt: text of the user, or a list of messages.
+            limit: most tokens of the answer.
+            fields: further fields; None removes a field.
         """
         messages = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
         return self._request(CHAT, {"model": self.model, "messages": messages}, {self.limit: limit, **fields})
 
     def completion(self, prompt: Any = "1 2 3 4 5 6", limit: int = LIMIT, **fields: Any) -> CheckRequest:
-        """A greedy completion request."""
+        """Make a greedy completion request."""
         return self._request(COMPLETIONS, {"model": self.model, "prompt": prompt}, {"max_tokens": limit, **fields})
 
     def _request(self, path: str, said: dict[str, Any], fields: dict[str, Any]) -> CheckRequest:
@@ -74,16 +74,16 @@ class ServerUnderCheck:
         return json_request(path, {name: value for name, value in body.items() if value is not None})
 
     def ask(self, request: CheckRequest) -> HttpAnswer:
-        """The response to a request, from memory where it was asked before."""
+        """Return the response to a request, from memory where it was sent before."""
         if request not in self._answers:
             self._answers[request] = self.again(request)
         return self._answers[request]
 
     def again(self, request: CheckRequest) -> HttpAnswer:
-        """Send a request again, a few times where the server rejects it for the moment.
+        """Send a request again, up to a few times where the server rejects it temporarily.
 
         Raises:
-            UnclearError: the server or the time has ended.
+            UnclearError: the server is gone, or the time has passed.
         """
         for attempt in range(_TRIES):
             self._still()
@@ -119,7 +119,7 @@ class ServerUnderCheck:
         return list(self._answers.values())
 
     def whole(self, request: CheckRequest, *names: str) -> WholeReply:
-        """The response to a request without ``stream``, where the server may reject the parameters in ``names``.
+        """Read the response to a request without ``stream``; the server may reject the parameters in ``names``.
 
         Raises:
             NotOfferedError, UnclearError, UntrueError: the request fails; see `served`.
@@ -127,7 +127,7 @@ class ServerUnderCheck:
         return WholeReply(served(self.ask(request), *names))
 
     def stream(self, request: CheckRequest, *names: str) -> StreamedReplies:
-        """The response to a request with ``stream`` added, where the server may reject the parameters in ``names``.
+        """Read the response to a request with ``stream``; the server may reject the parameters in ``names``.
 
         Raises:
             NotOfferedError, UnclearError, UntrueError: the request fails; see `served`.
@@ -137,11 +137,11 @@ class ServerUnderCheck:
     def must_equal(
         self, first: tuple[Seen, Callable[[Seen], Value]], second: tuple[Any, Callable[[Any], Value]], what: str
     ) -> None:
-        """Compare two responses with each other, each by what is read of it.
+        """Compare two responses by one value of each.
 
         Raises:
-            UntrueError: they differ, and both differ still when they are asked for again.
-            UnclearError: they differ, and so does a response from itself.
+            UntrueError: the values differ, and still do when both are requested again.
+            UnclearError: the values differ, and one response differs from itself.
         """
         values = [of(seen) for seen, of in (first, second)]
         if values[0] == values[1]:

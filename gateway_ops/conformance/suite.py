@@ -1,4 +1,4 @@
-"""The suite: a server is made acquaintance with, then every check is run once."""
+"""The suite: finds the server's model, then runs every check once."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ _ALL_S = 600.0
 
 
 class UnsuitableServerError(Exception):
-    """A server of which nothing can be checked; the message says why."""
+    """A server that cannot be checked; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """What a check found.
+    """The outcome of a check.
 
     Attributes:
-        group: its title.
-        check: what was looked at.
-        verdict: of it.
-        evidence: what was seen, or why the promise cannot be judged; empty where the promise is held.
+        group: title of its group.
+        check: the check.
+        verdict: the verdict.
+        evidence: the observation, or why the promise cannot be checked; empty where the promise is held.
         curl: lines of a shell that show the evidence.
     """
 
@@ -97,16 +97,16 @@ class _List(BaseModel):
 
 
 def meet(url: str, model: str | None, api_key: str | None, timeout_s: float) -> ServerUnderCheck:
-    """Find a server's model, and the fields by which it responds the same each time.
+    """Find a server's model, and the fields with which its responses are equal each time.
 
     Args:
         url: its base URL, with or without ``/v1``.
-        model: the name in requests; None for the only one that it lists.
-        api_key: a bearer key; None for none.
+        model: the name in requests; None for the only listed one.
+        api_key: a bearer key; None without one.
         timeout_s: seconds for an answer.
 
     Raises:
-        UnfitError: it does not respond, or not a plain request.
+        UnsuitableServerError: the server does not respond, or rejects a plain request.
     """
     try:
         http = Http(url, api_key, timeout_s)
@@ -196,7 +196,7 @@ def run(server: ServerUnderCheck, tell: Callable[[str], None] = lambda _: None) 
     """Run every check, in the order of the groups.
 
     Args:
-        server: to look at.
+        server: the server.
         tell: gets the title of each group as the group begins.
     """
     for group in GROUPS:
@@ -206,7 +206,7 @@ def run(server: ServerUnderCheck, tell: Callable[[str], None] = lambda _: None) 
 
 
 def run_one(server: ServerUnderCheck, group: str, check: Check) -> CheckOutcome:
-    """Run a check; what it raises becomes a verdict with the evidence."""
+    """Run a check; an error of it becomes a verdict with evidence."""
     try:
         check.body(server)
     except UntrueError as error:
@@ -220,5 +220,5 @@ def run_one(server: ServerUnderCheck, group: str, check: Check) -> CheckOutcome:
 
 
 def counts(outcomes: list[CheckOutcome]) -> Mapping[Verdict, int]:
-    """How many checks came to each verdict."""
+    """Count the checks by verdict."""
     return {verdict: sum(each.verdict is verdict for each in outcomes) for verdict in Verdict}

@@ -1,4 +1,4 @@
-"""Checks of finish reasons, stop strings and the text itself."""
+"""Checks of finish reasons, stop strings and texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts on what an API promises, and the errors by which a check comes to one."""
+"""Verdicts on promises of the API, and the errors with which checks report them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONGEST = 120
 
 
 class Verdict(str, Enum):
-    """The outcome of a check."""
+    """The verdict of a check."""
 
     UNTRUE = "untrue"  # a response shows that the promise is not held
     UNCLEAR = "cannot tell"  # no response shows either
@@ -20,10 +20,10 @@ class Verdict(str, Enum):
 
 
 class UntrueError(Exception):
-    """A response that is against the promise.
+    """A response breaks the promise.
 
     Attributes:
-        requests: that show it.
+        requests: requests that show it.
     """
 
     def __init__(self, evidence: str, *answers: HttpAnswer) -> None:
@@ -32,15 +32,15 @@ class UntrueError(Exception):
 
 
 class NotOfferedError(Exception):
-    """Quotes the server where it rejects a parameter by name."""
+    """The server rejects a parameter by name; the message quotes it."""
 
 
 class UnclearError(Exception):
-    """Says why a promise cannot be judged."""
+    """A promise cannot be checked; the message says why."""
 
 
 def shown(value: object, longest: int = _LONGEST) -> str:
-    """Words of a server, as they can be printed: short, and without what a terminal would act upon."""
+    """Shorten a server's text and escape control characters, for printing."""
     text = value if isinstance(value, str) else repr(value)
     text = one_line(text[: longest + 1])
     return f"{text[:longest]}…" if len(text) > longest else text

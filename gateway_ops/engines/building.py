@@ -1,4 +1,4 @@
-"""Runs a plan: each step once, resumed where it was left, without replacing files that others made."""
+"""Runs the steps of a plan once each, resumes an interrupted build, and replaces no files of others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HINTS = {
 
 
 class BuildError(Exception):
-    """Why a build does not go on; the message names the place and the fix."""
+    """A build that cannot continue; the message names the place and the fix."""
 
 
 def build(
@@ -53,15 +53,15 @@ def build(
     judge: Callable[[], None] = lambda: None,
     rebuild: bool = False,
 ) -> None:
-    """Run the steps of a deployment that are not done yet.
+    """Run the steps of a deployment that were not run yet.
 
     Args:
         deployment: without contradictions.
-        commands: its commands, in their order.
-        machine: the one that this runs on.
-        tell: called with a line for each step as it begins, and for what was found done.
-        judge: called once the model is there, before anything is made of it.
-        rebuild: set aside what was made otherwise, and make it anew.
+        commands: its commands in order.
+        machine: this machine.
+        tell: called with a line for each step that begins or was run before.
+        judge: called when the model is there, before the first conversion.
+        rebuild: whether results of other inputs are set aside and built again.
 
     Raises:
         BuildError: a step cannot be run, or failed.
@@ -298,7 +298,7 @@ def _failure(command: Command, status: int, log: Path) -> str:
 
 
 def expected_files(deployment: DeploymentSettings, command: Command) -> tuple[str, ...]:
-    """The files without which a step's result is not whole."""
+    """The files that a step's complete result must have."""
     step, ranks = command.step, deployment.parallelism.tp * deployment.parallelism.pp
     if step.name == "engine":
         return ("config.json", *(f"rank{rank}.engine" for rank in range(ranks)))
@@ -318,7 +318,7 @@ def _complete(deployment: DeploymentSettings, command: Command) -> None:
 
 
 def _keep(command: Command, manifest: Manifest) -> None:
-    """Hash what was written, seal it, and give it its name."""
+    """Hash the written files, write their manifest, and rename the result to its final name."""
     made, written, result = command.step.made, command.partial, command.result
     outputs = written_files(written)
     if made is None:

@@ -1,4 +1,4 @@
-"""The exact commands of a build: each writes into a folder beside its own, which is renamed once it is whole."""
+"""The commands of a build: each writes into a partial folder, which is renamed when it is complete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A step as it is run.
+    """A step with its command.
 
     Attributes:
         step: the step.
@@ -34,12 +34,12 @@ class Command:
 
     @property
     def result(self) -> Path:
-        """The folder or file that is there once it is done."""
+        """The folder or file of the finished step."""
         return Path(self.step.result)
 
     @property
     def single(self) -> bool:
-        """Whether the result is one file, whose manifest lies beside it."""
+        """Whether the result is one file, with its manifest beside it."""
         return self.step.made is not None
 
     def lines(self) -> list[str]:
@@ -51,11 +51,11 @@ class Command:
 
 
 def commands(deployment: DeploymentSettings, work: Path | None = None) -> list[Command]:
-    """The commands of a deployment in their order.
+    """Make the commands of a deployment in order.
 
     Args:
         deployment: without contradictions.
-        work: folder for what lies between; None: beside what is built, so that it is on the same disk.
+        work: folder for intermediate results; None for a folder beside the result, on the same disk.
     """
     made = Path(deployment.engine_dir or "") if deployment.engine == "tensorrt" else Path(deployment.folder)
     base = work / deployment.name if work is not None else made.with_name(f"{made.name}.work")
@@ -75,7 +75,7 @@ def _command(step: BuildStep) -> Command:
 
 
 def examples_folder(variable: str) -> str:
-    """The folder of a tool's scripts: the environment's, else the first that an image of NVIDIA's has."""
+    """The folder of a tool's scripts: by the environment, else the first of NVIDIA's image."""
     given = os.environ.get(variable)
     if given:
         return given.rstrip("/")

@@ -1,4 +1,4 @@
-"""The sizes that a ``config.json`` tells, and the parameters that follow from them."""
+"""The sizes in a ``config.json``, and the parameters that follow from them."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 
 
 def whole_number(config: Mapping[str, Any], *names: str) -> int | None:
-    """The first of these keys that holds a number above zero; None where none does."""
+    """The first of several keys with a number above zero; None without one."""
     return next((config[name] for name in names if type(config.get(name)) is int and 0 < config[name] <= _MOST), None)
 
 
 def usual_names(config: dict[str, Any]) -> dict[str, Any]:
-    """A configuration with the names that most models have, where it goes by others."""
+    """Rename the keys of a configuration to the usual names."""
     if config.get("model_type") != "chatglm":
         return config
     return {usual: config[other] for other, usual in _OTHER_NAMES.items() if other in config} | config
 
 
 def odd_sizes(config: Mapping[str, Any]) -> str | None:
-    """Name a size that no model has; None where there is none."""
+    """Name a size that no model can have; None without one."""
     for name in _SIZES:
         value = config.get(name)
         if value is not None and whole_number(config, name) is None:
@@ -53,31 +53,31 @@ def odd_sizes(config: Mapping[str, Any]) -> str | None:
 
 
 def type_of(config: Mapping[str, Any]) -> str:
-    """The ``model_type``, fit to be printed."""
+    """The ``model_type``, safe to print."""
     kind = config.get("model_type", "no model_type")
     return kind if isinstance(kind, str) and kind.isprintable() else "an odd model_type"
 
 
 def kv_heads_of(config: Mapping[str, Any], heads: int) -> int:
-    """The heads of keys and values: grouped, one for all, or as many as there are heads."""
+    """The number of heads of keys and values: grouped, one for all, or as many as heads."""
     shared = config.get("multi_query", config.get("model_type") == "gpt_bigcode") is True
     return whole_number(config, "num_key_value_heads") or (1 if shared else heads)
 
 
 def latent_of(config: Mapping[str, Any]) -> int:
-    """Numbers that latent attention (MLA) keeps of a token in each layer; 0 for other kinds of attention."""
+    """The numbers per token and layer that latent attention (MLA) stores; 0 for other kinds of attention."""
     rank = whole_number(config, "kv_lora_rank")
     return rank + (whole_number(config, "qk_rope_head_dim") or 0) if rank is not None else 0
 
 
 def shaped_weights(config: dict[str, Any], bits: float | None = None) -> Weights | None:
-    """Count the parameters that a decoder's ``config.json`` implies; None where its form is not known here.
+    """Count the parameters that a decoder's ``config.json`` implies; None for an unknown form.
 
     Known are GPT-2's form, and the one of Llama with its kin: grouped heads, latent attention, gated layers, experts.
 
     Args:
-        config: of the model, or of its part about text.
-        bits: of a parameter of the matrices, where the source is quantised (`source_format`); None: it is not.
+        config: configuration of the model, or of its text part.
+        bits: bits of a parameter in a quantised source (`source_format`); None where it is not quantised.
     """
     if "n_embd" in config:
         return _gpt2(config)

@@ -1,4 +1,4 @@
-"""Whether an engine fits onto a GPU, and which single change of the settings would make it fit."""
+"""Decides whether an engine fits onto a GPU, and finds single changes of the settings that make it fit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GROUPS = (2, 4, 8, 16)
 
 @dataclass(frozen=True, slots=True)
 class GpuFit:
-    """What is left on a GPU for the cache.
+    """The memory of a GPU that is left for the cache.
 
     Attributes:
         fits: whether the engine loads and its cache holds one sequence of full length.
@@ -38,13 +38,13 @@ class GpuFit:
 
 
 def judge(found: Estimate, deployment: DeploymentSettings, memory: int, taken: int = 0) -> GpuFit:
-    """Judge an estimate for a GPU.
+    """Compare an estimate with a GPU.
 
     Args:
         found: the estimate.
-        deployment: that it is of.
+        deployment: the deployment.
         memory: bytes of the GPU.
-        taken: bytes of it that other engines hold already.
+        taken: bytes of it that other engines use.
     """
     free = memory - taken - found.fixed
     pool = pool_bytes(found, free, deployment)
@@ -54,18 +54,18 @@ def judge(found: Estimate, deployment: DeploymentSettings, memory: int, taken: i
 
 
 def capability_of(gpu: Gpu) -> tuple[int, ...] | None:
-    """The compute capability as numbers that compare; None where it is not known."""
+    """The compute capability as comparable numbers; None for an unknown one."""
     parts = gpu.capability.split(".")
     return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else None
 
 
 def unsupported(deployment: DeploymentSettings, gpu: Gpu, source: str = "") -> str | None:
-    """Say why the GPU has no kernels for the weights' type; None where it has, or that is not known.
+    """Say why the GPU has no kernels for the weights' type; None where it has them, or that is unknown.
 
     Args:
-        deployment: with the type that it is to have.
+        deployment: the deployment with the wanted type.
         gpu: the GPU.
-        source: the type that the checkpoint has already (`source_format.source_kind`).
+        source: the type of the checkpoint (`source_format.source_kind`).
     """
     has = capability_of(gpu)
     for kind in (deployment.model.quantization, deployment.model.dtype, source):
@@ -79,7 +79,7 @@ def unsupported(deployment: DeploymentSettings, gpu: Gpu, source: str = "") -> s
 def remedies(
     deployment: DeploymentSettings, shape: ModelShape, weights: Weights, gpu: Gpu, taken: int = 0
 ) -> Iterator[tuple[str, Any]]:
-    """Yield single changes that make an engine fit which does not, and contradict nothing: a key and its value."""
+    """Yield single changes, a key and its value each, that make an engine fit without a contradiction."""
     for key, value in _changes(deployment, shape, gpu, weights, taken):
         changed = with_value(deployment, key, value)
         fits = judge(estimate(changed, shape, weights), changed, gpu.memory_bytes, taken).fits
@@ -111,14 +111,14 @@ def _changes(
 
 
 def with_value(deployment: DeploymentSettings, key: str, value: Any) -> DeploymentSettings:
-    """A copy of a deployment with another value at a key path of two parts."""
+    """Copy a deployment with another value at a key path of two parts."""
     section, _, name = key.partition(".")
     changed = getattr(deployment, section).model_copy(update={name: value})
     return deployment.model_copy(update={section: changed})
 
 
 def beside(deployments: Sequence[DeploymentSettings], index: int) -> list[int]:
-    """The other deployments with an engine on a GPU of this one."""
+    """The other deployments with an engine on the same GPUs."""
     mine = _gpus(deployments[index])
     return [
         other

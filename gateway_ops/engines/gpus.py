@@ -1,4 +1,4 @@
-"""GPUs: their memory and compute capability, by name or of this machine."""
+"""GPUs with memory and compute capability, by name or of this machine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One kind of GPU.
+    """A kind of GPU.
 
     Attributes:
         name: as ``nvidia-smi`` writes it.
         memory_bytes: all of its memory.
-        capability: CUDA's compute capability, such as ``9.0``; empty where it is not known.
+        capability: CUDA's compute capability, such as ``9.0``; empty for an unknown one.
     """
 
     name: str
@@ -54,7 +54,7 @@ _PATIENCE_S = 30
 
 
 def this_machine() -> tuple[Gpu, ...]:
-    """The GPUs that ``nvidia-smi`` finds here, in its order; none without it."""
+    """The GPUs that ``nvidia-smi`` finds on this machine, in its order; none without it."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return ()

@@ -1,4 +1,4 @@
-"""The needs of a build of the machine that it runs on: TensorRT-LLM's version and the GPUs."""
+"""The facts of a machine that a build depends on: TensorRT-LLM's version and the GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATIENCE_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine, as far as engines depend on it.
+    """The facts of a machine that engines depend on.
 
     Attributes:
         trtllm: the installed version of TensorRT-LLM; empty without one.
@@ -27,7 +27,7 @@ class Machine:
 
 
 def look_around() -> Machine:
-    """Ask ``python3`` and ``nvidia-smi`` of the PATH, which are those of the image."""
+    """Read the facts of this machine from ``python3`` and ``nvidia-smi`` of the PATH."""
     return Machine(_installed_version(), this_machine())
 
 
@@ -45,7 +45,7 @@ def _installed_version() -> str:
 
 
 def same_version(wanted: str, found: str) -> bool:
-    """Whether a version is the one that was asked for, as far as that was said: 1.2 is any 1.2.x."""
+    """Tell whether a version is the requested one, as far as that is given: 1.2 is any 1.2.x."""
     numbers = re.match(r"\d+(\.\d+)*", found)
     parts = numbers[0].split(".") if numbers else []
     return parts[: len(wanted.split("."))] == wanted.split(".")

@@ -1,7 +1,7 @@
-"""The manifest of a step: what made a folder, from what, on which GPU, with hashes of what it wrote.
+"""The manifest of a step: the inputs, the command, the GPU, and hashes of the written files.
 
-It lies in the folder that it is about (beside a single file, under the file's name), so that it travels with an engine
-that is copied. A seal over its text shows whether a hand changed it since.
+A manifest is in the folder that it describes (beside a single file, under the file's name), so that a copied engine
+brings its own. A checksum over its text shows whether it was edited since.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import Any
 NAME = "gateway_manifest.json"
 FORM = 1
 _CHUNK = 2**22
-_SMALL = 2**26  # files up to this size are hashed in quick checks too
+WEIGHTS = frozenset((".bin", ".engine", ".gguf", ".npy", ".npz", ".pt", ".pth", ".safetensors"))
+"""Endings of files that quick checks compare by size alone, because hashing gigabytes takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file that a step wrote: its size and SHA-256."""
+    """A written file of a step: its size and SHA-256."""
 
     bytes: int
     sha256: str
@@ -29,7 +30,7 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What made a folder.
+    """How a folder was made.
 
     Attributes:
         step: the step's name.
@@ -39,9 +40,9 @@ class Manifest:
         trtllm: the installed version of TensorRT-LLM; empty where it was not read.
         gpu: name of the GPU that the folder was made on; empty for none.
         capability: the GPU's compute capability.
-        seconds: that the command ran.
+        seconds: duration of the command.
         outputs: the files, by their paths in the folder.
-        intact: whether the file's seal is right; not written to the file.
+        intact: whether the checksum is right; not written to the file.
     """
 
     step: str
@@ -57,11 +58,11 @@ class Manifest:
 
 
 class ManifestError(Exception):
-    """A manifest that cannot be read; the message names it and the fix."""
+    """An unreadable manifest; the message names the file and the fix."""
 
 
 def manifest_path(result: Path, *, single: bool = False) -> Path:
-    """Where the manifest of a folder, or of a single file, lies."""
+    """The path of the manifest of a folder or of a single file."""
     return result.with_name(f"{result.name}.{NAME}") if single else result / NAME
 
 
@@ -74,7 +75,7 @@ def read_manifest(result: Path, *, single: bool = False) -> Manifest | None:
     path = manifest_path(result, single=single)
     try:
         data: Any = json.loads(path.read_bytes())
-        seal = data.pop("seal")
+        checksum = data.pop("checksum")
         form = data.pop("manifest")
         outputs = {name: WrittenFile(**written) for name, written in data.pop("outputs").items()}
         found = Manifest(**data | {"command": tuple(data["command"])}, outputs=outputs)
@@ -84,17 +85,17 @@ def read_manifest(result: Path, *, single: bool = False) -> Manifest | None:
         raise ManifestError(f"{path} is not a readable manifest; restore it, or build again.") from None
     if form != FORM:
         raise ManifestError(f"{path} has form {form!r}, but this gateway reads form {FORM}; build again.")
-    return replace(found, intact=seal == _seal(_body(found)))
+    return replace(found, intact=checksum == _checksum(_body(found)))
 
 
 def write_manifest(result: Path, manifest: Manifest, *, single: bool = False) -> None:
-    """Write the manifest of a folder or single file, with its seal.
+    """Write the manifest of a folder or single file, with its checksum.
 
     Raises:
         OSError: the file cannot be written.
     """
     body = _body(manifest)
-    text = json.dumps(body | {"seal": _seal(body)}, indent=1)
+    text = json.dumps(body | {"checksum": _checksum(body)}, indent=1)
     path = manifest_path(result, single=single)
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text + "\n")
@@ -107,17 +108,17 @@ def _body(manifest: Manifest) -> dict[str, Any]:
     return {"manifest": FORM, **body, "command": list(manifest.command)}
 
 
-def _seal(body: dict[str, Any]) -> str:
+def _checksum(body: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def written_files(folder: Path) -> dict[str, WrittenFile]:
-    """Hash every file of a folder, without its manifest; the whole content is read."""
+    """Hash every file of a folder except its manifest, with its whole content."""
     return {name: WrittenFile((folder / name).stat().st_size, file_hash(folder / name)) for name in _files(folder)}
 
 
 def file_hash(path: Path) -> str:
-    """The SHA-256 of a file's content."""
+    """Compute the SHA-256 of a file's content."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -126,12 +127,12 @@ def file_hash(path: Path) -> str:
 
 
 def changed_files(folder: Path, manifest: Manifest, *, whole: bool) -> Iterator[str]:
-    """Say which files differ from what the manifest says: by size, and by hash where they are small.
+    """Say which files differ from their manifest: weights by size, other files by size and hash.
 
     Args:
-        folder: of the files.
-        manifest: about them.
-        whole: hash large files as well, which takes as long as reading them.
+        folder: the folder of the files.
+        manifest: their manifest.
+        whole: hash weights as well, which takes as long as reading them.
     """
     for name, written in manifest.outputs.items():
         path = folder / name
@@ -139,7 +140,7 @@ def changed_files(folder: Path, manifest: Manifest, *, whole: bool) -> Iterator[
             yield f"{name} is missing"
         elif path.stat().st_size != written.bytes:
             yield f"{name} has {path.stat().st_size} bytes, and had {written.bytes}"
-        elif (whole or written.bytes <= _SMALL) and file_hash(path) != written.sha256:
+        elif (whole or path.suffix not in WEIGHTS) and file_hash(path) != written.sha256:
             yield f"{name} has different content"
 
 
@@ -152,9 +153,9 @@ _SAMPLES, _SAMPLE_BYTES = 64, 2**16
 
 
 def fingerprint(folder: Path) -> str:
-    """A hash that tells one input folder from another without reading all of its weights.
+    """Hash an input folder without reading all of its weights.
 
-    What a step made counts by the hashes of its manifest. Of other folders names, sizes and samples of all files count:
+    A step's result counts by the hashes of its manifest. Of other folders names, sizes and samples of all files count:
     64 KiB at each of 64 places, spread evenly, which is all of a file up to 4 MiB.
     """
     digest = hashlib.sha256()
@@ -174,6 +175,6 @@ def fingerprint(folder: Path) -> str:
 
 
 def step_key(command: tuple[str, ...], inputs: tuple[Path, ...], trtllm: str, capability: str) -> str:
-    """The hash of all that a step's result depends on: command, inputs, version, kind of GPU."""
+    """Hash everything that a step's result depends on: command, inputs, version, kind of GPU."""
     parts = [*command, trtllm, capability, *(fingerprint(folder) for folder in inputs)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""The memory that an engine takes of each GPU, estimated before anything is built.
+"""Estimates the memory that an engine takes of each GPU, before a build.
 
-Weights and KV cache follow from the model's shape. Activations and buffers do not: their factors are set to cover the
-three logs of TensorRT-LLM that could be read, and stand for others only roughly; `docs/engines.md` says how far.
+Weights and KV cache follow from the model's shape. Activations and buffers do not: their factors cover the three logs
+of TensorRT-LLM that could be read, and are rough for other models; `docs/engines.md` says how far.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _CONTEXT_BYTES = int(1.3 * 2**30)
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The sizes of a model that its cache and activations follow from.
+    """The sizes of a model that determine its cache and activations.
 
     Attributes:
-        latent: numbers that the cache keeps of a token in each layer, with latent attention (MLA); 0 for other kinds.
+        latent: numbers per token and layer in the cache, with latent attention (MLA); 0 for other kinds.
     """
 
     hidden: int
@@ -52,7 +52,7 @@ class ModelShape:
 
 
 def shape_from(config: dict[str, Any]) -> ModelShape | None:
-    """The sizes that a ``config.json`` tells; None where some are missing."""
+    """Read the sizes of a ``config.json``; None where some are missing."""
     hidden = whole_number(config, "hidden_size", "n_embd") or 0
     layers = whole_number(config, "num_hidden_layers", "n_layer") or 0
     heads = whole_number(config, "num_attention_heads", "n_head") or 0
@@ -69,20 +69,20 @@ def shape_from(config: dict[str, Any]) -> ModelShape | None:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Bytes of one GPU, and what fits into the cache.
+    """The memory of an engine on one GPU in bytes, and the capacity of its cache.
 
     Attributes:
-        weights: of the rank with the largest share.
-        activations: of one step; estimated.
-        buffers: of runtime and decoder; estimated.
-        context: of CUDA and its libraries; estimated.
-        kv_token: of the cache for one token.
+        weights: bytes of the rank with the largest share.
+        activations: bytes of one step; estimated.
+        buffers: bytes of runtime and decoder; estimated.
+        context: bytes of CUDA and its libraries; estimated.
+        kv_token: bytes of the cache for one token.
         longest: tokens of the longest sequence.
         held: tokens of the longest sequence that the cache holds, by the windows of attention; the mean of the layers.
-        sequences: that may run simultaneously.
-        checkpoint: bytes on disk of the converted checkpoint, all ranks together; 0 where none is made.
-        engine: bytes on disk of the engine, all ranks together; 0 where none is made.
-        pool_bound: tokens that the cache has at most, whatever is free; None: no bound.
+        sequences: most simultaneous sequences.
+        checkpoint: bytes on disk of the converted checkpoint, all ranks together; 0 without one.
+        engine: bytes on disk of the engine, all ranks together; 0 without one.
+        pool_bound: most tokens of the cache, whatever is free; None without a bound.
     """
 
     weights: int
@@ -99,7 +99,7 @@ class Estimate:
 
     @property
     def fixed(self) -> int:
-        """Bytes that are taken before the cache is made."""
+        """The bytes in use before the cache is made."""
         return self.weights + self.activations + self.buffers + self.context
 
     @property
@@ -109,12 +109,12 @@ class Estimate:
 
     @property
     def kv_full_load(self) -> int:
-        """Bytes of the cache for as many sequences of full length as may run."""
+        """Bytes of the cache for the most simultaneous sequences, at full length."""
         return self.kv_sequence * self.sequences
 
 
 def weight_bytes(weights: Weights, deployment: DeploymentSettings, *, ranks: bool = True) -> int:
-    """Bytes of the weights on the GPU with most of them; of all weights together where ``ranks`` is false.
+    """Bytes of the weights on the GPU with the most; of all weights together without ``ranks``.
 
     The layers are shared by all GPUs, the output's matrix by those of one stage; each GPU of the first stage has the
     whole table of the input (``use_parallel_embedding`` is off in the converters). A TensorRT engine has that table a
@@ -138,7 +138,7 @@ def weight_bytes(weights: Weights, deployment: DeploymentSettings, *, ranks: boo
 
 
 def estimate(deployment: DeploymentSettings, shape: ModelShape, weights: Weights) -> Estimate:
-    """Estimate what a deployment takes of each of its GPUs."""
+    """Estimate the memory of a deployment on each of its GPUs."""
     limits, parallelism, cache = deployment.limits, deployment.parallelism, deployment.kv_cache
     sequences = limits.max_batch_size or deployment.triton.max_batch_size
     longest = limits.max_seq_len if isinstance(limits.max_seq_len, int) else shape.positions or MAX_NUM_TOKENS
@@ -176,6 +176,6 @@ def _held(longest: int, windows: Sequence[int], layers: int) -> int:
 
 
 def pool_bytes(found: Estimate, free: int, deployment: DeploymentSettings) -> int:
-    """Bytes of the cache that is made of the memory that is free after loading."""
+    """Bytes of the cache, which is made from the free memory after loading."""
     share = int(max(0, free) * deployment.kv_cache.free_gpu_mem_fraction)
     return share if found.pool_bound is None else min(share, found.pool_bound * found.kv_token)

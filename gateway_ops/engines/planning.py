@@ -1,4 +1,4 @@
-"""A plan of engines: commands, sizes and memory, from settings, ``config.json`` and headers alone."""
+"""Plans engines: commands, sizes and memory, from settings, ``config.json`` and headers of weights."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _ENGINES = ("tensorrt", "llmapi")
 
 @dataclass(frozen=True, slots=True)
 class EnginePlan:
-    """What one deployment takes to build and to run.
+    """The build and the memory of one deployment.
 
     Attributes:
         deployment: the deployment.
-        commands: in their order.
-        rejected: words of commands that the version's tools do not take.
+        commands: the commands in order.
+        rejected: words of commands that the version's tools do not accept.
         estimate: the memory of each GPU; None where ``unknown`` says why.
         unknown: why nothing can be estimated.
-        download: bytes of the source's weights, where they are known.
+        download: bytes of the source's weights, if known.
         gpu: the GPU that the estimate is compared with, if any.
         verdict: whether the deployment fits on ``gpu``.
         others: names of deployments on the same GPUs.
         fixes: single changes that make the deployment fit.
         warning: why the GPU cannot run the weights' type.
-        seconds: of each step that was run before, by its name.
+        seconds: durations of earlier runs, by the step's name.
     """
 
     deployment: DeploymentSettings
@@ -59,13 +59,13 @@ class EnginePlan:
 
     @property
     def fits(self) -> bool | None:
-        """Whether it runs on the GPU; None where that is not known."""
+        """Whether the deployment fits on its GPU; None where that is unknown."""
         if self.warning is not None:
             return False
         return self.verdict.fits if self.verdict is not None else None
 
     def to_come(self) -> Iterator[tuple[Path, int]]:
-        """Yield what is not made yet, and the bytes that it takes on disk, as far as known."""
+        """Yield results that do not exist yet, with their bytes on disk as far as known."""
         sizes = {"download": self.download}
         if self.estimate is not None:
             sizes |= {"checkpoint": self.estimate.checkpoint, "engine": self.estimate.engine}
@@ -76,7 +76,7 @@ class EnginePlan:
 
     @property
     def gpus(self) -> int:
-        """GPUs of one instance."""
+        """The number of GPUs of one instance."""
         return self.deployment.parallelism.tp * self.deployment.parallelism.pp
 
 
@@ -87,13 +87,13 @@ def plan(
     folders: Mapping[str, Path] | None = None,
     work: Path | None = None,
 ) -> list[EnginePlan]:
-    """Plan deployments that have engines.
+    """Plan the engines of deployments.
 
     Args:
-        deployments: without contradictions; those that share GPUs are weighed together.
-        gpu: the GPU that all of them run on; None: nothing is judged.
-        folders: where ``config.json`` and weights are here, by deployment, if elsewhere than in the settings.
-        work: folder for what lies between the steps.
+        deployments: without contradictions; those that share GPUs are added up.
+        gpu: the GPU of all deployments; None to compare with none.
+        folders: folders of ``config.json`` and weights by deployment, if other than in the settings.
+        work: folder for intermediate results.
     """
     measured = [_measure(deployment, (folders or {}).get(deployment.name)) for deployment in deployments]
     plans = []
@@ -115,7 +115,7 @@ def plan(
 
 
 def lacking_space(plans: Sequence[EnginePlan]) -> Iterator[tuple[Path, int, int]]:
-    """Yield disks that are too small for what plans together will make: a folder there, bytes needed, bytes free."""
+    """Yield disks that are too small for the results of plans: a folder, bytes needed, bytes free."""
     needed: dict[int, tuple[Path, int]] = {}
     for result, size in dict(made for one in plans for made in one.to_come()).items():  # a model that is shared, once
         folder = next(parent for parent in result.parents if parent.exists())
@@ -208,7 +208,7 @@ def _past(made: list[Command]) -> dict[str, float]:
 
 
 def as_json(one: EnginePlan) -> dict[str, Any]:
-    """A plan for programs: sizes in bytes, times in seconds."""
+    """Write a plan for programs: sizes in bytes, times in seconds."""
     found, verdict = one.estimate, one.verdict
     memory = None
     if found is not None:

@@ -1,4 +1,4 @@
-"""The form that a checkpoint's matrices are stored in, where it was quantised before: bits of a parameter.
+"""The stored format of a quantised checkpoint's matrices: bits of a parameter.
 
 Sources: ``quantization_config`` as transformers and compressed-tensors write it, ``hf_quant_config.json`` of NVIDIA's
 Model Optimizer.
@@ -28,17 +28,17 @@ _METHODS = {"fp8": 8.0, "fbgemm_fp8": 8.0, "mxfp4": MXFP4}
 
 
 class UnknownFormatError(Exception):
-    """A quantised form that is not known here; the message names it."""
+    """An unknown quantised format; the message names it."""
 
 
 def source_bits(quantization: Mapping[str, Any]) -> float | None:
-    """Bits that a parameter of the matrices takes; None where the source is not quantised.
+    """The bits of a parameter of the matrices; None where the source is not quantised.
 
     Args:
-        quantization: what the checkpoint says of it; empty for nothing.
+        quantization: the checkpoint's quantization settings; empty without any.
 
     Raises:
-        UnknownFormatError: it says something that is not known here.
+        UnknownFormatError: the format is unknown.
     """
     if not quantization:
         return None
@@ -60,7 +60,7 @@ def source_bits(quantization: Mapping[str, Any]) -> float | None:
 
 
 def source_kind(quantization: Mapping[str, Any]) -> str:
-    """The kind of numbers that kernels must take, where not every GPU's do: ``fp8``, ``nvfp4``; else empty."""
+    """The number type that kernels must support and not all GPUs do: ``fp8``, ``nvfp4``; else empty."""
     named = [quantization.get(name) for name in ("quant_algo", "quant_method")]
     said = " ".join(name.lower() for name in named if isinstance(name, str))
     return "nvfp4" if "nvfp4" in said else "fp8" if "fp8" in said else ""

@@ -1,7 +1,7 @@
-"""Compares a built engine with its deployment and this machine, before Triton fails on the difference.
+"""Compares a built engine with its deployment and this machine, before Triton fails on a difference.
 
-What was built stands in ``config.json`` of the engine, which TensorRT-LLM writes (``builder.py``: ``version``,
-``pretrained_config``, ``build_config``); by what and where, in the manifest of `building.py`.
+The engine's ``config.json``, which TensorRT-LLM writes, has its build options (``builder.py``: ``version``,
+``pretrained_config``, ``build_config``); the manifest of `building.py` has command and GPU.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class EngineRequirements:
-    """What an engine must have been built for. What is None, empty or missing is not known, and not compared.
+    """The options that an engine must have been built with; None or empty ones are not compared.
 
     Attributes:
         trtllm: version of TensorRT-LLM.
         tp: tensor parallelism.
         pp: pipeline parallelism.
-        world: ranks in all.
-        sizes: what ``build_config`` must have at least, by its names.
+        world: number of all ranks.
+        sizes: least values of ``build_config``, by its names.
         paged_context: settings that need paged context attention, by the words for them.
         lora: whether adapters are served.
-        context_logits: whether logits of prompts are given.
+        context_logits: whether logits of prompts are returned.
         block: tokens of a block of the cache.
     """
 
@@ -77,7 +77,7 @@ class EngineRequirements:
 
 
 def wanted_by(deployment: DeploymentSettings) -> EngineRequirements:
-    """What the engine of a deployment must have been built for."""
+    """The options that the engine of a deployment must have been built with."""
     limits, cache, sizes = deployment.limits, deployment.kv_cache, deployment.parallelism
     longest = limits.max_seq_len if isinstance(limits.max_seq_len, int) else None
     reuse = {"kv_cache.reuse": cache.reuse, "scheduler.chunked_context": bool(deployment.scheduler.chunked_context)}
@@ -108,8 +108,8 @@ def mismatches(
 
     Args:
         deployment: without contradictions.
-        machine: the one that will serve; None: another one will, so only folders that can be read here are judged.
-        whole: hash large files as well.
+        machine: the machine that will serve; None for another one, so that only readable folders are compared.
+        whole: hash weights as well.
     """
     few = [*_beside(deployment, machine), *_few_gpus(deployment, machine)]
     if deployment.engine == "tensorrt" and deployment.engine_dir:
@@ -135,7 +135,7 @@ def _of_model(deployment: DeploymentSettings, folder: Path, machine: Machine | N
 def engine_mismatches(
     folder: Path, wanted: EngineRequirements, machine: Machine | None, *, whole: bool = False
 ) -> Iterator[Mismatch]:
-    """Find where the engine in a folder differs from what is wanted, and from this machine; as `mismatches`."""
+    """Find where the engine in a folder differs from its requirements and this machine; as `mismatches`."""
     if not folder.is_dir() or not any(folder.iterdir()):
         yield from _absent(folder, machine)
         return

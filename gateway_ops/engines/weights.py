@@ -1,4 +1,4 @@
-"""The weights of a model, counted from the headers of its safetensors files: nothing is loaded."""
+"""Counts the weights of a model by the headers of its safetensors files; nothing is loaded."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _LONGEST_HEADER = 100 * 2**20  # of the format (safetensors' own bound)
 
 
 class UnreadableWeightsError(Exception):
-    """A file that is not one of safetensors; the message names it and what is wrong."""
+    """An unreadable safetensors file; the message names the file and the fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Parameters by their part in the model.
+    """The parameters of a model by part.
 
     Attributes:
-        linear: of the layers' matrices, which quantisation makes smaller.
-        embedding: of the table of the input.
-        head: of the output's matrix; 0 where the embedding serves for it (tied).
+        linear: parameters of the layers' matrices, which quantisation makes smaller.
+        embedding: parameters of the input's table.
+        head: parameters of the output's matrix; 0 where the embedding serves as it (tied).
         rest: norms, biases, positions, routers.
-        stored_bytes: of the source's files; None where no file was read.
+        stored_bytes: bytes of the source's files; None where no file was read.
         quantised: whether the source's matrices are in fewer than 16 bits already.
     """
 
@@ -40,12 +40,12 @@ class Weights:
 
     @property
     def total(self) -> int:
-        """All parameters of the source."""
+        """The number of parameters of the source."""
         return self.linear + self.embedding + self.head + self.rest
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """The header of a safetensors file: dtype, shape and place of each tensor.
+    """Read the header of a safetensors file: dtype, shape and place of each tensor.
 
     Raises:
         UnreadableWeightsError: the file is not a safetensors file, or shorter than its header says.
@@ -82,7 +82,7 @@ def stored_weights(folder: Path) -> Weights | None:
     """Count the parameters of a folder's safetensors files; None where it has none.
 
     Raises:
-        UnreadableWeightsError: one of them is damaged, or missing.
+        UnreadableWeightsError: a file is damaged or missing.
     """
     counts = {"linear": 0, "embedding": 0, "head": 0, "rest": 0}
     files = _weight_files(folder)
@@ -133,7 +133,7 @@ def _part_of(name: str, dims: int) -> str:
 
 
 def unusable_model(folder: Path) -> str | None:
-    """Say why a folder holds no whole model; None where it does, as far as headers tell."""
+    """Say why a folder has no complete model; None where it has one, as far as headers tell."""
     if not (folder / "config.json").is_file():
         return f"{folder} is not a model folder: it has no config.json."
     try:

@@ -1,1 +1,1 @@
-"""`gateway launch`: the processes that serve deployments, checked before, watched while they run, ended in order."""
+"""The work of ``gateway launch``: checks, starts, watches and ends the processes that serve deployments."""

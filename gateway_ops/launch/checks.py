@@ -1,4 +1,4 @@
-"""Reports before a launch everything that would fail later, with its fix."""
+"""Finds faults before a launch that would fail later."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from gateway_ops.repository.rendered_files import Rendering, file_differences
 
 @dataclass(frozen=True, slots=True)
 class LaunchProblem:
-    """One reason not to start, or to look twice.
+    """One reason to stop or to warn before a launch.
 
     Attributes:
         what: one sentence.
         fix: one sentence.
-        fatal: whether nothing is started.
+        fatal: whether it prevents the launch.
     """
 
     what: str
@@ -47,14 +47,14 @@ def problems(
     rendering: Rendering,
     gpus: Sequence[str],
 ) -> list[LaunchProblem]:
-    """Find what stands in the way of a launch.
+    """Find the faults of a launch.
 
     Args:
-        deployments: those to be served.
-        plan: for them.
-        choices: for the launch.
-        rendering: what their repository should hold.
-        gpus: visible ones, as CUDA_VISIBLE_DEVICES names them.
+        deployments: the deployments to serve.
+        plan: plan of their processes.
+        choices: choices of the launch.
+        rendering: the expected repository.
+        gpus: visible GPUs, as CUDA_VISIBLE_DEVICES names them.
     """
     found = [*_machines(plan, choices, os.environ)]
     if not found:  # on another machine than this, the rest would be beside the point

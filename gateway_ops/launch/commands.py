@@ -1,4 +1,4 @@
-"""The command line of a launch: one tritonserver, or an ``mpirun`` with the options of each rank."""
+"""The command of a launch: one tritonserver, or ``mpirun`` with the options of each rank."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class LaunchPorts:
 
 @dataclass(frozen=True, slots=True)
 class LaunchChoices:
-    """What is chosen for a launch beside its deployments.
+    """The choices of a launch beside its deployments.
 
     Attributes:
         repository: the model repository.
         tritonserver: the executable.
-        ports: of rank 0.
-        models: the Triton models to load; none: all of the repository.
+        ports: ports of rank 0.
+        models: the Triton models to load; empty for all of the repository.
         exit_timeout_s: seconds that Triton waits for requests in flight after SIGTERM.
-        gpus: GPUs that are visible here.
+        gpus: visible GPUs.
         oversubscribe: whether mpirun may start more ranks than it counts slots.
         llmapi_ranks: whether mpirun starts the ranks of the LLM API, which spawns them otherwise.
         more: further options of tritonserver.
@@ -65,12 +65,12 @@ class LaunchChoices:
 
 
 def command_of(plan: LaunchPlan, choices: LaunchChoices, name: str) -> list[str]:
-    """The words of the command that starts everything on this machine.
+    """Make the command that starts everything on this machine.
 
     Args:
-        plan: for one machine.
-        choices: for the launch.
-        name: of the server.
+        plan: plan for one machine.
+        choices: choices of the launch.
+        name: name of the server.
     """
     if plan.mode is Mode.PROCESS:
         return _server(plan, choices, name, None)
@@ -97,12 +97,12 @@ def _server(plan: LaunchPlan, choices: LaunchChoices, name: str, rank: int | Non
 
 
 def shell_line(command: Sequence[str], env: Mapping[str, str]) -> str:
-    """A command as a shell takes it, with a rank on each line."""
+    """Write a command for a shell, with a rank on each line."""
     words = [*(f"{key}={shlex.quote(value)}" for key, value in env.items()), shlex.join(command)]
     return " ".join(words).replace(" : -n 1 ", " \\\n    : -n 1 ")
 
 
 def slurm_line(plan: LaunchPlan, repository: Path) -> str:
-    """The command that starts a plan for several machines inside a Slurm job."""
+    """Make the command that starts a plan for several machines inside a Slurm job."""
     options = f"--nodes={plan.nodes} --ntasks={plan.ranks} --ntasks-per-node={plan.ranks_per_node}"
     return f"srun --mpi=pmix {options} --kill-on-bad-exit=1 sh {shlex.quote(str(repository / 'launch.sh'))}"

@@ -15,10 +15,10 @@ _NODES: Final = Path("/dev")
 
 
 def visible_gpus(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The GPUs (or their slices) that are visible, as CUDA_VISIBLE_DEVICES would name them.
+    """List the visible GPUs, or their slices, as CUDA_VISIBLE_DEVICES names them.
 
     Args:
-        environ: the environment of the process to be started; this one's when not given.
+        environ: the environment of the process; by default this process's.
     """
     env = os.environ if environ is None else environ
     chosen = env.get("CUDA_VISIBLE_DEVICES")

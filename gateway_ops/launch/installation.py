@@ -1,4 +1,4 @@
-"""The tritonserver of a launch: the one of NVIDIA's image, one on PATH, or the embedded one where no GPU is needed."""
+"""Chooses the tritonserver of a launch: NVIDIA's image, PATH, or the embedded one where no GPU is needed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Installation:
 
     Attributes:
         binary: the executable; may be missing, which a check reports.
-        options: of the command line.
+        options: options of the command line.
         env: the environment.
     """
 
@@ -37,7 +37,7 @@ def choose_installation(named: Path | None, deployments: Sequence[DeploymentSett
     """Choose the tritonserver that serves deployments.
 
     Raises:
-        TritonStartError: the embedded one is all there is, and it lacks a part.
+        TritonStartError: only the embedded one exists, and it lacks a part.
     """
     env = dict(os.environ)
     if named is not None:

@@ -1,4 +1,4 @@
-"""A launch put together from deployments: its plan, its choices, its environment and what stands in its way."""
+"""A launch of deployments: its plan, choices, environment and faults."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _NAME_IN_PRINT = "gateway"  # a server that runs has one of its own
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What is started, and with what.
+    """A launch before its start.
 
     Attributes:
-        deployments: those to be served.
+        deployments: the deployments to serve.
         among: all deployments of the file.
-        plan: the processes.
-        choices: for their command lines.
+        plan: plan of the processes.
+        choices: choices for their command lines.
         env: their environment.
     """
 
@@ -41,15 +41,15 @@ class Launch:
 
     @property
     def models(self) -> list[str]:
-        """The Triton models that it serves."""
+        """The Triton models of the launch."""
         return [name for one in self.deployments for name in configurations(one)]
 
     def command(self, name: str) -> list[str]:
-        """The words of the command for a server of a name."""
+        """Make the command for a server with a name."""
         return command_of(self.plan, self.choices, name)
 
     def printed(self) -> str:
-        """The command as a shell takes it, below a remark on what it is."""
+        """Write the command for a shell, below a comment on what it is."""
         served = ", ".join(one.name for one in self.deployments)
         ranks = f", {self.plan.ranks} ranks" if self.plan.ranks > 1 else ""
         gpus = f", {self.plan.gpus} GPU{'s' * (self.plan.gpus > 1)}" if self.plan.gpus else ""
@@ -61,7 +61,7 @@ class Launch:
         return f"# {served}: {self.plan.mode.value}{ranks}{gpus}{nodes}\n{line}"
 
     def problems(self, python_models: Path) -> list[LaunchProblem]:
-        """Find what stands in its way.
+        """Find the faults of the launch.
 
         Args:
             python_models: this project's model repository, for the rendering that the repository is compared with.
@@ -84,16 +84,16 @@ def prepare(
     choices: LaunchChoices,
     tritonserver: Path | None,
 ) -> Launch:
-    """Put a launch together.
+    """Prepare a launch.
 
     Args:
-        chosen: deployments to be served.
-        among: all deployments of the file; where there are more of them, the chosen ones' models are loaded by name.
-        choices: without what is found here.
-        tritonserver: the program, where it was named.
+        chosen: the deployments to serve.
+        among: all deployments of the file; where there are more, the chosen ones' models are loaded by name.
+        choices: the given choices.
+        tritonserver: the given program, if any.
 
     Raises:
-        TritonStartError: the embedded tritonserver is all there is, and it lacks a part.
+        TritonStartError: only the embedded tritonserver exists, and it lacks a part.
     """
     resolved = [_resolved(one) for one in chosen]
     installation = choose_installation(tritonserver, resolved)

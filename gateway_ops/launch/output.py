@@ -1,4 +1,4 @@
-"""Copies a server's output to a file or to standard error, and holds its end for the reason of a failure."""
+"""Copies a server's output to a file or standard error, and holds its end to explain failures."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class PipeCopier:
     """Copies a pipe until its end, in a thread.
 
     Args:
-        pipe: what a server writes.
-        target: takes it too.
+        pipe: the server's output.
+        target: a copy of the output.
     """
 
     def __init__(self, pipe: IO[bytes], target: IO[bytes]) -> None:
@@ -31,15 +31,15 @@ class PipeCopier:
 
     @property
     def tail(self) -> str:
-        """The end of it, or of what came since it was forgotten; at most 256 KiB."""
+        """The end of the output since ``forget``, at most 256 KiB."""
         return self._tail.decode(errors="replace")
 
     def forget(self) -> None:
-        """Forget what came so far."""
+        """Forget the output so far."""
         self._tail = b""
 
     def close(self) -> None:
-        """Wait for the end of the pipe, which comes when no process of the server is left."""
+        """Wait for the end of the pipe, which comes when all processes of the server have ended."""
         self._thread.join(_JOIN_S)
         self._pipe.close()
 
@@ -52,7 +52,7 @@ class PipeCopier:
 
 
 def open_log(folder: Path | None) -> IO[bytes]:
-    """Open what takes the output of a start: ``triton.log`` in a folder, where the five before it are kept.
+    """Open the log of a start, ``triton.log`` in a folder; the five logs before it stay.
 
     Raises:
         OSError: the folder cannot be written.

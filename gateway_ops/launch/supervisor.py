@@ -1,4 +1,4 @@
-"""The life of a launch: started, waited for, watched, ended in order, and started again where the policy says so."""
+"""Supervises a launch: starts, waits, watches, ends, and restarts by the policy."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _RANKS_S: Final = 5.0  # for the other ranks, once rank 0 has ended
 
 @dataclass(frozen=True, slots=True)
 class LaunchJob:
-    """What is kept running.
+    """The processes to keep running.
 
     Attributes:
-        command: makes the words of the command for the name of a server.
+        command: makes the command for the name of a server.
         env: its environment.
-        ports: where rank 0 listens.
-        models: Triton models that it must have ready.
-        ready_timeout_s: seconds for that.
-        exit_timeout_s: seconds that Triton takes to end, at most.
+        ports: ports of rank 0.
+        models: Triton models that must become ready.
+        ready_timeout_s: most seconds until they are ready.
+        exit_timeout_s: most seconds until Triton has ended.
         log_dir: folder for its output; None for standard error.
-        restart: the policy.
+        restart: the policy of restarts.
     """
 
     command: Callable[[str], Sequence[str]]
@@ -68,10 +68,10 @@ class _End:
 
 
 class JobSupervisor:
-    """Runs a job until it ends for good.
+    """Runs a job until it ends without a restart.
 
     Args:
-        job: what is kept running.
+        job: the job.
         tell: takes a line for the operator.
     """
 
@@ -80,7 +80,7 @@ class JobSupervisor:
         self._signals: list[int] = []
 
     def run(self) -> int:
-        """Run it; signals are this object's until it returns.
+        """Run the job; handles signals until it returns.
 
         Returns:
             The exit status for the command; docs/launch.md has the table.

@@ -1,5 +1,5 @@
-"""The embedded stack: the tritonserver process and the model that it serves on this machine's CPU."""
+"""The local stack of ``gateway up``: tritonserver and the model that it serves on this machine's CPU."""
 
 
 class LocalStackError(Exception):
-    """Says in one sentence for the user what this machine lacks or rejects, and what to do."""
+    """This machine lacks or rejects something; the message says what, and the fix, in one sentence."""

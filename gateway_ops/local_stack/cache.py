@@ -1,9 +1,8 @@
-"""The user's cache folder, and folders in it that are made once, whole or not at all."""
+"""The user's cache folder, and folders in it that are made once and completely."""
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -13,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from gateway_ops.engines.manifest import WEIGHTS, file_hash
+
 _MANIFEST: Final = "export.json"
-_SMALL_FILE: Final = 16 * 1024 * 1024  # above this the reuse check looks at the size alone
 
 
 def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
@@ -52,7 +52,7 @@ def made_once(folder: Path, recipe: str, make: Callable[[Path], None]) -> Path:
     """Return ``folder``, making it first when it is missing, damaged, or of another recipe.
 
     The folder is made under another name and renamed, so that half of it is never seen; of two simultaneous
-    processes only one makes it. A folder that is whole is only checked: small files by SHA-256, large files by size.
+    processes only one makes it. A folder that is whole is only checked: weights by size, other files by SHA-256.
 
     Args:
         folder: the folder wanted.
@@ -85,10 +85,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _fingerprint(path: Path) -> str:
-    size = path.stat().st_size
-    if size > _SMALL_FILE:
-        return f"size:{size}"
-    return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+    return f"size:{path.stat().st_size}" if path.suffix in WEIGHTS else f"sha256:{file_hash(path)}"
 
 
 def _write_manifest(folder: Path, recipe: str) -> None:

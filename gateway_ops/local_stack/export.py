@@ -1,4 +1,4 @@
-"""From a GGUF file to a Hugging Face style folder, for models of the Llama architecture.
+"""Converts a GGUF file to a Hugging Face style folder, for models of the Llama architecture.
 
 Weights are written in float32: float16 would move top-5 log-probs by up to 0.005, and the values of a quantised file
 are not float16 numbers (scale times integer plus minimum).
@@ -85,7 +85,7 @@ def write_folder(gguf: GgufFile, folder: Path, chat_template: str, eos_token_ids
 
 
 def llama_config(gguf: GgufFile, eos_token_ids: Sequence[int]) -> dict[str, Any]:
-    """Return the fields of ``config.json`` (Hugging Face's LlamaForCausalLM).
+    """Make the fields of ``config.json`` (Hugging Face's LlamaForCausalLM).
 
     Raises:
         GgufError: another architecture, or scaled rotary embeddings.

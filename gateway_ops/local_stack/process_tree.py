@@ -1,4 +1,4 @@
-"""The processes below another one, read from /proc: the server among the ranks of mpirun, and the stubs of a server."""
+"""Reads processes from /proc: the server among the ranks of mpirun, and the stubs of a server."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def arguments(pid: int) -> list[str]:
-    """The words of a process's command line; none where it has ended."""
+    """The words of a process's command line; empty where it has ended."""
     with contextlib.suppress(OSError):
         return (_PROCESSES / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
     return []
 
 
 def is_zombie_stub(pid: int) -> bool:
-    """Whether a process is a stub of Triton's Python backend that died and was not waited for."""
+    """Tell whether a process is a dead stub of Triton's Python backend that was not waited for."""
     with contextlib.suppress(OSError):
         name, _, rest = (_PROCESSES / str(pid) / "stat").read_text(errors="replace").rpartition(")")
         return name.endswith(f"({_STUB}") and rest.split()[0] == "Z"
@@ -38,17 +38,17 @@ def is_zombie_stub(pid: int) -> bool:
 
 
 class StubWatch:
-    """The stubs of a server: Triton goes on without one that died, and says that its model is ready."""
+    """Watches the stubs of a server, because Triton reports a model as ready after its stub died."""
 
     def __init__(self) -> None:
         self._models: dict[int, str] = {}
         self._dead_since: dict[int, float] = {}
 
     def dead_model(self, pid: int) -> str | None:
-        """Look at the stubs below a process.
+        """Look for dead stubs below a process.
 
         Returns:
-            The model of one that has been dead for a second; None where all live.
+            The model of a stub that has been dead for a second; None where all live.
         """
         for stub in descendants(pid):
             words = arguments(stub)

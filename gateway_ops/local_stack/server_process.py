@@ -1,7 +1,7 @@
-"""Starts a tritonserver by any command, names and watches its process, and sweeps up behind it.
+"""Runs a tritonserver by any command, watches its process, and removes what it leaves.
 
-Whatever the command starts, including ranks of ``mpirun`` and their workers, carries the server's name in its
-environment, so that neither such a process nor its shared memory outlives the process that started the server.
+All processes of the command, including ranks of ``mpirun`` and their workers, have the server's name in their
+environment, so that no such process and no shared memory outlives the process that started the server.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ REGIONS: Final = "--backend-config=python,shm-region-prefix-name="
 
 
 def server_arguments(name: str, repository: Path | str, *, exit_timeout_s: int, rank: int | None = None) -> list[str]:
-    """The options that every tritonserver here is started with.
+    """The options with which every tritonserver is started.
 
     Args:
-        name: of the server; its stubs carry it in the names of their regions of shared memory.
+        name: name of the server, which its stubs have in the names of their regions of shared memory.
         repository: the model repository.
         exit_timeout_s: seconds that Triton waits for requests in flight after SIGTERM.
-        rank: among several of one name, whose regions must not be shared; None where it is alone.
+        rank: rank among servers of one name, whose regions must not be shared; None for a single server.
     """
     prefix = f"{name}_" if rank is None else f"{name}_{rank}_"
     return [
@@ -37,9 +37,9 @@ def server_arguments(name: str, repository: Path | str, *, exit_timeout_s: int, 
 
 
 class ServerProcess:
-    """One run of a server: its process and everything that it starts.
+    """One run of a server: its process and all processes that it starts.
 
-    It is killed with all of that when this Python process ends, however it ends, and when the object is collected.
+    They are killed when this Python process ends, however it ends, and when the object is collected.
 
     Args:
         name: made up when not given; it must be in no other process's command line.
@@ -55,9 +55,9 @@ class ServerProcess:
         """Start the process and return immediately.
 
         Args:
-            command: the words, with the name in the options.
+            command: the command, with the name in its options.
             env: the environment.
-            output: takes standard output and error.
+            output: file for standard output and error.
 
         Raises:
             OSError: the command cannot be run.
@@ -74,12 +74,12 @@ class ServerProcess:
 
     @property
     def output(self) -> IO[bytes] | None:
-        """The pipe with its output, where ``subprocess.PIPE`` was asked for."""
+        """The pipe with the output, if the server was started with ``subprocess.PIPE``."""
         return self._process.stdout if self._process is not None else None
 
     @property
     def pid(self) -> int | None:
-        """Process id; None when it does not run."""
+        """The process id; None when the server does not run."""
         return self._process.pid if self._process is not None and self.running else None
 
     @property
@@ -89,24 +89,24 @@ class ServerProcess:
 
     @property
     def status(self) -> int | None:
-        """Exit status, negative for a signal; None while it runs and before its start."""
+        """The exit status, negative for a signal; None while the server runs and before its start."""
         return self._process.poll() if self._process is not None else None
 
     @property
     def ending(self) -> str:
-        """The end of the process, worded to follow its name in a sentence; empty while it runs or before a start."""
+        """How the process ended, in words that follow its name in a sentence; empty without an end."""
         status = self.status
         if status is None:
             return ""
         return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
 
     def terminate(self) -> None:
-        """Send it SIGTERM; does nothing when it has ended."""
+        """Send SIGTERM, unless the process has ended."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill it and all that it started with SIGKILL, as a crash would, and wait until nothing is left."""
+        """Kill all processes of the server with SIGKILL, as a crash would, and wait until they have ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

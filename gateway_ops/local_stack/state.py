@@ -1,4 +1,4 @@
-"""The stacks that run on this machine: a folder for each gateway port, with a lock, a state file and logs."""
+"""The running stacks of this machine: a folder for each gateway port, with a lock, a state file and logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _START_TIME_FIELD: Final = 19  # of /proc/PID/stat, counted after the command na
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, distinguishable from a later one with the same id.
+    """The identity of a process, which a later process with the same id does not have.
 
     Attributes:
         pid: process id.
@@ -46,7 +46,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process still runs."""
+        """Tell whether this process still runs."""
         return _started(self.pid) == self.started
 
 
@@ -55,7 +55,7 @@ class RunState:
     """The content of the state file.
 
     Attributes:
-        supervisor: the process that ``gateway up`` is; it stops all others when it gets SIGTERM.
+        supervisor: the process of ``gateway up``, which stops all others when it gets SIGTERM.
         ready: whether the gateway responds with its model.
         url: base URL of the gateway, without ``/v1``.
         model: name of the served model.
@@ -63,7 +63,7 @@ class RunState:
         triton_http: URL of Triton's HTTP endpoint, empty before it is known.
         triton_metrics: URL of Triton's metrics, empty before it is known.
         tokenizer: the model's folder; empty for a repository that brings its own models.
-        max_seq_len: of the model; 0 for a repository that brings its own models.
+        max_seq_len: context length of the model; 0 for a repository that brings its own models.
     """
 
     supervisor: Process
@@ -89,12 +89,12 @@ class RunFolder:
         self.path = cache_dir() / "run" / str(port)
 
     def log(self, name: str) -> Path:
-        """Return the path of a log file, such as ``triton`` or ``gateway``."""
+        """The path of a log file, such as ``triton`` or ``gateway``."""
         return self.path / f"{name}.log"
 
     @contextmanager
     def claim(self) -> Iterator[None]:
-        """Lock this port's deployment while the block runs, or until this process dies.
+        """Lock this port while the context is open, or until this process dies.
 
         Raises:
             LocalStackError: another ``gateway up`` has the lock.
@@ -121,7 +121,7 @@ class RunFolder:
         fresh.replace(self._state_file)
 
     def read(self) -> RunState | None:
-        """Return the state of the stack that runs here; None without one, even if an old file is left."""
+        """Read the state of a running stack; None without one, even if an old file is left."""
         try:
             fields = json.loads(self._state_file.read_text(encoding="utf-8"))
             state = RunState(**{**fields, "supervisor": Process(**fields["supervisor"])})
@@ -133,10 +133,10 @@ class RunFolder:
         """Stop the deployment and wait for its end.
 
         Args:
-            deadline_s: seconds it gets to end by itself before it is killed (its children end with it).
+            deadline_s: seconds before it is killed (its children end with it).
 
         Returns:
-            False when there was none.
+            False without a running stack.
         """
         state = self.read()
         if state is None:
@@ -158,7 +158,7 @@ class RunFolder:
 
 
 def stop_process(process: Process, deadline_s: float) -> None:
-    """Send SIGTERM, wait, send SIGKILL after the deadline and wait again; returns when the process is gone.
+    """Stop a process: SIGTERM, then SIGKILL after the deadline; returns when it has ended.
 
     Args:
         process: the process; nothing happens when it no longer runs.

@@ -1,4 +1,4 @@
-"""The sweep behind a killed tritonserver: stub processes of its Python backend and their regions of shared memory.
+"""Removes the remains of a killed tritonserver: stub processes and their regions of shared memory.
 
 A stub ends by itself when its server is gone, unless the server died at the wrong moment, for example while it was
 loading models. Hence a small process that waits for the end of the process which started the server, and then removes
@@ -27,7 +27,7 @@ _POLL_S: Final = 0.02
 
 
 def new_server_name() -> str:
-    """Make up a name for a server, which its stubs and its regions of shared memory carry too.
+    """Make a name for a server, which its stubs and its regions of shared memory have, too.
 
     It begins with the namespace of process ids, so that a server in a container that shares the host's memory is not
     taken for a dead one.
@@ -36,7 +36,7 @@ def new_server_name() -> str:
 
 
 def sweep(name: str) -> None:
-    """Kill what is left of a server, wait for its end, and unlink its regions."""
+    """Kill remaining processes of a server, wait for their end, and unlink its regions."""
     while found := [pid for pid, command in _commands() if name in command or _is_of(pid, name)]:
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
@@ -47,7 +47,7 @@ def sweep(name: str) -> None:
 
 
 def sweep_stale() -> None:
-    """Unlink the regions of this user's servers that no process belongs to any more, as after a power cut."""
+    """Unlink regions of this user's servers without any process, as after a power cut."""
     # The regions first: a server that starts meanwhile has its process before its regions.
     regions = list(SHARED_MEMORY.glob(f"{_family()}*"))
     commands = [command for _, command in _commands()]

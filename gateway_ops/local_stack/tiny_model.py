@@ -1,4 +1,4 @@
-"""A tiny Llama model made from a seed: under 1 MB, for tests and for trying the server without any download."""
+"""Writes a tiny Llama model from a seed: under 1 MB, for tests and trials without a download."""
 
 from __future__ import annotations
 

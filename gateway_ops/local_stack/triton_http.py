@@ -1,4 +1,4 @@
-"""Asks a tritonserver by HTTP while it starts whether it is the expected server, and what is ready."""
+"""Asks a starting tritonserver by HTTP whether it is the expected server, and what is ready."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class TritonHttp:
 
     Attributes:
         host: an address to connect to.
-        port: of its HTTP endpoint.
+        port: its HTTP port.
     """
 
     host: str
     port: int
 
     def is_named(self, name: str) -> bool:
-        """Whether the server that responds has this name (``--id``): another may sit on the port."""
+        """Tell whether the server that responds has this name (``--id``), as another may use the port."""
         answer = self._get("/v2")
         try:
             return answer is not None and json.loads(answer).get("name") == name
@@ -31,11 +31,11 @@ class TritonHttp:
             return False
 
     def lives(self) -> bool:
-        """Whether it responds that it is live, in time."""
+        """Tell whether the server responds in time that it is live."""
         return self._get("/v2/health/live") is not None
 
     def model_ready(self, model: str) -> bool:
-        """Whether Triton says that a model is ready."""
+        """Tell whether Triton reports a model as ready."""
         return self._get(f"/v2/models/{model}/ready") is not None
 
     def _get(self, path: str) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The parts of the package nvidia-pytriton: binary, Python backend, stub.
+"""Finds the parts of the package nvidia-pytriton: binary, Python backend and stub.
 
 Nothing is installed system-wide: the binary, its Python backend and one stub per Python version lie in the wheel.
 Triton wants the stub beside ``libtriton_python.so``, so a folder of links is made once in the user's cache folder.
@@ -29,7 +29,7 @@ class TritonStartError(LocalStackError):
     """The server cannot be started or did not become ready.
 
     Attributes:
-        log_lines: the lines of its log that say why, empty when it never ran.
+        log_lines: the lines of its log with the reason, empty when it never ran.
     """
 
     def __init__(self, message: str, log_lines: Sequence[str] = ()) -> None:
@@ -86,8 +86,8 @@ def find_tritonserver() -> TritonInstallation:
 def not_for_stubs(path: Path) -> str | None:
     """Say why the Python backend cannot use a path; None where it can.
 
-    It starts its stubs by ``bash -c`` with paths as they are (stub_launcher.cc): one whose path has a space or a quote
-    never comes up, and Triton waits for it for ever.
+    The backend starts its stubs by ``bash -c`` with unquoted paths (stub_launcher.cc): a stub whose path has a space or
+    a quote never starts, and Triton waits for it for ever.
     """
     odd = _OF_A_SHELL.search(str(path))
     if odd is None:
@@ -115,13 +115,13 @@ def find_libpython() -> Path | None:
 
 
 def openblas_kernels(cpu_info: str) -> dict[str, str]:
-    """The variable that gives OpenBLAS its kernels for AVX-512 where the CPU has it: NumPy's knows no newer CPUs."""
+    """The variable that selects OpenBLAS's kernels for AVX-512, as NumPy's OpenBLAS does not know newer CPUs."""
     flags = next((line.split() for line in cpu_info.splitlines() if line.startswith("flags")), [])
     return {"OPENBLAS_CORETYPE": "SkylakeX"} if _AVX512.issubset(flags) else {}
 
 
 def stub_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Triton's Python stub finds this Python, its packages, its library and its BLAS kernels.
+    """Make the environment in which a Triton stub finds this Python, its packages, library and BLAS kernels.
 
     Raises:
         TritonStartError: the running interpreter has no shared libpython.
@@ -137,7 +137,7 @@ def stub_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def prepare_backend_directory(installation: TritonInstallation) -> Path:
-    """Make, once, the folder for ``--backend-directory``: links to the Python backend with its stub beside it.
+    """Make the folder for ``--backend-directory`` once: links to the Python backend and its stub.
 
     Raises:
         TritonStartError: the cache folder cannot be written, or stubs cannot be started from there.

@@ -1,4 +1,4 @@
-"""The real ``tritonserver`` of the package nvidia-pytriton as a child process on loopback."""
+"""Runs the ``tritonserver`` of the package nvidia-pytriton as a child process on loopback."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STUMBLED = "boost::interprocess::lock_exception"
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ``count`` different TCP ports that were free on loopback a moment ago."""
+    """Find ``count`` different TCP ports that were free on loopback a moment ago."""
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
     try:
         for one in sockets:
@@ -50,7 +50,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def decisive_log_lines(log: str, limit: int = 8) -> list[str]:
-    """Pick the lines of a tritonserver log that explain its failure, without frames of tracebacks.
+    """Choose the lines of a tritonserver log that explain its failure, without tracebacks.
 
     Returns:
         The load error of each model if there is one, else all errors, else the end of the log.
@@ -68,9 +68,10 @@ def decisive_log_lines(log: str, limit: int = 8) -> list[str]:
 
 
 class TritonServer:
-    """One tritonserver on 127.0.0.1 with ports of its own; a context manager that stops it.
+    """A tritonserver on 127.0.0.1 with ports of its own; a context that stops it.
 
-    It and its stubs are killed when this Python process ends, however it ends, and when the object is collected.
+    The server and its stubs are killed when this Python process ends, however it ends, and when the object is
+    collected.
 
     Args:
         repository: the model repository.
@@ -79,8 +80,8 @@ class TritonServer:
         env: further environment variables, they win over everything else.
         log_path: file for standard output and error; a new file in the temporary folder by default.
         exit_timeout_s: seconds that Triton waits for requests in flight after SIGTERM.
-        gpu_metrics: whether its metrics tell of the GPUs; needs one.
-        options: further ones of its command line.
+        gpu_metrics: whether its metrics include GPUs; needs one.
+        options: further options of its command line.
     """
 
     def __init__(
@@ -144,16 +145,16 @@ class TritonServer:
 
     @property
     def ending(self) -> str:
-        """The end of the process, worded to follow its name in a sentence; empty while it runs or before a start."""
+        """How the process ended, in words that follow its name in a sentence; empty without an end."""
         return self._process.ending if self._process is not None else ""
 
     @property
     def stumbled(self) -> bool:
-        """Whether it died of a race of Triton's Python backend in the start of a stub: another start may go well."""
+        """Whether a race of Triton's Python backend at a stub's start ended it; another start may succeed."""
         return not self.running and STUMBLED in self.log()
 
     def start(self) -> None:
-        """Start the process and return before the models are ready, for which ``wait_ready`` waits.
+        """Start the process without waiting for its models; see ``wait_ready``.
 
         Ports are kept over a restart where they are still free, so that clients find the server again.
 
@@ -182,7 +183,7 @@ class TritonServer:
         deadline_s: float = 120.0,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        """Wait until every named model of this very process is ready.
+        """Wait until every named model of this process is ready.
 
         Args:
             models: names of models.
@@ -216,15 +217,15 @@ class TritonServer:
             time.sleep(_POLL_S)
 
     def model_ready(self, model: str) -> bool:
-        """Whether Triton says that a model is ready."""
+        """Tell whether Triton reports a model as ready."""
         return self._http.model_ready(model)
 
     def watch(self, engine_dead: Callable[[], bool] = bool) -> ServerWatch:
-        """Begin to look after it, once it is ready; see ``ServerWatch``."""
+        """Watch a ready server; see ``ServerWatch``."""
         return ServerWatch(self._http, self.pid, engine_dead)
 
     def stop(self, deadline_s: float = 20.0) -> None:
-        """Stop it: SIGTERM, wait for the exit, SIGKILL after the deadline. Does nothing when it does not run.
+        """Stop the server: SIGTERM, then SIGKILL after the deadline; without effect when it does not run.
 
         Requests in flight have the exit timeout to end. The reference engine is killed once there are none: unloading
         it takes Triton seconds and saves nothing.
@@ -238,12 +239,12 @@ class TritonServer:
         self.kill()
 
     def kill(self) -> None:
-        """Kill it and its stubs with SIGKILL, as a crash would, and wait for the exit."""
+        """Kill the server and its stubs with SIGKILL, as a crash would, and wait for the exit."""
         if self._process is not None:
             self._process.kill()
 
     def log(self) -> str:
-        """Return the end of the log (at most 256 KiB)."""
+        """The end of the log, at most 256 KiB."""
         if not self.log_path.exists():
             return ""
         with self.log_path.open("rb") as file:

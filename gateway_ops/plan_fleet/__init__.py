@@ -1,1 +1,1 @@
-"""The size of a fleet: how many Tritons and gateways a load needs, by a simulation with measured costs."""
+"""The work of ``gateway plan-fleet``: sizes a fleet for a load by a simulation with measured costs."""

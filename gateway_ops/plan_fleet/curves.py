@@ -1,4 +1,4 @@
-"""A quantity that was measured at some points, and what is taken for it elsewhere."""
+"""Values that were measured at some points, and are interpolated elsewhere."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 
 class SizingError(ValueError):
-    """A plan that cannot be made; the message says why and what to do."""
+    """A plan that cannot be made; the message says why, and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Measured values by a positive number, straight lines between them.
+    """Measured values by a positive number, with straight lines between them.
 
     Attributes:
         points: number and value, by rising number; at least one.
@@ -30,7 +30,7 @@ class Curve:
 
     @staticmethod
     def parse(text: str) -> Curve:
-        """Read ``12.5``, the same everywhere, or ``1:9.5,64:20``.
+        """Read ``12.5``, a constant, or ``1:9.5,64:20``.
 
         Raises:
             SizingError: the text is neither.
@@ -50,7 +50,7 @@ class Curve:
         return self.points[-1][0]
 
     def at(self, number: float) -> float:
-        """The value at a number; below the first and beyond the last point the value of that point."""
+        """The value at a number; below the first and above the last point the value of that point."""
         place = bisect.bisect_left(self.points, (number, -math.inf))
         if place == 0:
             return self.points[0][1]

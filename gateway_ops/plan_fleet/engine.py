@@ -1,4 +1,4 @@
-"""One engine as the simulation sees it: a queue, prompts one after the other, and a batch that makes tokens."""
+"""The simulated engine: a queue, prompts one after the other, and a batch that generates tokens."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gateway_ops.plan_fleet.loads import LoadRequest
 
 @dataclass(slots=True)
 class EngineJob:
-    """A request at an engine, and what became of it.
+    """A request at an engine, with its times.
 
     Attributes:
-        request: itself.
-        number: of the request in its load, from 0.
-        arrived: when it came, in seconds.
-        begun: when its prompt was begun.
-        first: when its first token came.
-        ended: when its last one came.
-        known: whether the engine had the beginning of its prompt.
+        request: the request.
+        number: number of the request in its load, from 0.
+        arrived: time of arrival in seconds.
+        begun: time at which its prompt began.
+        first: time of its first token.
+        ended: time of its last token.
+        known: whether the engine had the beginning of its prompt cached.
     """
 
     request: LoadRequest
@@ -36,11 +36,11 @@ class EngineJob:
 
 @dataclass(slots=True)
 class EngineWork:
-    """Seconds of an engine, and what it did in them.
+    """The busy time of an engine in seconds, by kind of work.
 
     Attributes:
-        prompts: in which it computed prompts.
-        tokens: in which it made tokens.
+        prompts: seconds of prompts.
+        tokens: seconds of token steps.
         occupied: seconds of its slots, summed over them.
     """
 
@@ -57,7 +57,7 @@ class SimulatedEngine:
 
     Args:
         costs: its speed.
-        known_prefixes: beginnings of prompts that its cache holds, the least recently used leaves first.
+        known_prefixes: beginnings of prompts that its cache holds, least recently used ones leave first.
     """
 
     def __init__(self, costs: EngineCosts, known_prefixes: int = 0) -> None:
@@ -73,12 +73,12 @@ class SimulatedEngine:
         self._known: OrderedDict[str, None] = OrderedDict()
 
     def knows(self, prefix: str | None) -> bool:
-        """Whether its cache holds a beginning."""
+        """Tell whether the cache has a beginning."""
         return prefix in self._known
 
     @property
     def due(self) -> float:
-        """When something happens next if nothing is added; infinite where nothing does."""
+        """The time of the next event without new requests; infinite without one."""
         if self._prompts:
             return self._prompt_end
         if self._running:
@@ -86,13 +86,13 @@ class SimulatedEngine:
         return math.inf
 
     def add(self, job: EngineJob) -> None:
-        """Take a request at the time that ``advance`` has come to."""
+        """Add a request at the time that ``advance`` has reached."""
         self.load += 1
         self._waiting.append(job)
         self._admit()
 
     def advance(self, now: float) -> None:
-        """Let time pass, up to ``due`` at most."""
+        """Advance the time, up to ``due`` at most."""
         spent, running = now - self._now, len(self._running)
         self.work.occupied += spent * (running + len(self._prompts))
         if self._prompts:
@@ -103,7 +103,7 @@ class SimulatedEngine:
         self._now = now
 
     def act(self) -> list[EngineJob]:
-        """Do what is due now; returns the requests that have ended."""
+        """Handle the event that is due now; returns ended requests."""
         ended: list[EngineJob] = []
         if self._prompts:
             job = self._prompts.popleft()

@@ -1,4 +1,4 @@
-"""The speed of one engine, as options or results of ``gateway bench`` have it; nothing else is assumed."""
+"""The speed of one engine, from options or results of ``gateway bench`` only."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class EngineCosts:
     """The speed of one Triton.
 
     Attributes:
-        slots: requests that it runs at a time; the others wait in its queue.
+        slots: most running requests; others wait in its queue.
         step_s: seconds from a token to the next of each running request, by how many run.
         prefill_s: seconds until the first token of a prompt, alone, by its tokens.
-        sources: where each of them comes from, as sentences.
-        steps: of ``step_s``, for 0 to ``slots`` running requests.
+        sources: the source of each, as sentences.
+        steps: values of ``step_s`` for 0 to ``slots`` running requests.
     """
 
     slots: int
@@ -37,7 +37,7 @@ class EngineCosts:
             raise SizingError("a token must take some time")
 
     def prefill(self, tokens: float) -> float:
-        """Seconds for so many tokens of a prompt; beyond the measured lengths in proportion, which is hopeful."""
+        """The seconds for a number of prompt tokens; beyond the measured lengths in proportion, which is optimistic."""
         first, last = self.prefill_s.points[0], self.prefill_s.points[-1]
         if tokens > last[0]:
             return last[1] * tokens / last[0]
@@ -46,23 +46,23 @@ class EngineCosts:
 
     @property
     def token_share_s(self) -> float:
-        """The least seconds of the engine that a token takes, where others fill its batch."""
+        """The least seconds of the engine for a token, with a full batch."""
         return min(step / running for running, step in enumerate(self.steps) if running)
 
     def work(self, prompt: float, answer: float) -> float:
-        """The least seconds of the engine that a request takes, where others fill its batch."""
+        """The least seconds of the engine for a request, with a full batch."""
         return self.prefill(prompt) + (answer - 1) * self.token_share_s
 
 
 @dataclass(frozen=True, slots=True)
 class BenchResult:
-    """What a result of ``gateway bench`` tells of one Triton.
+    """The facts of one Triton in a result of ``gateway bench``.
 
     Attributes:
-        path: of the file.
-        streams: requests in flight at it, on the average.
-        alone: whether there was one at a time.
-        rate: requests a second that it completed.
+        path: path of the file.
+        streams: mean requests in flight.
+        alone: whether requests ran one at a time.
+        rate: completed requests per second.
         prompt: tokens of a prompt, on the average.
         answer: tokens of an answer, on the average.
         first_s: seconds to the first token, the median.
@@ -84,14 +84,14 @@ class BenchResult:
 
 
 def read_bench(path: Path, tritons: int = 1) -> BenchResult:
-    """Read what ``gateway bench --output`` wrote.
+    """Read a file of ``gateway bench --output``.
 
     Args:
-        path: of the file.
-        tritons: that shared the load.
+        path: path of the file.
+        tritons: number of Tritons that shared the load.
 
     Raises:
-        SizingError: the file is not from ``gateway bench``, or lacks what is needed.
+        SizingError: the file is not from ``gateway bench``, or lacks needed values.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -137,16 +137,16 @@ def _result(path: Path, found: dict[str, Any], tritons: int) -> BenchResult:
 def engine_costs(
     results: Sequence[BenchResult], slots: int | None, token_ms: Curve | None, prefill_rate: float | None
 ) -> EngineCosts:
-    """Put together what is known of an engine; what an option says wins over results.
+    """Combine options and results to the speed of an engine; options override results.
 
     Args:
-        results: of ``gateway bench``.
-        slots: requests that run at a time.
+        results: results of ``gateway bench``.
+        slots: most running requests.
         token_ms: milliseconds of a step, by running requests.
-        prefill_rate: tokens of prompts a second.
+        prefill_rate: tokens of prompts per second.
 
     Raises:
-        SizingError: something that is needed is neither given nor measured.
+        SizingError: a needed value is neither given nor measured.
     """
     sources: list[str] = []
     prefill = _prefill(results, prefill_rate, sources)

@@ -1,4 +1,4 @@
-"""The cost of the gateway itself, as this project measured it, and what follows from it for a load."""
+"""The measured costs of the gateway, and the needs of a load that follow from them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ TRANSPORTS: Final = ("h2", "grpcio")
 
 @dataclass(frozen=True, slots=True)
 class GatewayCosts:
-    """The cost of a gateway's work.
+    """The costs of a gateway's work.
 
     Attributes:
         request_s: seconds of a core for a request, but for its prompt.
         prompt_token_s: seconds of a core for a token of a prompt, template and tokenization.
         token_s: seconds of a core for a token of an answer.
         worker_bytes: memory of a worker at rest.
-        stream_bytes: memory of an answer that runs, more than that.
-        most_streams: answers that one worker was seen to carry at a time.
+        stream_bytes: additional memory of a running answer.
+        most_streams: most simultaneous answers that one worker carried in a measurement.
         triton_token_s: seconds of a core of Triton's own, without the engine, for a token of an answer.
-        sources: where each of them comes from, as sentences.
+        sources: the source of each, as sentences.
     """
 
     request_s: float
@@ -42,22 +42,22 @@ class GatewayCosts:
 
 
 def measured_costs(transport: str) -> GatewayCosts:
-    """What was measured of a transport; see benchmarks/README.md."""
+    """The measured costs of a transport; see benchmarks/README.md."""
     found = json.loads(_MEASURED.read_text(encoding="utf-8"))
     return GatewayCosts(**{**found[transport], "sources": tuple(found[transport]["sources"])})
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayNeed:
-    """What a load takes of the gateways' workers.
+    """The needs of a load for gateway workers.
 
     Attributes:
-        cores: that the load keeps busy.
+        cores: cores that the load keeps busy.
         workers: processes, each with a core of its own.
-        busy: part of the time in which a worker is.
-        wait_s: seconds that a request or a token waits for its worker, on the average.
-        memory_bytes: of all workers.
-        streams: answers that a worker carries at a time, on the average.
+        busy: share of a worker's time that is busy.
+        wait_s: mean seconds that a request or a token waits for its worker.
+        memory_bytes: memory of all workers.
+        streams: mean simultaneous answers of a worker.
     """
 
     cores: float
@@ -70,7 +70,7 @@ class GatewayNeed:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What passes gateways.
+    """The traffic of gateways.
 
     Attributes:
         rate: requests a second.
@@ -86,13 +86,13 @@ class Traffic:
 
 
 def fewest_workers(costs: GatewayCosts, traffic: Traffic, most_busy: float) -> int:
-    """Count the workers that are busy for a part of their time at most, and carry no more answers than was seen."""
+    """Count the workers that stay below a busy share and a number of simultaneous answers."""
     cores = traffic.rate * costs.per_request(traffic.prompt, traffic.answer)
     return max(1, math.ceil(cores / most_busy), math.ceil(traffic.in_flight / costs.most_streams))
 
 
 def gateway_need(costs: GatewayCosts, traffic: Traffic, workers: int) -> GatewayNeed:
-    """Tell what a load takes of so many workers, which must be enough for it."""
+    """Compute the needs of a load with a sufficient number of workers."""
     rate, prompt, answer, in_flight = traffic.rate, traffic.prompt, traffic.answer, traffic.in_flight
     cores = rate * costs.per_request(prompt, answer)
     begin, busy = costs.request_s + prompt * costs.prompt_token_s, cores / workers

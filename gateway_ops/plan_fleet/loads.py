@@ -1,4 +1,4 @@
-"""The load of a fleet: requests with their times and lengths, drawn at random or read from a trace."""
+"""Loads of a fleet: requests with times and lengths, random or from a trace."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class LoadRequest:
     """One request.
 
     Attributes:
-        at: seconds at which it arrives.
+        at: time of arrival in seconds.
         prompt: tokens of its prompt.
         answer: tokens of its answer, at least 1.
-        prefix: names what its prompt begins with, if others begin with it too.
+        prefix: name of the beginning that its prompt shares with others, if any.
         shared: tokens of that beginning.
     """
 
@@ -39,7 +39,7 @@ class LoadRequest:
 
 @dataclass(frozen=True, slots=True)
 class RandomLoad:
-    """A load that is drawn at random, the same for the same seed.
+    """A random load, equal for equal seeds.
 
     Attributes:
         rate: requests a second, on the average.
@@ -47,9 +47,9 @@ class RandomLoad:
         answer: tokens of an answer.
         arrivals: ``poisson`` (at random), ``even``, or ``bursts`` of several requests together at random times.
         burst: requests of a burst.
-        shared: part of a prompt that it shares with others, 0 to 1.
-        prefixes: how many such beginnings there are; each is as frequent as another.
-        seed: of lengths, arrivals and beginnings.
+        shared: share of a prompt that others begin with, too, 0 to 1.
+        prefixes: number of such beginnings, equally frequent.
+        seed: seed of lengths, arrivals and beginnings.
     """
 
     rate: float
@@ -71,20 +71,20 @@ class RandomLoad:
 
     @property
     def mean_prompt(self) -> float:
-        """Tokens of a prompt, on the average."""
+        """Mean tokens of a prompt."""
         return (self.prompt.least + self.prompt.most) / 2
 
     @property
     def mean_answer(self) -> float:
-        """Tokens of an answer, on the average."""
+        """Mean tokens of an answer."""
         return (self.answer.least + self.answer.most) / 2
 
     def part(self, parts: float) -> RandomLoad:
-        """One of several equal parts of it; with less than one part it is so many times the load."""
+        """One of several equal parts of the load; a number below one multiplies it."""
         return replace(self, rate=self.rate / parts)
 
     def requests(self) -> Iterator[LoadRequest]:
-        """Endless requests, by rising time."""
+        """Yield endless requests, by rising time."""
         source = random.Random(self.seed)  # noqa: S311 - lengths and arrivals
         for at in self._times(random.Random(self.seed + 1)):  # noqa: S311
             prompt = self.prompt.draw(source)
@@ -101,13 +101,13 @@ class RandomLoad:
 
 @dataclass(frozen=True, slots=True)
 class RecordedLoad:
-    """Requests that were recorded, played over and over.
+    """Recorded requests, played again and again.
 
     Attributes:
-        recorded: by rising time from 0, at least two.
-        length: seconds from its beginning to that of its repetition.
-        seed: of the choice of requests where only a part is taken.
-        parts: into how many the requests are divided, of which one is taken.
+        recorded: requests by rising time from 0, at least two.
+        length: seconds from one beginning to the next.
+        seed: seed for the choice of requests in a part.
+        parts: number of parts of the load, of which this is one.
     """
 
     recorded: tuple[LoadRequest, ...]
@@ -117,30 +117,30 @@ class RecordedLoad:
 
     @property
     def rate(self) -> float:
-        """Requests a second, on the average."""
+        """Mean requests per second."""
         return len(self.recorded) / self.length / self.parts
 
     @property
     def mean_prompt(self) -> float:
-        """Tokens of a prompt, on the average."""
+        """Mean tokens of a prompt."""
         return sum(each.prompt for each in self.recorded) / len(self.recorded)
 
     @property
     def mean_answer(self) -> float:
-        """Tokens of an answer, on the average."""
+        """Mean tokens of an answer."""
         return sum(each.answer for each in self.recorded) / len(self.recorded)
 
     def part(self, parts: float) -> RecordedLoad:
-        """One of several parts of it, whose requests are drawn by lot; with less than one part it is played faster."""
+        """One of several parts of the load, with random requests; a number below one plays it faster."""
         return self.faster(1 / parts) if parts < 1 else replace(self, parts=self.parts * parts)
 
     def faster(self, factor: float) -> RecordedLoad:
-        """The same requests, so many times as fast."""
+        """Copy the load, a number of times as fast."""
         played = tuple(replace(each, at=each.at / factor) for each in self.recorded)
         return replace(self, recorded=played, length=self.length / factor)
 
     def requests(self) -> Iterator[LoadRequest]:
-        """Endless requests, by rising time."""
+        """Yield endless requests, by rising time."""
         source = random.Random(self.seed)  # noqa: S311 - which requests are taken
         for turn in itertools.count():
             for each in self.recorded:
@@ -156,9 +156,9 @@ def read_trace(path: Path, seed: int = 0, model: str | None = None) -> RecordedL
     which the requests of a second are spread.
 
     Args:
-        path: of the file.
-        seed: of places within a second, and of the choice of requests where only a part is taken.
-        model: whose requests are taken of a log; None: there is one model only.
+        path: path of the file.
+        seed: seed of times within a second, and for the choice of requests in a part.
+        model: the model of a log's requests; None where there is only one.
 
     Raises:
         SizingError: the file cannot be read, a line of it is neither, the log is of several models and none is named,

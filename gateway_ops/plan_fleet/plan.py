@@ -1,4 +1,4 @@
-"""The plan of a fleet: the fewest Tritons that keep the targets, gateways for them, and what is exhausted first."""
+"""Plans a fleet: the fewest Tritons within the targets, their gateways, and the first exhausted resource."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ _FEWEST: Final = 3000  # requests that count: of the slowest percent there are t
 _LIFETIMES: Final = 6.0  # of a request, that those which count arrive in: the engines fill, empty and fill
 _FILLING: Final = 2.0  # of a request, before those which count
 _MOST: Final = 90_000  # requests of a simulation, which take some seconds
-_NEAR: Final = 0.01  # of a large fleet: the search ends on so many too many
 _FEWEST_GATEWAYS: Final = 2  # one may leave or be lost
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What a fleet has to keep.
+    """The targets of a fleet.
 
     Attributes:
         first_s: seconds to the first token that 95 of 100 requests do not exceed.
-        between_s: seconds from token to token that the averages of 95 of 100 answers do not exceed; None: any.
+        between_s: seconds from token to token that the means of 95 of 100 answers do not exceed; None for any.
         most_loaded: part of what an engine can do, with its batch full, that the load may take.
-        spare: Tritons more than the load needs, of each cell: as many may be lost or restarted.
-        gateway_busy: part of the time that a gateway's worker works, at most.
-        workers: of a gateway.
+        spare: Tritons of each cell beyond the need: as many may be lost or restarted.
+        gateway_busy: largest busy share of a gateway's worker.
+        workers: workers of a gateway.
     """
 
     first_s: float = 2.0
@@ -51,13 +50,13 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A thing that a growing load exhausts.
+    """A resource that a growing load exhausts.
 
     Attributes:
-        name: of it.
-        used: of it, by the load.
-        limit: of it.
-        factor: how many times the load may be as it is until nothing of it is left.
+        name: its name.
+        used: use by the load.
+        limit: its limit.
+        factor: factor by which the load may grow until the resource is exhausted.
     """
 
     name: str
@@ -67,26 +66,26 @@ class Resource:
 
     @staticmethod
     def in_proportion(name: str, used: float, limit: float) -> Resource:
-        """One that is used as the load grows."""
+        """Make a resource whose use is proportional to the load."""
         return Resource(name, used, limit, limit / used if used else math.inf)
 
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """A plan.
+    """The plan of a fleet.
 
     Attributes:
         rate: requests a second.
-        tritons: that the load needs.
-        spare: Tritons more.
+        tritons: needed Tritons.
+        spare: spare Tritons.
         cells: parts with Tritons and gateways of their own, which a model's bound of endpoints makes necessary.
         gateways: processes with workers, all cells together.
-        workers: of each.
-        need: of gateways.
-        seen: of requests in one cell without its spare Tritons.
-        in_flight: requests at a time, of the whole fleet.
-        triton_cores: that Triton itself keeps busy beside its engine, at each.
-        resources: by how soon they are exhausted.
+        workers: workers of each gateway.
+        need: needs for gateways.
+        seen: latencies in one cell without its spare Tritons.
+        in_flight: simultaneous requests of the whole fleet.
+        triton_cores: busy cores of each Triton beside its engine.
+        resources: resources, the first to be exhausted first.
     """
 
     rate: float
@@ -102,7 +101,7 @@ class FleetPlan:
     resources: tuple[Resource, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """The plan as a JSON object; times in milliseconds as ``gateway bench`` has them."""
+        """Write the plan as a JSON object; times in milliseconds as of ``gateway bench``."""
         seen = self.seen
         return {
             "requests_per_s": self.rate,
@@ -129,7 +128,7 @@ class FleetPlan:
 
 @dataclass(frozen=True, slots=True)
 class FleetModel:
-    """What is the same for all sizes of a fleet: its costs, and how it shares a load.
+    """The costs of a fleet and its sharing of a load, for any size.
 
     Attributes:
         engine: the speed of a Triton.
@@ -146,10 +145,10 @@ class FleetModel:
     known_prefixes: int = 0
 
     def plan(self, load: RandomLoad | RecordedLoad) -> FleetPlan:
-        """Find the fewest Tritons that keep the targets, and the gateways for them.
+        """Find the fewest Tritons that meet the targets, and the gateways for them.
 
         Raises:
-            SizingError: no number of Tritons keeps them.
+            SizingError: no number of Tritons meets the targets.
         """
         self._check(load)
         fits: dict[int, LatencySample | None] = {}
@@ -166,7 +165,7 @@ class FleetModel:
             low, high = high + 1, max(high + 1, math.ceil(high * 1.3))
             if high > 1000 * max(1.0, load.rate):
                 raise SizingError("no number of Tritons meets the targets under this load")
-        while high - low > _NEAR * high:
+        while low < high:
             middle = (low + high) // 2
             low, high = (low, middle) if seen_with(middle) is not None else (middle + 1, high)
         seen = seen_with(high)
@@ -269,7 +268,7 @@ class FleetModel:
 
 
 def compare(engine: EngineCosts, result: BenchResult, seed: int = 0) -> float:
-    """Play the load of a result of ``gateway bench``; returns the simulated tokens a second over the measured."""
+    """Simulate the load of a result of ``gateway bench``; returns simulated over measured tokens per second."""
     streams = max(1, round(result.streams))
     lengths = LoadRequest(0.0, round(result.prompt), max(2, round(result.answer)))
     count = max(200, 20 * streams)

@@ -1,4 +1,4 @@
-"""The simulation of several engines behind gateways that share the load among them, from event to event."""
+"""Simulates several engines behind gateways that share a load, from event to event."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class EngineCell:
     """Engines that share a load.
 
     Attributes:
-        costs: the speed of each.
-        engines: how many.
+        costs: speed of each engine.
+        engines: number of engines.
         policy: the choice of an engine for a request, by the names of ``triton.balance.policy``.
-        known_prefixes: beginnings of prompts that the cache of each holds.
-        seed: of what the policy draws by lot.
+        known_prefixes: beginnings of prompts that each cache holds.
+        seed: seed for random choices of the policy.
     """
 
     costs: EngineCosts
@@ -40,7 +40,7 @@ class EngineCell:
 
 @dataclass(slots=True)
 class LatencySample:
-    """What was seen of the requests that count, in seconds.
+    """The latencies of the measured requests, in seconds.
 
     Attributes:
         waited: from arrival until the prompt was begun.
@@ -67,7 +67,7 @@ class LatencySample:
     known: int = 0
 
     def note(self, job: EngineJob) -> None:
-        """Note a request that has ended."""
+        """Add an ended request."""
         self.waited.add(job.begun - job.arrived)
         self.first.add(job.first - job.arrived)
         self.whole.add(job.ended - job.arrived)
@@ -80,7 +80,7 @@ class LatencySample:
 def simulate(
     cell: EngineCell, requests: Iterable[LoadRequest], *, skip: int, count: int, streams: int | None = None
 ) -> LatencySample:
-    """Play requests until those that count have ended; others keep coming meanwhile.
+    """Simulate requests until the measured ones have ended; others arrive meanwhile.
 
     Args:
         cell: the engines.

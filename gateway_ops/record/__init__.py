@@ -1,1 +1,1 @@
-"""Recordings of what a gateway asks a Triton and what it returns, for ``gateway record`` and ``gateway replay``."""
+"""The work of ``gateway record`` and ``gateway replay``: recordings of requests to Triton and its responses."""

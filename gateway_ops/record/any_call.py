@@ -1,4 +1,4 @@
-"""A gRPC server of bytes: every call of every service goes to one function."""
+"""A gRPC server of bytes, which passes every call of every service to one function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AnyCallServer:
 
     Args:
         address: host and port to listen on; port 0 is any.
-        serve: responds to each call; a call of one request is one whose requests end after it.
+        serve: responds to each call; the requests of a unary call end after one.
 
     Attributes:
         port: the port.

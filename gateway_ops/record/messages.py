@@ -1,4 +1,4 @@
-"""Messages of Triton's gRPC API as JSON that people can read: tensors are lists of values beside their names."""
+"""Converts messages of Triton's gRPC API to readable JSON: tensors are lists of values with their names."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def read(method: str, raw: bytes, *, answer: bool) -> Json:
 
 
 def write(method: str, form: Mapping[str, Any], *, answer: bool) -> bytes:
-    """Write a message that ``read`` has read.
+    """Write a message from the form of ``read``.
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: the value does not have this form.
     """
     if set(form) == {_BASE64}:
         return _decoded(form)
@@ -76,7 +76,7 @@ def write(method: str, form: Mapping[str, Any], *, answer: bool) -> bytes:
 
 
 def redacted(form: Json) -> Json:
-    """The same without what was asked and answered: letters are ``x``, ids of tokens 0, as many as there were."""
+    """Copy a message with hidden texts and token ids: letters become ``x``, ids 0, as many as there were."""
     if _BASE64 in form:
         return {_BASE64: ""}
     tensors = {name: _hidden(name, values) for name, values in form.get("tensors", {}).items()}
@@ -85,7 +85,7 @@ def redacted(form: Json) -> Json:
 
 
 def comparable(form: Json) -> Json:
-    """What tells one request from another: all but its id, and a seed that the gateway has drawn."""
+    """The fields that identify a request: all except its id and a random seed of the gateway."""
     tensors = dict(form.get("tensors", {}))
     for name in ("seed", "random_seed"):
         values = tensors.get(name)

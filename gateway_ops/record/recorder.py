@@ -1,4 +1,4 @@
-"""A recorder: a gRPC server between a gateway and its Triton, which relays every call and writes it down."""
+"""The recorder: a gRPC server between a gateway and its Triton that relays and records every call."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _OWN = ("grpc-", "user-agent", "te", "content-type", ":")  # headers that each c
 
 
 class Recorder:
-    """What happens to each call.
+    """Relays and records each call.
 
     Args:
         triton: host and port of Triton's gRPC.
-        writer: where the calls go.
+        writer: writes the calls.
     """
 
     def __init__(self, triton: str, writer: RecordingWriter) -> None:
@@ -31,7 +31,7 @@ class Recorder:
         self._unwritten: set[_SeenCall] = set()
 
     async def close(self) -> None:
-        """Close the connection to Triton, once every call is written down."""
+        """Close the connection to Triton, after every call was recorded."""
         await self._channel.close()
         await asyncio.gather(*self._calls, return_exceptions=True)
         # Where gRPC is cancelled in sending a response, the generator that made it learns of its end too late.
@@ -40,7 +40,7 @@ class Recorder:
             self._write(seen)
 
     async def serve(self, method: str, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-        """Relay a call as it is, its end and its cancellation included."""
+        """Relay a call unchanged, with its end and its cancellation."""
         if task := asyncio.current_task():
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)

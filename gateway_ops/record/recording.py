@@ -1,4 +1,4 @@
-"""The file of a recording: a line of JSON for its form, then one for each call."""
+"""The file of a recording: a line of JSON for its format, then one for each call."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _LONGEST_LINE = 2**28
 
 
 class RecordingError(Exception):
-    """Says why a file cannot be written or is not a recording."""
+    """An unusable recording; the message says why."""
 
 
 class RecordedCall(BaseModel):
-    """A call: one request, and what came of it.
+    """A call: one request with its responses.
 
     Attributes:
         method: path of the call.
-        request: as ``messages.read`` reads it.
-        answers: in their order.
+        request: the request, as of ``messages.read``.
+        answers: the responses in order.
         after_s: for each response, seconds since the request.
         status: name of gRPC's status, such as ``OK`` or ``CANCELLED``.
         details: its text.
@@ -54,20 +54,20 @@ class RecordedCall(BaseModel):
 
 
 class RecordingWriter:
-    """A recording under way; a context manager.
+    """Writes a recording; a context.
 
     Args:
         file: a new file, which only its owner may read.
         gateway: the version of this program.
         redact: whether texts and ids of tokens are hidden.
-        most_bytes: what is beyond is not written.
+        most_bytes: most bytes; calls beyond are not written.
 
     Attributes:
-        written: how many calls are in the file.
-        left_out: how many are not, for its size.
+        written: number of calls in the file.
+        left_out: number of calls that did not fit.
 
     Raises:
-        RecordingError: the file cannot be written, or is there already.
+        RecordingError: the file cannot be written, or exists.
     """
 
     def __init__(self, file: Path, gateway: str, *, redact: bool, most_bytes: int) -> None:
@@ -89,7 +89,7 @@ class RecordingWriter:
         self._file.close()
 
     def add(self, exchange: RecordedCall) -> None:
-        """Write a call; one of those that ask for a state only where the response is another than last time."""
+        """Write a call; a request for a state only where its response has changed."""
         form = exchange.model_dump()
         if self._redact:
             form["request"] = redacted(form["request"])

@@ -1,4 +1,4 @@
-"""A Triton that is a file: it responds to each request as the recording says."""
+"""A Triton that responds from a recording."""
 
 from __future__ import annotations
 

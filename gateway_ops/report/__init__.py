@@ -1,1 +1,1 @@
-"""Reports of a fault, for ``gateway report``: the parts of one, and all that never gets into it."""
+"""The work of ``gateway report``: collects the parts of a bug report, and removes secrets."""

@@ -1,4 +1,4 @@
-"""A report of a fault: versions, settings, what is served and how, the last errors."""
+"""A bug report: versions, settings, served models and their features, the last errors."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _SERVED = (
 def fault_report(
     versions: Mapping[str, Any], source: SettingsSource, url: str | None, api_key: str | None, log: Path | None
 ) -> dict[str, Any]:
-    """Gather a report. It has no prompt, no answer and no key; what could not be had is said in its place.
+    """Collect a report without prompts, answers and keys; a missing part says why it is missing.
 
     Args:
-        versions: of all that runs.
-        source: of the settings.
-        url: of a running gateway; None for none.
-        api_key: a key of it.
+        versions: installed versions.
+        source: source of the settings.
+        url: URL of a running gateway; None without one.
+        api_key: a key of the gateway.
         log: its log, where it is a file.
     """
     settings, problem = _settings(source)

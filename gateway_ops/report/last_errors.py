@@ -1,4 +1,4 @@
-"""The last errors of a gateway's log, with the fields that never hold a prompt or what a client said of itself."""
+"""The last errors of a gateway's log, without fields that may have prompts or clients' annotations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FRAME = '  File "'
 
 
 def last_errors(log: Path) -> list[dict[str, Any]]:
-    """The last records above the level INFO, and requests that failed, oldest first.
+    """Read the last records above the level INFO, and of failed requests, oldest first.
 
     Raises:
         OSError: the log cannot be read.

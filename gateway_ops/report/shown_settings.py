@@ -1,4 +1,4 @@
-"""Settings without anything that could be a secret: what is not known to be harmless is hidden."""
+"""Settings without secrets: values that may be secret are hidden."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MODELS = "models."
 
 
 def shown_settings(settings: BaseModel) -> dict[str, Any]:
-    """Numbers, switches and words of a fixed choice; of all else whether it is set."""
+    """Show numbers, switches and fixed words of settings; of other values whether they are set."""
     return _model(settings, "")
 
 
@@ -51,7 +51,7 @@ def _choices(annotation: Any) -> set[str]:
 
 
 def secrets_of(value: Any) -> Iterator[str]:
-    """Every secret of settings, to be looked for elsewhere."""
+    """Collect every secret of settings, so that it can be removed from other texts."""
     if isinstance(value, SecretStr):
         yield value.get_secret_value()
     elif isinstance(value, BaseModel):

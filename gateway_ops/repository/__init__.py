@@ -1,1 +1,4 @@
-"""Triton model repositories: rendered from deployments, read from a folder, compared. Imports no web framework."""
+"""Triton model repositories: rendered from deployments, read from a folder, compared.
+
+Imports no web framework.
+"""

@@ -1,7 +1,7 @@
-"""The steps that make what a deployment loads: a download, a checkpoint, an engine, a tokenizer's file, adapters.
+"""The steps that make the files of a deployment: download, checkpoint, engine, tokenizer's file, adapters.
 
-`scripts.py` writes them as a shell script, `gateway_ops/engines` plans and runs them: the words of a command have this
-one source. Facts about the tools: wire contract 6.1, `tool_flags.py`.
+`scripts.py` writes them as a shell script, `gateway_ops/engines` plans and runs them. Facts about the tools: wire
+contract 6.1, `tool_flags.py`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ GUIDES_FILE = "xgrammar_tokenizer_info.json"
 
 @dataclass(frozen=True, slots=True)
 class BuildStep:
-    """One command, and what it makes.
+    """One command and its result.
 
     Attributes:
         name: unique within the deployment.
-        title: what it does, for a person.
-        tool: its parser in `tool_flags.py`; empty for what the operator does by hand.
+        title: description for people.
+        tool: its parser in `tool_flags.py`; empty for manual work.
         options: the words after the program, which name ``output`` as one word of their own.
         reads: folders that it reads.
         output: the folder that it writes.
-        made: what of the output is kept, where it is one file of it, by its name there and its final path.
-        by_hand: what the operator has to do, where no command is known.
+        made: the one file of the output that is the result, by its name there and its final path; None for all.
+        by_hand: instructions for the operator, where no command is known.
     """
 
     name: str
@@ -44,7 +44,7 @@ class BuildStep:
 
     @property
     def result(self) -> str:
-        """The folder or file that is there once the step is done."""
+        """The folder or file of the finished step."""
         return self.made[1] if self.made is not None else self.output
 
 
@@ -62,23 +62,23 @@ def checkpoint_tool(deployment: DeploymentSettings) -> Literal["convert_checkpoi
 
 
 def has_own_conversion(deployment: DeploymentSettings) -> bool:
-    """Whether the method of speculation needs a checkpoint with heads that only the operator can make."""
+    """Tell whether a speculation method needs a checkpoint that only the operator can make."""
     speculative = deployment.speculative
     return speculative is not None and speculative.method in _OWN_CONVERSION and speculative.heads is None
 
 
 def prepares_checkpoint(deployment: DeploymentSettings) -> bool:
-    """Whether the checkpoint that the LLM API loads is quantised by a step."""
+    """Tell whether a step quantises the checkpoint that the LLM API loads."""
     return deployment.engine == "llmapi" and deployment.model.quantization != "none"
 
 
 def build_steps(deployment: DeploymentSettings, checkpoint: str, original: str) -> list[BuildStep]:
-    """The steps of a deployment in their order; none where its engine loads the model as it is.
+    """Make the steps of a deployment in order; none where its engine loads the model as it is.
 
     Args:
         deployment: without contradictions.
         checkpoint: folder for the converted checkpoint between its making and the engine's.
-        original: folder for the download of a model that is quantised into the deployment's own folder.
+        original: folder for a downloaded model that is quantised into the deployment's folder.
     """
     if prepares_checkpoint(deployment):
         return _prepared(deployment, original)
@@ -90,7 +90,7 @@ def build_steps(deployment: DeploymentSettings, checkpoint: str, original: str) 
 
 
 def is_remote(deployment: DeploymentSettings) -> bool:
-    """Whether the model is fetched from the Hugging Face Hub."""
+    """Tell whether the model is fetched from the Hugging Face Hub."""
     return not deployment.model.source.startswith(("/", "~", "${", "."))
 
 
@@ -171,7 +171,7 @@ def _engine(deployment: DeploymentSettings, checkpoint: str) -> BuildStep:
 def draft_length(speculative: SpeculativeSettings | None) -> int | None:
     """The draft tokens that an engine is built for; None without any, or where the checkpoint decides.
 
-    Lookahead's follow from its sizes (TensorRT-LLM's ``examples/lookahead/README.md``).
+    Lookahead's number follows from its sizes (TensorRT-LLM's ``examples/lookahead/README.md``).
     """
     if speculative is None:
         return None

@@ -1,4 +1,4 @@
-"""The configurations of a deployment's models: as protobuf, and the comment at the top of each."""
+"""The configurations of a deployment's models as protobuf, with a comment for each."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Configs = dict[str, Any]
 
 
 def configurations(deployment: DeploymentSettings, draft: str | None = None, *, fast_logits: bool = False) -> Configs:
-    """The configurations of a deployment.
+    """Make the configurations of a deployment.
 
     Args:
         deployment: without contradictions.
-        draft: name of the Triton model that drafts for it, where there is one.
-        fast_logits: whether it drafts for a target that it hands its logits to directly.
+        draft: name of its Triton draft model, if there is one.
+        fast_logits: whether it is a draft whose target takes its logits directly.
     """
     made = [_engine(deployment, fast_logits=fast_logits)]
     if deployment.role == "chat":
@@ -161,7 +161,7 @@ _TEXT_FRONT = frozenset({"ensemble", "preprocessing"})
 
 
 def spec_of(deployment: DeploymentSettings, model: str) -> ModelSpec:
-    """A stock model's tensors for a deployment: of its version, with the extensions that its engine has."""
+    """The tensors of a stock model for a deployment's version, with its engine's extensions."""
     spec = of_version(MODELS[model], parse_version(deployment.trtllm))
     if deployment.engine != "tensorrt":
         return spec
@@ -174,7 +174,7 @@ def _served(tensors: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:
 
 
 def add_tensors(config: Any, deployment: DeploymentSettings, model: str) -> None:
-    """Declare the inputs and outputs of a stock model, by its stock name, in a ModelConfig."""
+    """Declare the inputs and outputs of a stock model in a ModelConfig."""
     spec = spec_of(deployment, model)
     native = deployment.engine == "tensorrt" and model == "tensorrt_llm"
     ragged = _raggedness(model, native=native)

@@ -1,4 +1,4 @@
-"""Contradictions in deployments: each with the key, the reason and the fix."""
+"""Finds contradictions in deployments, each with a key, a reason and a fix."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _shared_engines(deployments: Sequence[DeploymentSettings]) -> Iterator[Share
 def draft_contradictions(
     models: Iterable[tuple[int, ModelSettings]], deployments: Sequence[DeploymentSettings]
 ) -> Iterator[Contradiction]:
-    """Find served models that want longer drafts than the deployment of their Triton model takes."""
+    """Find served models with longer drafts than the deployment of their Triton model takes."""
     for index, model in models:
         name, wanted = model.triton.model, model.speculative
         for deployment in deployments:

@@ -1,4 +1,4 @@
-"""TensorRT-LLM's ``convert_checkpoint.py``: one for each family of models, with options of its own.
+"""TensorRT-LLM's ``convert_checkpoint.py`` of each model family, with its options.
 
 Source: ``examples/models/core/*/convert_checkpoint.py`` of TensorRT-LLM 1.0 to 1.2, the model types also its
 ``tensorrt_llm/models/*/config.py`` and ``models/__init__.py``.
@@ -20,10 +20,10 @@ class Converter:
 
     Attributes:
         model_types: ``model_type`` of the ``config.json`` that it converts.
-        experts: whether it has options for sharing experts.
+        experts: whether it has options for expert parallelism.
         stages: whether it makes pipeline stages.
         weight_only: whether it quantises weights to int8 or int4.
-        auto_dtype: whether it takes the checkpoint's own type.
+        auto_dtype: whether it can use the checkpoint's type.
         tp_option: its option for tensor parallelism.
         kv_dtypes: types that it quantises keys and values to, by an option such as ``--int8_kv_cache``.
         more: options that it always needs.
@@ -71,7 +71,7 @@ CONVERTERS: dict[str, Converter] = {
 
 
 def family_of(deployment: DeploymentSettings) -> str | None:
-    """The folder of the family's tools, by the settings, else by a readable ``config.json``; None where unknown."""
+    """The folder of the family's tools, by the settings or a readable ``config.json``; None for an unknown family."""
     if deployment.model.family is not None:
         return deployment.model.family
     model_type = text_config_of(deployment.model).get("model_type")
@@ -86,7 +86,7 @@ HEADS: dict[str, Converter] = {
 
 
 def converter_of(deployment: DeploymentSettings) -> tuple[str, Converter] | None:
-    """The converter that makes the checkpoint, and its folder below ``examples``; None where none is known."""
+    """The converter that makes the checkpoint, with its folder below ``examples``; None without one."""
     speculative = deployment.speculative
     if speculative is not None and speculative.heads is not None and speculative.method in HEADS:
         return speculative.method, HEADS[speculative.method]
@@ -109,7 +109,7 @@ def _heads_options(deployment: DeploymentSettings) -> list[str]:
 
 
 def options(deployment: DeploymentSettings, converter: Converter) -> list[str]:
-    """The options of the converter beside the folders."""
+    """The options of the converter, without the folders."""
     model, parallelism = deployment.model, deployment.parallelism
     arguments = [*converter.more, "--dtype", model.dtype, converter.tp_option, str(parallelism.tp)]
     if converter.stages:

@@ -1,4 +1,4 @@
-"""Two sets of configurations compared by what they mean: what a rendering would change."""
+"""Compares two sets of configurations by meaning: what a rendering would change."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _QUEUE = "default_queue_policy"
 
 @dataclass(frozen=True, slots=True)
 class SettingDifference:
-    """One setting that differs.
+    """One different setting.
 
     Attributes:
         model: the Triton model.
         setting: such as ``input seed dims`` or ``parameter decoding_mode``; empty for the model as a whole.
-        rendered: as rendered; None where it is absent.
-        found: as found; None where it is absent.
+        rendered: rendered value; None where it is absent.
+        found: existing value; None where it is absent.
     """
 
     model: str
@@ -58,14 +58,14 @@ def differences(
     whole: bool = False,
     unfilled: Mapping[str, Collection[str]] | None = None,
 ) -> Iterator[SettingDifference]:
-    """Compare configurations by what they mean, not by order or layout.
+    """Compare configurations by meaning, not by order or layout.
 
     Args:
-        rendered: ModelConfig by name, as rendered.
-        found: as found.
-        whole: whether every field counts. A running server adds some of its own, such as a version policy and names
-            of instance groups, so there only those count that a rendering sets.
-        unfilled: settings as found that hold a placeholder, by model; see `unfilled_settings`.
+        rendered: rendered ModelConfig by name.
+        found: existing ModelConfig by name.
+        whole: whether every field counts. A running server adds fields, such as a version policy and names of
+            instance groups, so there only fields of the rendering count.
+        unfilled: existing settings with a placeholder, by model; see `unfilled_settings`.
     """
     for model in sorted(rendered.keys() | found.keys()):
         if model not in rendered or model not in found:
@@ -81,7 +81,7 @@ def differences(
 
 
 def unfilled_settings(config: Any, other: Any) -> frozenset[str]:
-    """Find the settings that hold a placeholder.
+    """Find the settings with a placeholder.
 
     Args:
         config: a ModelConfig with stand-ins for placeholders.
@@ -92,7 +92,7 @@ def unfilled_settings(config: Any, other: Any) -> frozenset[str]:
 
 
 def settings_of(config: Any, *, whole: bool = False) -> dict[str, str]:
-    """Flatten a configuration; defaults are absent, and so are parameters with a placeholder.
+    """Flatten a configuration, without defaults and parameters with a placeholder.
 
     Args:
         config: a ModelConfig.
@@ -186,7 +186,7 @@ def _unfilled(value: str) -> bool:
 
 
 def flat_fields(message: Any, path: str, but: Collection[str] = frozenset()) -> Iterator[tuple[str, str]]:
-    """Yield the set fields of a message, by their names from the outside in, each with its value as text.
+    """Yield the set fields of a message by their nested names, each with its value as text.
 
     Args:
         message: a protobuf message.

@@ -1,4 +1,4 @@
-"""The configuration of the Triton model ``embedding`` for a folder in Hugging Face's format: encoder or cross-encoder.
+"""The configuration of the Triton model ``embedding`` for an encoder or cross-encoder in Hugging Face's format.
 
 Sources: the files that sentence-transformers writes (``modules.json``, ``1_Pooling/config.json``,
 ``sentence_bert_config.json``), and ``id2label`` of transformers' ``config.json``.
@@ -31,10 +31,10 @@ is loaded; where it is not set, each request is an error that says so."""
 
 
 def render_encoder(folder: Path, python_models: Path) -> Rendering:
-    """Render the model of a folder, by the folder's name.
+    """Render the model of a folder, with the folder's name.
 
     Raises:
-        RenderError: the folder holds no such model, or the Python files are not there.
+        RenderError: the folder has no such model, or the Python files are missing.
     """
     name = folder.name
     config = encoder_config(folder, name, str(folder))
@@ -50,15 +50,15 @@ def about_encoder(config: Any) -> str:
 
 
 def encoder_config(folder: Path, name: str, model_dir: str) -> Any:
-    """The ModelConfig of a folder's model.
+    """Make the ModelConfig of a folder's model.
 
     Args:
-        folder: it has ``config.json``; what the other files do not say has sentence-transformers' default.
+        folder: folder with ``config.json``; values that other files lack have sentence-transformers' defaults.
         name: the model's name in Triton.
         model_dir: the folder where Triton runs, or ``${NAME}``.
 
     Raises:
-        RenderError: the folder holds a model that is not computed; the message names the file and the reason.
+        RenderError: the model is not supported; the message names the file and the reason.
     """
     file = folder / "config.json"
     read = _read(file)

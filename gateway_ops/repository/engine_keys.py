@@ -1,4 +1,4 @@
-"""The keys of a deployment that each of this project's Python engines reads."""
+"""The keys of a deployment that each of the project's Python engines reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENGINES = (LLMAPI, TRANSFORMERS, REFERENCE)
 
 @dataclass(frozen=True, slots=True)
 class EngineParameter:
-    """A parameter of the engine model that comes from a key.
+    """A parameter of the engine model that a key sets.
 
     Attributes:
         name: its name.
@@ -99,17 +99,17 @@ _HARMLESS: dict[str, tuple[object, tuple[str, ...]]] = {
 
 
 def engines_of(deployment: DeploymentSettings) -> tuple[str, ...]:
-    """The engines of this project that a deployment may run on: all of them where a variable names it."""
+    """The project's engines that a deployment may run on; all of them where a variable decides."""
     return (deployment.engine,) if deployment.engine in ENGINES else ENGINES
 
 
 def surest(engines: tuple[str, ...]) -> str:
-    """The engine whose needs count where several may run: the strictest at loading."""
+    """The engine with the strictest needs at loading, of several that may run."""
     return engines[0] if len(engines) == 1 else REFERENCE
 
 
 def unread_keys(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Find keys that are given although no engine reads them that the deployment may run on."""
+    """Find given keys that no engine of the deployment reads."""
     if deployment.engine == "tensorrt":
         return
     engines = engines_of(deployment)

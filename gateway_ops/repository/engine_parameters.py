@@ -49,11 +49,11 @@ Parameters = dict[str, str]
 
 
 def engine_parameters(deployment: DeploymentSettings, *, fast_logits: bool = False) -> Parameters:
-    """The parameters of the engine model by name; unset ones are left out, never written as ``${...}``.
+    """Make the parameters of the engine model by name; unset ones are left out.
 
     Args:
-        deployment: to read them from.
-        fast_logits: whether it is a draft that hands its logits over directly, as its target says.
+        deployment: the deployment.
+        fast_logits: whether it is a draft whose target takes its logits directly.
     """
     if deployment.engine != "tensorrt":
         return {name: text for name, value in _python(deployment).items() if (text := _text(value)) != ""}
@@ -118,7 +118,7 @@ def _guide_types(guided: GuidedDecodingSettings | None) -> tuple[str, ...]:
 
 
 def llm_arguments(deployment: DeploymentSettings) -> dict[str, Any]:
-    """Arguments of ``tensorrt_llm.LLM`` that the engine's own settings do not cover.
+    """Make arguments of ``tensorrt_llm.LLM`` that the engine's own settings do not cover.
 
     Sources: TensorRT-LLM 1.2.1 ``tensorrt_llm/llmapi/llm_args.py``, as recorded in ``tests/llmapi/signatures.json``.
     """

@@ -1,8 +1,8 @@
-"""Contradictions between an engine's settings, and between lengths: of prompts, sequences, steps, caches and windows.
+"""Contradictions between settings of an engine, and between lengths of prompts, sequences, steps and caches.
 
-Sources of the lengths: TensorRT-LLM's ``builder.py`` (what trtllm-build makes of lengths), ``trtGptModel.h`` (the
-longest prompt of an engine: the smaller of ``max_seq_len - 1`` and, without chunked context, ``max_num_tokens``), and
-its documentation of KV-cache reuse (blocks are powers of two).
+Sources of the lengths: TensorRT-LLM's ``builder.py``, ``trtGptModel.h`` (the longest prompt of an engine: the smaller
+of ``max_seq_len - 1`` and, without chunked context, ``max_num_tokens``), and its documentation of KV-cache reuse
+(blocks are powers of two).
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _steps(deployment: DeploymentSettings) -> Iterator[Found]:
 
 
 def step_bound(deployment: DeploymentSettings) -> int | None:
-    """The tokens of a step, which bound prompts of a TensorRT engine; None where prompts are computed in pieces."""
+    """The tokens of a step, which bound prompts of a TensorRT engine; None with chunked context."""
     if deployment.engine != "tensorrt" or deployment.scheduler.chunked_context:
         return None
     packed = MAX_NUM_TOKENS if deployment.build.remove_input_padding else None

@@ -16,7 +16,7 @@ Shared = tuple[int, str, str, str]
 
 
 def value_at(deployment: DeploymentSettings, key: str) -> Any:
-    """The value at a key path; None where a section on the way is not given."""
+    """Read the value at a key path; None where a section of the path is not given."""
     value: Any = deployment
     for part in key.split("."):
         value = getattr(value, part, None)
@@ -24,7 +24,7 @@ def value_at(deployment: DeploymentSettings, key: str) -> Any:
 
 
 def is_given(deployment: DeploymentSettings, key: str) -> bool:
-    """Whether the settings file sets a key."""
+    """Tell whether the settings file sets a key."""
     section: Any = deployment
     for part in key.split("."):
         if not isinstance(section, BaseModel) or part not in section.model_fields_set:
@@ -34,7 +34,7 @@ def is_given(deployment: DeploymentSettings, key: str) -> bool:
 
 
 def given_keys(section: BaseModel, prefix: str = "") -> Iterator[str]:
-    """Yield the key paths that the settings file sets; a section without any is one itself."""
+    """Yield the key paths that the settings file sets; an empty section counts as one."""
     for name in type(section).model_fields:
         value = getattr(section, name)
         if name not in section.model_fields_set or value is None:

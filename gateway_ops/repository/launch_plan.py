@@ -1,4 +1,4 @@
-"""The processes that serve deployments together: how many, started by what, and what each of them loads.
+"""Plans the processes that serve deployments together: their number, starter and models.
 
 Sources: `scripts/launch_triton_server.py` of TensorRT-LLM 1.2.1 (`triton_backend/`), README and
 `docs/llama_multi_instance.md` of tensorrtllm_backend: ranks above 0 load their engine alone; wire contract 6.3.
@@ -21,7 +21,7 @@ NO_ENDPOINTS: Final = ("--allow-http=false", "--allow-grpc=false", "--allow-metr
 
 
 class Mode(str, Enum):
-    """The way in which engines get their processes."""
+    """How engines get their processes."""
 
     PROCESS = "one process"
     LEADER = "leader mode"
@@ -35,11 +35,11 @@ class LaunchPlan:
     """The processes for deployments that share a Triton.
 
     Attributes:
-        mode: the way in which engines get their processes.
+        mode: how engines get their processes.
         ranks: tritonserver processes (or the LLM API's) that are started together; 1 needs neither mpirun nor srun.
         nodes: machines that the ranks are spread over.
         engine_models: Triton models that ranks above 0 load.
-        gpus: GPUs that are needed on each machine; 0 for engines on the CPU.
+        gpus: needed GPUs of each machine; 0 for engines on the CPU.
         environment: variables that TensorRT-LLM reads.
     """
 
@@ -52,7 +52,7 @@ class LaunchPlan:
 
     @property
     def ranks_per_node(self) -> int:
-        """Ranks on each machine."""
+        """The number of ranks on each machine."""
         return -(-self.ranks // self.nodes)
 
     @property
@@ -61,7 +61,7 @@ class LaunchPlan:
         return self.mode is Mode.ORCHESTRATOR
 
     def rank_options(self, rank: int) -> list[str]:
-        """The options in which a rank differs: ranks above 0 load engines and serve no client."""
+        """The options of ranks above 0, which load engines and serve no client."""
         if rank == 0 or self.mode is Mode.LLMAPI_RANKS:
             return []
         return [
@@ -71,7 +71,7 @@ class LaunchPlan:
         ]
 
     def memory_options(self, gpus: int) -> list[str]:
-        """The options by which an orchestrator leaves the memory of so many GPUs to its workers."""
+        """The options with which an orchestrator leaves the memory of GPUs to its workers."""
         if not self.spawns:
             return []
         pools = [f"--cuda-memory-pool-byte-size={gpu}:0" for gpu in range(gpus)]
@@ -83,7 +83,7 @@ def plan_launch(deployments: Sequence[DeploymentSettings], *, llmapi_ranks: bool
 
     Args:
         deployments: without contradictions; one Triton serves all of them.
-        llmapi_ranks: whether the LLM API's ranks are started with it on one machine too, where it cannot spawn them.
+        llmapi_ranks: whether mpirun starts the LLM API's ranks also on one machine, where they cannot be spawned.
     """
     engines = [one for one in deployments if one.engine == "tensorrt"]
     worlds = [one.parallelism.tp * one.parallelism.pp for one in engines]

@@ -1,7 +1,7 @@
-"""The script of a repository that starts Triton on it, ``launch.sh``: alone, by mpirun, or as a task of srun.
+"""The script ``launch.sh`` of a repository, which starts Triton alone, by mpirun, or as a task of srun.
 
-It needs nothing but NVIDIA's image. SIGTERM reaches the Triton that serves clients, and none else: mpirun would kill
-all ranks soon after one of its own, amid the responses of rank 0 (orterun(1) of Open MPI 4.1, "Signal Propagation").
+It needs nothing but NVIDIA's image. SIGTERM reaches only the Triton that serves clients: mpirun would kill all ranks
+soon after its own SIGTERM, amid the responses of rank 0 (orterun(1) of Open MPI 4.1, "Signal Propagation").
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ exit "$status\""""
 
 
 def launch_script(deployments: Sequence[DeploymentSettings]) -> str:
-    """The script that starts Triton on the repository, with Slurm or without."""
+    """Write the script that starts Triton on the repository, with Slurm or without."""
     plan = plan_launch(deployments)
     if plan.mode in (Mode.PROCESS, Mode.LLMAPI_RANKS):
         lines = [_HEAD.format(mpirun=""), *_llmapi_ranks(deployments)]

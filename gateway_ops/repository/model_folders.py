@@ -1,4 +1,4 @@
-"""The models of a repository in a folder, as far as they can be read."""
+"""Reads the models of a repository in a folder."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _STAND_INS = {"flag": ("false", "true"), "datatype": ("TYPE_FP32", "TYPE_FP16"),
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """A value ``${name}`` that was not filled in.
+    """An unfilled value ``${name}``.
 
     Attributes:
         name: the variable.
         line: its line in the file, from 1.
-        quoted: whether it is text, which Triton takes as it is, and not part of the configuration's grammar.
+        quoted: whether it is text, which Triton accepts, and not part of the configuration's grammar.
     """
 
     name: str
@@ -40,13 +40,13 @@ class ModelFolder:
 
     Attributes:
         path: its folder.
-        config: its ModelConfig; None when it has none that parses.
+        config: its ModelConfig; None without one that parses.
         error: why it does not parse, with the line in front; empty when it does.
-        placeholders: all that are left.
+        placeholders: unfilled values.
         versions: names of its version folders.
         lines: the text of its configuration.
-        unfilled: fields of its configuration, and tensors, that hold a placeholder.
-        unfilled_settings: the same, as `gateway_ops.repository.difference` words settings.
+        unfilled: fields of its configuration, and tensors, with a placeholder.
+        unfilled_settings: the same in the words of `gateway_ops.repository.difference`.
     """
 
     path: Path
@@ -60,16 +60,16 @@ class ModelFolder:
 
     @property
     def file(self) -> Path:
-        """Its ``config.pbtxt``."""
+        """The ``config.pbtxt``."""
         return self.path / "config.pbtxt"
 
     def line_of(self, text: str) -> int | None:
-        """The first line of the configuration that holds a text."""
+        """The first line of the configuration with a text."""
         return next((number for number, line in enumerate(self.lines, 1) if text in line), None)
 
 
 def read_repository(folder: Path) -> dict[str, ModelFolder]:
-    """Every model of a repository by its folder's name.
+    """Read every model of a repository by its folder's name.
 
     Raises:
         OSError: the folder cannot be read.

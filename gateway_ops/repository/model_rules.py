@@ -1,4 +1,4 @@
-"""Contradictions of a deployment with its model, its kind of engine, and the tools that make the engine."""
+"""Contradictions of a deployment with its model, its kind of engine, and its build tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway_ops.repository.model_shape import config_of, shape_of, text_config_
 
 
 def model_contradictions(deployment: DeploymentSettings) -> Iterator[Found]:
-    """Find contradictions of one deployment with its model, its kind of engine and the tools that make it."""
+    """Find contradictions of one deployment with its model, its kind of engine and its build tools."""
     yield from _shape(deployment)
     yield from _encoder(deployment)
     if deployment.engine == "tensorrt":

@@ -1,4 +1,4 @@
-"""The shape of a model: from a deployment, else from the model's ``config.json`` where it can be read here."""
+"""The shape of a model, from a deployment or a readable ``config.json``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHAPE = {
 
 
 def shape_of(model: ModelSource) -> dict[str, int]:
-    """The heads, layers, vocabulary and positions that are known."""
+    """The known heads, layers, vocabulary and positions."""
     config = text_config_of(model)
     shape = {}
     for key, name in _SHAPE.items():
@@ -29,19 +29,19 @@ def shape_of(model: ModelSource) -> dict[str, int]:
 
 
 def text_config_of(model: ModelSource) -> dict[str, Any]:
-    """The model's ``config.json``, or the part of it about text; empty where it cannot be read here."""
+    """The ``config.json`` of the model, or its text part; empty where it cannot be read here."""
     config = config_of(model)
     nested = config.get("text_config")
     return nested if isinstance(nested, dict) else config
 
 
 def config_of(model: ModelSource) -> dict[str, Any]:
-    """The model's ``config.json``; empty where it cannot be read here."""
+    """The ``config.json`` of the model; empty where it cannot be read here."""
     return _read(model, "config.json")
 
 
 def quantization_of(model: ModelSource) -> dict[str, Any]:
-    """What the model's files say of how it is quantised; empty where they say nothing, or cannot be read here."""
+    """The quantization settings of the model's files; empty without any, or where they cannot be read."""
     found = config_of(model).get("quantization_config")
     found = found or _read(model, "hf_quant_config.json").get("quantization")  # older ones of NVIDIA's Model Optimizer
     return found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""``--set key:value``, in the words of ``fill_template.py``: a template's variable, or a key path of a deployment."""
+"""Overrides ``--set key:value``: template variables as of ``fill_template.py``, or key paths of a deployment."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from gateway_ops.repository.template_variables import BY_NAME, BY_SPELLING
 
 
 class OverrideError(ValueError):
-    """An override that cannot be applied; the message names it, the reason and what to write instead."""
+    """An unusable override; the message names it, the reason and what to write instead."""
 
 
 def apply_overrides(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Lay overrides over a settings file's data.
+    """Apply overrides to a settings file's data.
 
     Each one is ``[deployment/]key:value``, or several of them separated by commas. Commas and colons within a value
     are escaped by a backslash. Without a deployment's name it goes to every deployment. An empty value unsets the key.
 
     Args:
-        data: the file's data, which stays as it is.
-        overrides: in order; later ones win.
+        data: the file's data, which is not changed.
+        overrides: overrides in order; later ones win.
 
     Raises:
         OverrideError: an override is malformed, unknown, or rejected.

@@ -1,4 +1,4 @@
-"""Configurations as the text of ``config.pbtxt``, written and read by protobuf itself."""
+"""Reads and writes configurations as the text of ``config.pbtxt``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tritonclient.grpc import model_config_pb2
 
 
 def to_text(config: Any, about: str = "") -> str:
-    """A configuration as the text of ``config.pbtxt``: one line for each tensor, map entry and parameter.
+    """Write a configuration as text: one line for each tensor, map entry and parameter.
 
     Args:
         config: a ModelConfig.
-        about: sentences for the top, which become a comment.
+        about: sentences for a comment at the top.
     """
     lines = [f"# {line}".rstrip() for line in about.splitlines()]
     for field, value in config.ListFields():
@@ -42,7 +42,7 @@ def _field_lines(field: Any, value: Any) -> list[str]:
 
 
 def from_text(text: str) -> Any:
-    """The configuration of a ``config.pbtxt``.
+    """Parse the text of a ``config.pbtxt``.
 
     Raises:
         google.protobuf.text_format.ParseError: the text is not one.
@@ -54,5 +54,5 @@ def from_text(text: str) -> Any:
 
 
 def is_repeated(field: Any) -> bool:
-    """Whether a field of a message is a list; protobuf before 6.31 has no name of its own for it."""
+    """Tell whether a field of a message is a list, with any version of protobuf."""
     return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)

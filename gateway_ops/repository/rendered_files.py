@@ -1,4 +1,4 @@
-"""The files of a model repository: rendered from deployments, written, and compared with those of a folder."""
+"""Renders and writes the files of a model repository, and compares them with a folder."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from gateway_ops.repository.speculative_rules import find_draft, hands_logits_ov
 
 
 class RenderError(Exception):
-    """A repository that cannot be written; the message says why and what to do."""
+    """A repository that cannot be rendered or written; the message says why, and the fix."""
 
 
 @dataclass(slots=True)
 class Rendering:
-    """A model repository that is not written yet.
+    """A rendered model repository, not written yet.
 
     Attributes:
         configs: ModelConfig by name of the Triton model.
@@ -46,13 +46,13 @@ def render(
     """Render a model repository.
 
     Args:
-        deployments: without contradictions; all of them go into it.
+        deployments: deployments without contradictions.
         python_models: this project's model repository, whose Python files are copied.
-        among: all deployments of the file, where drafts are looked for; None where it has no others.
-        slurm: whether a job script for Slurm goes with it.
+        among: all deployments of the file, where drafts are searched; None where it has no others.
+        slurm: whether to add a job script for Slurm.
 
     Raises:
-        RenderError: the Python files are not there.
+        RenderError: the Python files are missing.
     """
     rendering = Rendering()
     known = among or deployments
@@ -75,7 +75,7 @@ def render(
 
 
 def stock_name(name: str, deployment: DeploymentSettings) -> str:
-    """The stock name of one of a deployment's models."""
+    """The stock name of a deployment's model."""
     return "tensorrt_llm" if name == deployment.engine_name else name.removeprefix(deployment.prefix)
 
 
@@ -91,7 +91,7 @@ def _model_files(deployment: DeploymentSettings, name: str, stock: str, python_m
 
 
 def python_files(source: Path, target: Path) -> dict[Path, bytes]:
-    """The files of a model's version folder by their paths in a repository.
+    """Read the files of a model's version folder, by their paths in a repository.
 
     Raises:
         RenderError: the folder has no ``model.py``.
@@ -119,7 +119,7 @@ def write(rendering: Rendering, folder: Path, *, replace: bool) -> None:
         replace: whether models of the same names may be replaced; others stay.
 
     Raises:
-        RenderError: the folder holds something else, or cannot be written.
+        RenderError: the folder has other content, or cannot be written.
     """
     try:
         there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()

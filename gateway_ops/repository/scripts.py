@@ -1,4 +1,4 @@
-"""The script of a repository that builds its engines, ``build_engines.sh`` (wire contract 6.1)."""
+"""The script ``build_engines.sh`` of a repository, which builds its engines (wire contract 6.1)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHECKPOINT = "$CHECKPOINT"
 
 
 def build_script(deployments: Sequence[DeploymentSettings]) -> str:
-    """The commands that make the engines, for a shell inside the server's own image."""
+    """Write the commands that build the engines, for a shell inside the server's image."""
     parts = [_HEAD.format(what="engines must be built in the image and on the GPUs that serve them.")]
     built = set()
     for deployment in deployments:
@@ -29,7 +29,7 @@ def build_script(deployments: Sequence[DeploymentSettings]) -> str:
 
 
 def built_from(deployment: DeploymentSettings) -> str:
-    """The commands that make an engine, without its name: equal for equal engines."""
+    """The commands that build an engine, without its name: equal for equal engines."""
     return _build(deployment).replace(_checkpoint(deployment), "").partition("\n")[2]
 
 

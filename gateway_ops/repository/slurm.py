@@ -1,4 +1,4 @@
-"""The job script of a repository for Slurm: ``launch.sbatch``, around the ``launch.sh`` that each task runs.
+"""The Slurm job script ``launch.sbatch`` of a repository, whose tasks run ``launch.sh``.
 
 Sources: tensorrtllm_backend's README ("within Slurm based clusters") and `docs/llmapi.md`, TensorRT-LLM's
 `examples/llm-api/llm_mgmn_trtllm_serve.sh`, Slurm's manual pages srun(1) and sbatch(1); wire contract 6.4.
@@ -73,7 +73,7 @@ exit "$status"
 
 
 def job_script(deployments: Sequence[DeploymentSettings]) -> str:
-    """The script for ``sbatch``.
+    """Write the script for ``sbatch``.
 
     Args:
         deployments: without contradictions; one Triton serves all of them.

@@ -1,4 +1,4 @@
-"""Contradictions in speculative decoding, of one deployment and between a draft and its target."""
+"""Contradictions in speculative decoding, within a deployment and between a draft and its target."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ def _lengths(deployment: DeploymentSettings, speculative: SpeculativeSettings) -
 
 
 def find_draft(deployment: DeploymentSettings, deployments: Sequence[DeploymentSettings]) -> DeploymentSettings | None:
-    """Find the deployment that drafts for another, by its name or its engine model's."""
+    """Find the draft deployment of another one, by its name or its engine model's."""
     wanted = deployment.speculative.draft if deployment.speculative is not None else None
     return next((other for other in deployments if wanted in (other.name, other.engine_name)), None)
 
 
 def hands_logits_over(draft: DeploymentSettings, deployments: Sequence[DeploymentSettings]) -> bool:
-    """Whether a target of these deployments takes this draft's logits directly, which the draft's engine must know."""
+    """Tell whether a target of these deployments takes a draft's logits directly."""
     wanting = (one for one in deployments if one.speculative is not None and one.speculative.fast_logits)
     return any(find_draft(target, deployments) is draft for target in wanting)
 

@@ -1,4 +1,4 @@
-"""The five stock models of a repository: their tensors by version, how they are wired, and how Triton batches them.
+"""The five stock models of a repository: tensors by version, wiring, and batching.
 
 Sources: wire contract 1.1 to 1.8; TensorRT-LLM ``triton_backend/all_models/inflight_batcher_llm/*/config.pbtxt``, and
 the same files of tensorrtllm_backend v0.19.0.
@@ -99,17 +99,17 @@ _POSTPROCESSING_INPUTS = {"TOKENS_BATCH": "output_ids"}
 
 
 def preprocessing_source(name: str) -> str:
-    """The ensemble input behind an input of ``preprocessing``."""
+    """The ensemble's input for an input of ``preprocessing``."""
     return _PREPROCESSING_INPUTS.get(name, name.lower())
 
 
 def inner_name(name: str) -> str:
-    """The ensemble's own name for an output of ``preprocessing``, which no client sees."""
+    """The ensemble's internal name of an output of ``preprocessing``."""
     return "_" + name.removeprefix("OUT_")
 
 
 def postprocessing_source(name: str) -> str:
-    """The engine output behind an input of ``postprocessing``."""
+    """The engine's output for an input of ``postprocessing``."""
     return _POSTPROCESSING_INPUTS.get(name, name.lower())
 
 
@@ -135,14 +135,14 @@ WIRED = frozenset({"output_ids", "sequence_length", "BATCH_INDEX", "SEQUENCE_IND
 
 
 def engine_ragged(spec: TensorSpec) -> bool:
-    """Whether the stock engine model takes batches of this input with different lengths."""
+    """Tell whether the stock engine model takes ragged batches of an input."""
     if spec.name in _ENGINE_PLAIN:
         return False
     return ANY in spec.dims or spec.name in _ENGINE_RAGGED_SCALARS
 
 
 def engine_scalar(spec: TensorSpec) -> bool:
-    """Whether the stock engine model takes this input of dims ``[1]`` without that dimension."""
+    """Tell whether the stock engine model takes an input of dims ``[1]`` without this dimension."""
     return spec.dims == (1,) and spec.name not in _ENGINE_PLAIN and spec.name not in _ENGINE_RAGGED_SCALARS
 
 
@@ -160,13 +160,13 @@ Version = tuple[int, ...]
 
 
 def parse_version(text: str) -> Version:
-    """``1.2.1`` or ``1.2`` as numbers that compare."""
+    """Parse ``1.2.1`` or ``1.2`` to comparable numbers."""
     numbers = [int(part) for part in text.split(".")]
     return tuple([*numbers, 0, 0][:3])
 
 
 def of_version(spec: ModelSpec, version: Version) -> ModelSpec:
-    """A model's tensors as a version has them; from `OLDEST` on; extensions of this project are in every one."""
+    """The tensors of a model in a version, from `OLDEST` on, with this project's extensions."""
     return replace(spec, inputs=_of_version(spec.inputs, version), outputs=_of_version(spec.outputs, version))
 
 

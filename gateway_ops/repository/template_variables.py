@@ -1,4 +1,4 @@
-"""The variables of TensorRT-LLM's templates, which ``fill_template.py`` fills, and the key that sets each here.
+"""The variables of TensorRT-LLM's templates, which ``fill_template.py`` fills, with the keys that set them here.
 
 Sources: TensorRT-LLM ``triton_backend/all_models/inflight_batcher_llm/*/config.pbtxt`` and ``tools/fill_template.py``,
 tensorrtllm_backend ``docs/model_config.md``, and the READMEs of 2023 and 2024 for what is gone.
@@ -15,10 +15,10 @@ _BLS = ("tensorrt_llm_bls",)
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable ``${name}`` of a template.
+    """A variable ``${name}`` of TensorRT-LLM's templates.
 
     Attributes:
-        name: as in the template.
+        name: name in the template.
         models: the templates that have it.
         key: the key of a deployment that sets it; empty when it is not served.
         default: TensorRT-LLM's, ``required`` where it must be set.

@@ -1,8 +1,8 @@
-"""The tools of TensorRT-LLM that make engines: their programs, and the flags that their parsers take, by version.
+"""The flags of TensorRT-LLM's tools that build engines, by version.
 
 Recorded from upstream's sources, each with its path and commit. Where no file of a version could be read, the nearest
-one stands for it, which ``read`` says. A command is compared with its table before it is shown or run, so that a flag
-which a version does not have is named here and not after an hour of quantisation.
+one stands for it, as ``read`` says. A command is compared with its table before it is shown or run, so that a missing
+flag is reported immediately and not after an hour of quantisation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MODEL_OPTIMIZER_VARIABLE = "MODELOPT_EXAMPLES"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """How a tool is started: words, and perhaps a script below a folder that a variable names."""
+    """The command that starts a tool: words, and perhaps a script below a folder of a variable."""
 
     words: tuple[str, ...]
     script: str = ""
@@ -29,11 +29,11 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """What may follow a flag.
+    """The values that a flag takes.
 
     Attributes:
-        values: how many words; None: one or more.
-        choices: the words that it takes; empty: any.
+        values: number of words; None for one or more.
+        choices: allowed words; empty for any.
     """
 
     values: int | None = 1
@@ -46,8 +46,8 @@ class FlagTable:
 
     Attributes:
         tool: its name in this module.
-        since: the first version that it stands for.
-        until: the first version that it does not stand for; None: it stands for the newest.
+        since: the first version of the table.
+        until: the first version after the table; None for the newest table.
         source: repository, path and commit that were read.
         read: the versions that were read, in words.
         flags: every flag of the parser by its name, and those that take a value without one.
@@ -328,7 +328,7 @@ _PROGRAMS = {
 
 
 def program_of(tool: str) -> Program:
-    """How a tool is started: a script of TensorRT-LLM's examples, unless it is a program of its own."""
+    """The command that starts a tool, mostly a script of TensorRT-LLM's examples."""
     return _PROGRAMS.get(tool) or Program(("python3",), tool, EXAMPLES_VARIABLE)
 
 
@@ -342,7 +342,7 @@ def table_of(tool: str, version: str) -> FlagTable | None:
 
 
 def rejected_words(tool: str, version: str, options: tuple[str, ...]) -> list[str]:
-    """The words of a command that the tool of that version would not take, each with the reason."""
+    """Find words of a command that the tool of a version rejects, each with the reason."""
     table = table_of(tool, version)
     if table is None:
         return [f"TensorRT-LLM {version} has no {tool} that this gateway knows"]

@@ -1,1 +1,1 @@
-"""A running gateway, for ``gateway top``: two scrapes of its metrics, and what happened between them."""
+"""The work of ``gateway top``: two scrapes of a gateway's metrics, and the activity between them."""

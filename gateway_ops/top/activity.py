@@ -1,4 +1,4 @@
-"""Activity of a gateway in an interval, as one JSON object."""
+"""The activity of a gateway in an interval, as one JSON object."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _NOTHING: Listed = MappingProxyType({})
 def activity(
     interval: Interval, listed: Listed | None, slow_s: float = SLOW_S, health: Listed = _NOTHING
 ) -> dict[str, Any]:
-    """Summarise; null is what the gateway does not tell.
+    """Summarise an interval; null stands for values that the gateway does not report.
 
     Args:
         interval: two scrapes of ``/metrics``.
-        listed: what ``/v1/models`` says under ``gateway``, by model; None where it could not be read.
+        listed: objects ``gateway`` of ``/v1/models``, by model; None where they could not be read.
         slow_s: seconds to the first token beyond which an answer is slow.
-        health: what ``/health/ready`` says, by model.
+        health: health of ``/health/ready``, by model.
     """
     now = interval.now
     names = now.names("gateway_model_ready", "model")
@@ -182,5 +182,5 @@ def _whole(value: float | None) -> int | None:
 
 
 def listed_by_name(models: Sequence[Mapping[str, Any]]) -> Listed:
-    """What ``/v1/models`` says of each model under ``gateway``."""
+    """The object ``gateway`` of each model in ``/v1/models``."""
     return {each["id"]: each["gateway"] for each in models if isinstance(each.get("gateway"), dict)}

@@ -1,4 +1,4 @@
-"""Pages of metrics, and what grew between two of them."""
+"""Scrapes of metrics, and the growth between two of them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Scrape:
     """A page of metrics.
 
     Attributes:
-        at: when it was read, in seconds.
+        at: time of the scrape, in seconds.
         families: the names of all metrics, also of those without samples.
-        samples: by name, each with its labels.
+        samples: samples by name, each with its labels.
     """
 
     at: float
@@ -43,13 +43,13 @@ class Scrape:
         return Scrape(at, frozenset(families), dict(samples))
 
     def matching(self, name: str, **labels: str) -> Iterator[tuple[Labels, float]]:
-        """The samples that have all these labels."""
+        """The samples with all given labels."""
         for found, value in self.samples.get(name, ()):
             if labels.items() <= found.items():
                 yield found, value
 
     def value(self, name: str, **labels: str) -> float | None:
-        """The sum of samples; None where there are none."""
+        """The sum of samples; None without samples."""
         values = [value for _, value in self.matching(name, **labels)]
         return sum(values) if values else None
 
@@ -72,11 +72,11 @@ class Interval:
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """The length of the interval in seconds."""
         return max(self.now.at - self.before.at, 1e-9)
 
     def grown(self, name: str, label: str, **labels: str) -> dict[str, float]:
-        """By how much counters grew, summed by the values of a label; one that fell has begun anew at 0."""
+        """The growth of counters, summed by the values of a label; a counter that fell has restarted at 0."""
         before = {frozenset(found.items()): value for found, value in self.before.matching(name, **labels)}
         sums: dict[str, float] = defaultdict(float)
         for found, value in self.now.matching(name, **labels):
@@ -85,17 +85,17 @@ class Interval:
         return dict(sums)
 
     def rate(self, name: str, **labels: str) -> float | None:
-        """By how much counters grew in a second; None where the page has none of them."""
+        """The growth of counters per second; None where the page has none of them."""
         if self.now.value(name, **labels) is None:
             return None
         return sum(self.grown(name, "", **labels).values()) / self.seconds
 
     def above(self, value: float, name: str, **labels: str) -> tuple[int, int, float] | None:
-        """Count what a histogram was given meanwhile beyond a value; None where nothing was.
+        """Count new observations of a histogram above a value; None without new ones.
 
         Returns:
-            How many were above, of how many, and the bound above which they were counted: the value, or the next one
-            of the histogram's buckets, or its last.
+            The number above, the number of all, and the bound that was used: the value, or the next bound of the
+            histogram's buckets, or its last.
         """
         *bounds, (_, everything) = self._buckets(name, **labels) or [(math.inf, 0.0)]
         if not everything or not bounds:
@@ -109,7 +109,7 @@ class Interval:
         return sorted((float(bound), count) for bound, count in grown.items())
 
     def quantile(self, share: float, name: str, **labels: str) -> float | None:
-        """An estimate of a quantile of what a histogram was given meanwhile, as PromQL's ``histogram_quantile``.
+        """Estimate a quantile of a histogram's new observations, as PromQL's ``histogram_quantile`` does.
 
         Between the bounds of a bucket it is interpolated; above the last bound it is that bound.
         """

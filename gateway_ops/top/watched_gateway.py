@@ -1,4 +1,4 @@
-"""A gateway that is scraped again and again."""
+"""A gateway that is scraped repeatedly."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class WatchedGateway:
         self._last = self._scrape()
 
     def look(self) -> dict[str, Any]:
-        """What it did since the last look; see ``activity``.
+        """Scrape the gateway; returns its activity since the last scrape, see ``activity``.
 
         Raises:
-            ChatError: it cannot be scraped.
+            ChatError: the gateway cannot be scraped.
         """
         interval = Interval(self._last, self._scrape())
         self._last = interval.now

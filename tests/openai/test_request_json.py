@@ -114,8 +114,9 @@ def test_no_text_is_what_is_not_utf_8() -> None:
         ({"a": [1] * 327_681}, "its objects and arrays have more than 327680 items"),
         ({"a": [[]] * 65_536}, "it has more than 65536 objects, arrays and keys"),
         ({f"f{index}": 1 for index in range(65_536)}, "it has more than 65536 objects, arrays and keys"),
+        ({"a": [10**4299] * 501}, "its integers of 1,000 digits or more have more than 2000000 digits in total"),
     ],
-    ids=["items", "arrays", "keys"],
+    ids=["items", "arrays", "keys", "digits"],
 )
 def test_too_many_parts_are_rejected_by_what_there_is_too_much_of(body: dict[str, Any], says: str) -> None:
     assert says in refusal(json.dumps(body).encode()).message
@@ -129,6 +130,12 @@ def test_json_and_source_code_in_texts_are_no_parts() -> None:
     body = json.dumps({"messages": turn * (6_000_000 // len(json.dumps(turn)))}).encode()
     assert body.count(b"{") + body.count(b":") > 2 * 65_536
     assert parse_body(body).fields == json.loads(body)
+
+
+@pytest.mark.parametrize("value", ["1" * 3_000_000, [10**4299] * 400, [10**9] * 300_000], ids=["text", "long", "ids"])
+def test_digits_that_are_parsed_quickly_are_accepted(value: Any) -> None:
+    body = json.dumps({"a": value}).encode()
+    assert parse_body(body).fields == {"a": value}
 
 
 def test_parts_are_counted_beside_long_runs_of_escapes() -> None:

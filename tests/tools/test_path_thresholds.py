@@ -35,10 +35,14 @@ REJECTING = [
     "def problems(x):\n    if x > LIMIT:\n        yield Problem('long')\n        return\n    x = 4",
     "def begin(x):\n    if x > LIMIT:\n        link.drop('long')\n        return None\n    return x",
     "need(found and x < LIMIT)",
+    "if len(x) > LIMIT:\n    complain('only some are used')\nelse:\n    x = 0",
+    "def check(x):\n    if x < LIMIT:\n        return\n    text = 'long'\n    log(text)\n    transport.abort()",
     "def stop() -> NoReturn: ...\n\n\nif x > LIMIT:\n    stop()",
 ]
 NEITHER = [
     "if x == LIMIT:\n    x = 0",
+    "if x % LIMIT < y:\n    x = 0",
+    "if x * LIMIT % 1 < y:\n    x = 0",
     "if x > min(LIMIT, 8):\n    x = 0",
     "x = max(x, LIMIT)",
     "if x > NAME:\n    x = 0",

@@ -8,7 +8,7 @@ import socket
 import pytest
 import uvloop
 
-from gateway.http.listening import listen, repeated
+from gateway.http.listening import listen, with_duplicates
 
 CLIENTS = 16
 
@@ -40,13 +40,13 @@ async def turns_of(sockets: list[socket.socket]) -> list[int]:
 
 
 def test_clients_that_come_together_are_taken_together() -> None:
-    made = uvloop.run(turns_of(repeated(listen("127.0.0.1", 0, 1)[0])))
+    made = uvloop.run(turns_of(with_duplicates(listen("127.0.0.1", 0, 1)[0])))
     assert max(map(made.count, made)) == 8
     assert max(made) - min(made) == 1
 
 
 def test_the_port_is_free_when_all_are_closed() -> None:
-    sockets = repeated(listen("127.0.0.1", 0, 1)[0])
+    sockets = with_duplicates(listen("127.0.0.1", 0, 1)[0])
     address = sockets[0].getsockname()
     assert {each.getsockname() for each in sockets} == {address}
     for each in sockets:

@@ -97,7 +97,7 @@ class ChatToolCall(TypedDict):
 
 
 class ChatCompletionMessage(TypedDict):
-    """What the assistant says; content is null where there are calls in its place."""
+    """A message of the assistant; content is null where it only has calls."""
 
     role: Literal["assistant"]
     content: str | None
@@ -109,7 +109,7 @@ class ChatCompletionMessage(TypedDict):
 
 
 class ChatCompletionChoice(TypedDict):
-    """One choice; ``finish_reason_estimated`` is true where nothing tells for certain why it ended, else absent."""
+    """One choice; ``finish_reason_estimated`` is true where its finish reason is not certain, else absent."""
 
     index: int
     message: ChatCompletionMessage
@@ -121,7 +121,7 @@ class ChatCompletionChoice(TypedDict):
 
 
 class ChatCompletion(TypedDict):
-    """A whole answer."""
+    """A complete answer."""
 
     id: str
     object: Literal["chat.completion"]
@@ -135,14 +135,14 @@ class ChatCompletion(TypedDict):
 
 
 class ChatFunctionDelta(TypedDict):
-    """More of a called function: first its name, then pieces of its arguments."""
+    """A part of a called function: first its name, then pieces of its arguments."""
 
     name: NotRequired[str]
     arguments: str
 
 
 class ChatToolCallDelta(TypedDict):
-    """More of a call of a function; its id and type come once."""
+    """A part of a call of a function; only the first has id and type."""
 
     index: int
     id: NotRequired[str]
@@ -151,14 +151,14 @@ class ChatToolCallDelta(TypedDict):
 
 
 class ChatCustomDelta(TypedDict):
-    """More of a called custom tool: first its name, then pieces of its input."""
+    """A part of a called custom tool: first its name, then pieces of its input."""
 
     name: NotRequired[str]
     input: str
 
 
 class ChatCustomToolCallDelta(TypedDict):
-    """More of a call of a custom tool; its id and type come once."""
+    """A part of a call of a custom tool; only the first has id and type."""
 
     index: int
     id: NotRequired[str]
@@ -167,7 +167,7 @@ class ChatCustomToolCallDelta(TypedDict):
 
 
 class ChatCompletionDelta(TypedDict):
-    """More of a message."""
+    """A part of a message."""
 
     role: NotRequired[Literal["assistant"]]
     content: NotRequired[str | None]
@@ -178,7 +178,7 @@ class ChatCompletionDelta(TypedDict):
 
 
 class ChatCompletionChunkChoice(TypedDict):
-    """More of a choice; the last of its chunks has the finish reason and the stop that ended it, if one did."""
+    """A part of a choice; the last one has the finish reason and the stop reason, if any."""
 
     index: int
     delta: ChatCompletionDelta

@@ -11,7 +11,7 @@ from tools.openapi.objects import PromptLogprobs
 
 
 class CompletionLogprobs(TypedDict):
-    """Lists of one length over the tokens of a text; nothing comes before the first token of an echoed prompt."""
+    """Lists of equal length over the tokens of a text; the first token of an echoed prompt has no log-prob."""
 
     tokens: list[str]
     token_logprobs: list[float | None]
@@ -29,7 +29,7 @@ class _CompletionText(TypedDict):
 
 
 class CompletionChoice(_CompletionText):
-    """One choice; ``finish_reason_estimated`` is true where nothing tells for certain why it ended, else absent."""
+    """One choice; ``finish_reason_estimated`` is true where its finish reason is not certain, else absent."""
 
     finish_reason: Literal["stop", "length"]
     stop_reason: str | int | None
@@ -37,7 +37,7 @@ class CompletionChoice(_CompletionText):
 
 
 class CompletionChunkChoice(_CompletionText):
-    """More of a choice; the last of its chunks has the finish reason and the stop that ended it, if one did."""
+    """A part of a choice; the last one has the finish reason and the stop reason, if any."""
 
     finish_reason: Literal["stop", "length"] | None
     stop_reason: NotRequired[str | int | None]
@@ -52,7 +52,7 @@ class _CompletionHead(TypedDict):
 
 
 class Completion(_CompletionHead):
-    """A whole answer."""
+    """A complete answer."""
 
     choices: list[CompletionChoice]
     usage: CompletionUsage

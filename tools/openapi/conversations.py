@@ -17,7 +17,7 @@ class Conversation(TypedDict):
 
 
 class ConversationDeleted(TypedDict):
-    """A conversation that is no longer there."""
+    """A deleted conversation."""
 
     id: str
     object: Literal["conversation.deleted"]

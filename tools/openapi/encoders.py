@@ -67,7 +67,7 @@ class CohereTokens(TypedDict):
 
 
 class CohereMeta(TypedDict):
-    """What Cohere says of a response."""
+    """Facts of a response in Cohere's form."""
 
     api_version: CohereVersion
     tokens: CohereTokens
@@ -127,6 +127,6 @@ class Pooled(TypedDict):
 
 
 class PooledList(_Head):
-    """What the model pools, in the order of the inputs."""
+    """Pooled values in the order of the inputs."""
 
     data: list[Pooled]

@@ -10,7 +10,7 @@ from gateway.generation.health import HealthState
 
 
 class Liveness(TypedDict):
-    """That the process serves, or that the engine beside it gives no tokens."""
+    """Whether the process serves, and whether the engine beside it gives tokens."""
 
     status: Literal["ok", "engine dead"]
 

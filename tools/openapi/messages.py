@@ -10,13 +10,13 @@ from gateway.api.usage import AnthropicUsage
 
 
 class AnthropicErrorCode(TypedDict):
-    """Which error it is, where Anthropic's clients do more than show it: they go on without a thread."""
+    """The kind of an error on which Anthropic's clients act: they continue without a thread."""
 
     error_code: Literal["thread_unsupported_request"]
 
 
 class AnthropicErrorDetails(TypedDict):
-    """What went wrong."""
+    """The details of an error."""
 
     type: Literal[
         "invalid_request_error",
@@ -34,7 +34,7 @@ class AnthropicErrorDetails(TypedDict):
 
 
 class AnthropicError(TypedDict):
-    """What every error of Anthropic's paths looks like, in a stream too."""
+    """An error of Anthropic's paths, also in a stream."""
 
     type: Literal["error"]
     error: AnthropicErrorDetails
@@ -52,7 +52,7 @@ class AnthropicText(TypedDict):
 
 
 class AnthropicThinking(TypedDict):
-    """Reasoning of the model; its signature brings it back where the client did not want to see it."""
+    """Reasoning of the model; its signature brings it back to the model where the client does not show it."""
 
     type: Literal["thinking"]
     thinking: str
@@ -72,7 +72,7 @@ AnthropicBlock = AnthropicText | AnthropicThinking | AnthropicToolUse
 
 
 class AnthropicMessage(TypedDict):
-    """An answer."""
+    """A complete answer."""
 
     id: str
     type: Literal["message"]
@@ -86,20 +86,20 @@ class AnthropicMessage(TypedDict):
 
 
 class AnthropicMessageStart(TypedDict):
-    """The answer begins."""
+    """The start of the answer."""
 
     type: Literal["message_start"]
     message: AnthropicMessage
 
 
 class AnthropicPing(TypedDict):
-    """The stream is alive."""
+    """A sign that the stream is alive."""
 
     type: Literal["ping"]
 
 
 class AnthropicBlockStart(TypedDict):
-    """A content block begins, without its content."""
+    """The start of a content block, without its content."""
 
     type: Literal["content_block_start"]
     index: int
@@ -107,35 +107,35 @@ class AnthropicBlockStart(TypedDict):
 
 
 class AnthropicTextDelta(TypedDict):
-    """More text."""
+    """A part of a text."""
 
     type: Literal["text_delta"]
     text: str
 
 
 class AnthropicThinkingDelta(TypedDict):
-    """More reasoning."""
+    """A part of the reasoning."""
 
     type: Literal["thinking_delta"]
     thinking: str
 
 
 class AnthropicSignatureDelta(TypedDict):
-    """The signature of reasoning, behind all of it."""
+    """The signature of reasoning, after its text."""
 
     type: Literal["signature_delta"]
     signature: str
 
 
 class AnthropicInputDelta(TypedDict):
-    """More of a tool's input, which is JSON text."""
+    """A part of a tool's input, which is JSON text."""
 
     type: Literal["input_json_delta"]
     partial_json: str
 
 
 class AnthropicBlockDelta(TypedDict):
-    """More of a content block."""
+    """A part of a content block."""
 
     type: Literal["content_block_delta"]
     index: int
@@ -143,14 +143,14 @@ class AnthropicBlockDelta(TypedDict):
 
 
 class AnthropicBlockStop(TypedDict):
-    """A content block has ended."""
+    """The end of a content block."""
 
     type: Literal["content_block_stop"]
     index: int
 
 
 class AnthropicStop(TypedDict):
-    """Why the answer ended."""
+    """The reason why the answer ended."""
 
     stop_reason: StopReason
     stop_sequence: str | None
@@ -191,7 +191,7 @@ class AnthropicTokenCount(TypedDict):
 
 
 class AnthropicModel(TypedDict):
-    """A served model, as clients that send ``anthropic-version`` see it."""
+    """A served model, for clients that send ``anthropic-version``."""
 
     type: Literal["model"]
     id: str
@@ -201,7 +201,7 @@ class AnthropicModel(TypedDict):
 
 
 class AnthropicModelList(TypedDict):
-    """All served models by all their names, as clients that send ``anthropic-version`` see them."""
+    """All served models by all their names, for clients that send ``anthropic-version``."""
 
     data: list[AnthropicModel]
     has_more: Literal[False]

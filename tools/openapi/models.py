@@ -19,7 +19,7 @@ class ModelEndpoint(TypedDict):
 
 
 class ModelService(TypedDict):
-    """How a model is served; what is not known yet is null."""
+    """How a model is served; null for facts that are not known yet."""
 
     model: str
     aliases: list[str]

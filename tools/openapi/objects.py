@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 
 class ErrorDetails(TypedDict):
-    """What went wrong."""
+    """The details of an error."""
 
     message: str
     type: str
@@ -15,7 +15,7 @@ class ErrorDetails(TypedDict):
 
 
 class Error(TypedDict):
-    """What every error looks like, in a stream too. ``param`` names the parameter at fault."""
+    """An error, also in a stream. ``param`` names the parameter at fault."""
 
     error: ErrorDetails
 

@@ -80,20 +80,20 @@ ResponseItem = ResponseMessage | ResponseReasoning | ResponseFunctionCall | Resp
 
 
 class ResponseError(TypedDict):
-    """Why a response failed."""
+    """The reason why a response failed."""
 
     code: Literal["server_error", "rate_limit_exceeded"]
     message: str
 
 
 class ResponseIncompleteDetails(TypedDict):
-    """Why a response is incomplete: its limit of tokens, or the context's."""
+    """The reason why a response is incomplete: its limit of tokens, or the context's."""
 
     reason: Literal["max_output_tokens"]
 
 
 class ResponseReasoningConfig(TypedDict):
-    """How the model was asked to reason."""
+    """The reasoning options of the request."""
 
     effort: str | None
     summary: None
@@ -106,7 +106,7 @@ class ResponseTextConfig(TypedDict):
 
 
 class ResponseConversation(TypedDict):
-    """The conversation that a response belongs to."""
+    """The conversation of a response."""
 
     id: str
 
@@ -153,7 +153,7 @@ class ResponseObject(TypedDict):
 
 
 class ResponseDeleted(TypedDict):
-    """A response that is gone."""
+    """A deleted response."""
 
     id: str
     object: Literal["response"]
@@ -161,7 +161,7 @@ class ResponseDeleted(TypedDict):
 
 
 class ResponseEvent(TypedDict):
-    """The response begins, goes on or ends; what it has so far is in it."""
+    """The start, the progress or the end of a response, with its output so far."""
 
     type: Literal[
         "response.created",
@@ -176,7 +176,7 @@ class ResponseEvent(TypedDict):
 
 
 class ResponseItemEvent(TypedDict):
-    """An item begins or has ended."""
+    """The start or the end of an item."""
 
     type: Literal["response.output_item.added", "response.output_item.done"]
     output_index: int
@@ -185,7 +185,7 @@ class ResponseItemEvent(TypedDict):
 
 
 class ResponsePartEvent(TypedDict):
-    """A part of an item's content begins or has ended."""
+    """The start or the end of a part of an item's content."""
 
     type: Literal["response.content_part.added", "response.content_part.done"]
     item_id: str
@@ -196,7 +196,7 @@ class ResponsePartEvent(TypedDict):
 
 
 class ResponseTextDelta(TypedDict):
-    """More text."""
+    """A part of a text."""
 
     type: Literal["response.output_text.delta"]
     item_id: str
@@ -221,7 +221,7 @@ class ResponseTextDone(TypedDict):
 
 
 class ResponseReasoningDelta(TypedDict):
-    """More reasoning."""
+    """A part of the reasoning."""
 
     type: Literal["response.reasoning_text.delta"]
     item_id: str
@@ -244,7 +244,7 @@ class ResponseReasoningDone(TypedDict):
 
 
 class ResponseCallDelta(TypedDict):
-    """More of a call's arguments, or of a custom tool's input."""
+    """A part of a call's arguments, or of a custom tool's input."""
 
     type: Literal["response.function_call_arguments.delta", "response.custom_tool_call_input.delta"]
     item_id: str

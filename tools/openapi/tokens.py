@@ -26,7 +26,7 @@ class Detokenized(TypedDict):
 
 
 class TokenizerInfo(TypedDict):
-    """The tokenizer of a model. Further special tokens of its own configuration stand beside these."""
+    """The tokenizer of a model, with further special tokens of its configuration."""
 
     __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]  # pydantic reads it
 
@@ -56,7 +56,7 @@ class RenderedTensor(TypedDict):
 
 
 class RenderedChat(TypedDict):
-    """What a chat request would send to the engine."""
+    """The request to the engine that a chat request makes."""
 
     object: Literal["chat.completion.render"]
     model: str

@@ -1,1 +1,1 @@
-"""Anthropic's API over the same served models: messages, token counts, the list of models, and the shape of errors."""
+"""Anthropic's API over the same served models: messages, token counts, the list of models, and errors."""

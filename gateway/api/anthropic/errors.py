@@ -1,4 +1,4 @@
-"""Anthropic's error shape, and the layer that gives it to all errors of Anthropic's paths."""
+"""Anthropic's shape of errors, and the middleware that gives it to all errors of Anthropic's paths."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _INDEX = re.compile(r"\[(\d+)\]")
 
 
 def error_body(error: OpenAIError, request_id: str) -> bytes:
-    """The JSON that Anthropic sends for an error; its message begins with the parameter that it does not name itself.
+    """Make the JSON of an error in Anthropic's shape; the parameter at fault begins the message unless it names it.
 
     Args:
         error: in OpenAI's terms, with the client's own paths.
@@ -51,7 +51,7 @@ def error_body(error: OpenAIError, request_id: str) -> bytes:
 
 
 def error_response(error: OpenAIError, request_id: str) -> Response:
-    """The HTTP response of an error in Anthropic's shape."""
+    """Make the HTTP response of an error in Anthropic's shape."""
     return Response(error_body(error, request_id), _status(error), error.headers, "application/json")
 
 
@@ -69,10 +69,11 @@ def _message(error: OpenAIError) -> str:
 
 
 class AnthropicMiddleware:
-    """Gives a request of Anthropic's API errors in Anthropic's shape, from every layer inside, and a ``request-id``.
+    """Gives errors of Anthropic's API its shape, and its responses a ``request-id``.
 
-    Such a request is known by its path, or by its header ``anthropic-version``, which no client of OpenAI's API sends.
-    The HTTP protocol rejects some requests before any layer; ``gateway.app`` gives those responses the same shape.
+    Errors of every inner layer are changed. A request is Anthropic's by its path, or by its header
+    ``anthropic-version``, which no client of OpenAI's API sends. The HTTP protocol rejects some requests before any
+    layer; ``gateway.app`` gives those responses the same shape.
     """
 
     def __init__(self, app: ASGIApp) -> None:

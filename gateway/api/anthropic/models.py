@@ -1,4 +1,4 @@
-"""The list of models as Anthropic's clients read it, under the paths that OpenAI's have."""
+"""The list of models in Anthropic's form, under the paths of OpenAI's list."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class _AnthropicRoute(DirectRoute):
 
 
 def anthropic_models_router(registry: Registry) -> APIRouter:
-    """The routes ``GET /v1/models`` and ``GET /v1/models/{id}`` for requests with ``anthropic-version``.
+    """Make the routes ``GET /v1/models`` and ``GET /v1/models/{id}`` for the header ``anthropic-version``.
 
-    They go before OpenAI's.
+    They stand before OpenAI's routes.
     """
     router = APIRouter(route_class=_AnthropicRoute)
 

@@ -1,4 +1,4 @@
-"""Custom tools as functions: their one argument is the tool's input, which is text."""
+"""Custom tools as functions with one argument: the tool's input, a text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HALVES, _FIRST_HALVES = range(0xD800, 0xE000), range(0xD800, 0xDC00)  # of char
 
 
 def input_schema(pattern: str | None = None) -> dict[str, Any]:
-    """The schema of the arguments of a custom tool's function.
+    """Make the schema of the arguments of a custom tool's function.
 
     Args:
         pattern: a regular expression that all of the input must fit.
@@ -32,13 +32,13 @@ def input_schema(pattern: str | None = None) -> dict[str, Any]:
 
 
 def described(description: str | None, syntax: Literal["lark", "regex"], definition: str) -> str:
-    """The description of a tool whose input has a grammar, which the model is shown."""
+    """Make the description of a tool whose input has a grammar, for the model."""
     grammar = f"The input follows this grammar ({syntax}):\n{definition}"
     return f"{description}\n\n{grammar}" if description else grammar
 
 
 def is_pattern(text: str) -> bool:
-    """Whether an expression is one that a schema can have."""
+    """Tell whether a schema can have this expression as its pattern."""
     try:
         check_schema({"type": "string", "pattern": text}, "pattern")
     except BadRequestError:
@@ -47,15 +47,16 @@ def is_pattern(text: str) -> bool:
 
 
 def arguments_of(text: str) -> str:
-    """The arguments of a custom tool's function with this input, as JSON."""
+    """Write the arguments of a custom tool's function from the tool's input, as JSON."""
     return orjson.dumps({_INPUT: text}).decode()
 
 
 class InputReader:
-    """Reads the input of a custom tool from its function's arguments, as they arrive; any chunking gives the same text.
+    """Reads a custom tool's input from the arguments of its function while they arrive.
 
-    Arguments that begin with a text under the name ``input`` are that text, which is given out as it comes. Others wait
-    for their end: where they have one text only, under whatever name, they are that text; else all of them are.
+    Arguments that begin with a string named ``input`` have this string as the input, which is returned as it arrives.
+    Other arguments are read at their end: a single string of any name is the input; else all arguments as text are. Any
+    chunking gives the same input.
     """
 
     __slots__ = ("_begun", "_ended", "_held")
@@ -66,7 +67,7 @@ class InputReader:
         self._begun = self._ended = False
 
     def push(self, arguments: str) -> str:
-        """Take more of the arguments; returns the text that is certain now."""
+        """Add arguments; returns the part of the input that is certain now."""
         if self._ended:
             return ""
         self._held += arguments
@@ -78,7 +79,7 @@ class InputReader:
         return self._text()
 
     def finish(self) -> str:
-        """End the arguments, which may be cut; returns the rest of the text."""
+        """End the arguments, which may be cut; returns the rest of the input."""
         held, self._held = self._held, ""
         if self._begun:
             return ""

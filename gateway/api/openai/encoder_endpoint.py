@@ -1,4 +1,4 @@
-"""One request to an endpoint whose model encodes, from its body to its response."""
+"""The flow of a request to an encoder, from its body to its response."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ Fields = TypeVar("Fields", bound=EncoderFields)
 
 @dataclass(frozen=True, slots=True)
 class EncoderEndpoint(Generic[Fields]):
-    """What differs between endpoints of encoders.
+    """The parts of a request that differ between endpoints of encoders.
 
     Attributes:
-        fields: of a request.
-        tasks: of models that are asked here.
+        fields: the schema of a request.
+        tasks: tasks of the models that serve the endpoint.
         body: makes the response, which may have arrays.
     """
 
@@ -62,7 +62,7 @@ class EncoderEndpoint(Generic[Fields]):
 async def serve_encoder(
     endpoint: EncoderEndpoint[Fields], request: Request, registry: Registry, metrics: Metrics
 ) -> Response:
-    """Read a request, have its inputs encoded, and respond.
+    """Read a request, encode its inputs, and respond.
 
     Raises:
         BadRequestError: naming the parameter at fault.
@@ -137,7 +137,7 @@ def _json(value: Any) -> bytes:
 
 
 def encoder_capabilities(model: EncoderModel) -> dict[str, Capability]:
-    """How the fields of requests are served, by name; empty before the engine was found."""
+    """How an encoder serves each field of a request, by name; empty before discovery."""
     if model.features is None:
         return {}
     found = dict(model.capabilities)
@@ -217,20 +217,20 @@ def _unknown(asked: EncoderFields, policies: ParameterPolicies) -> list[str]:
 
 
 def list_of(prefix: str, model: EncoderModel, data: Sequence[Any], encoded: EncoderResult) -> dict[str, Any]:
-    """The response of vLLM's endpoints, with a new id."""
+    """Make the list response of vLLM's endpoints, with a new id."""
     return {**answer_head(prefix, "list", model.name, int(time.time())), "data": data, "usage": usage(encoded)}
 
 
 def usage(encoded: EncoderResult) -> dict[str, Any]:
-    """The usage of a response: an encoder generates no tokens."""
+    """Make the usage of a response: prompt tokens only."""
     return {"prompt_tokens": encoded.tokens, "total_tokens": encoded.tokens}
 
 
 def relevance(encoded: EncoderResult) -> NDArray[np.float32]:
-    """The score of each pair: the only one, or that of the second of two classes.
+    """The score of each pair: the model's only score, or the score of the second of two classes.
 
     Raises:
-        MalformedOutputError: there are more classes.
+        MalformedOutputError: the model has more than two classes.
     """
     classes = encoded.values.shape[1]
     if classes > 2:

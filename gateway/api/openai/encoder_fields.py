@@ -1,4 +1,4 @@
-"""Fields of requests whose model encodes: the inputs, how texts are cut, and the form of vectors."""
+"""Request fields of the endpoints of encoders: inputs, truncation, and the form of vectors."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ class EncoderFields(RequestPart):
 
     @abstractmethod
     def inputs(self) -> Sequence[EncoderInput]:
-        """What is to be encoded, at least one."""
+        """The inputs to encode, at least one."""
 
     @abstractmethod
     def path(self, index: int, *, of_query: bool = False) -> str:
-        """Where the request has an input, such as ``input[3]``; of a pair its second text or its query."""
+        """The path of an input in the request, such as ``input[3]``; of a pair, its second text or its query."""
 
     def check_model(self, model: EncoderModel) -> None:
-        """Check what the endpoint alone asks of a model.
+        """Check the conditions that only this endpoint sets for a model.
 
         Raises:
             BadRequestError: naming the parameter at fault.
         """
 
     def asked(self) -> set[str]:
-        """The fields that are there and change anything."""
+        """The given fields that change anything."""
         return {name for name in self.model_fields_set if name != "truncate" or self.truncation() != "none"}
 
     def truncation(self) -> Truncation:
@@ -66,7 +66,7 @@ class EncoderFields(RequestPart):
         return side if side == "none" or self.truncation_side is None else _SIDES[self.truncation_side]
 
     def params(self) -> EncoderParams:
-        """What is asked of all inputs."""
+        """The parameters for all inputs."""
         most = self.truncate_prompt_tokens
         return EncoderParams(self.input_type, self.truncation(), most_tokens=None if most == -1 else most)
 
@@ -125,7 +125,7 @@ class InputFields(EncoderFields):
                 raise BadRequestError(message, param=path, code="invalid_value")
 
     def inputs(self) -> Sequence[EncoderInput]:
-        """Its inputs; see ``EncoderFields``."""
+        """The texts or token ids; see ``EncoderFields``."""
         return [
             EncoderInput(item) if isinstance(item, str) else EncoderInput("", ids=item, type_ids=[0] * len(item))
             for item in self._items()
@@ -152,14 +152,14 @@ class VectorFields(InputFields):
             raise BadRequestError(message, param="normalize", code="unsupported_parameter")
 
     def params(self) -> EncoderParams:
-        """With the length of the vectors; see ``EncoderFields``."""
+        """The parameters, with the length of the vectors; see ``EncoderFields``."""
         return dataclasses.replace(super().params(), dimensions=self.dimensions)
 
     def rows(self, model: EncoderModel, encoded: EncoderResult) -> Sequence[Any]:
-        """The vectors, or the scores by class, little-endian: arrays, or their bytes where base64 is asked for.
+        """The vectors, or the scores by class, little-endian: as arrays, or as their bytes for base64.
 
         Raises:
-            BadRequestError: they are shorter than ``dimensions``.
+            BadRequestError: the vectors are shorter than ``dimensions``.
             MalformedOutputError: the model returned another number of dimensions, or zeros only.
         """
         vectors, width = encoded.values, encoded.values.shape[1]

@@ -1,4 +1,4 @@
-"""Encrypts texts that clients keep and send back, for the use of their owner only.
+"""Encrypts state that clients hold, bound to its owner.
 
 Texts are encrypted by ``cryptography``'s Fernet (AES-128-CBC and HMAC-SHA256) with the operator's keys. Nothing is
 compressed, so that no encrypted text decrypts to more bytes than were sent.
@@ -20,7 +20,7 @@ _BEGINNING = "sealed1."  # distinguishes the gateway's texts without any work on
 
 
 class TextCipher:
-    """Encrypts and decrypts with the operator's keys."""
+    """Encrypts and decrypts texts with the operator's keys."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         """Take the keys.
@@ -46,8 +46,8 @@ class OwnerCipher:
     """Encrypts and decrypts texts of one owner.
 
     Attributes:
-        fernet: of the operator's keys.
-        owner: to whom the texts are given.
+        fernet: Fernet with the operator's keys.
+        owner: the caller who gets the texts.
     """
 
     fernet: MultiFernet

@@ -1,4 +1,4 @@
-"""One request from its body to its response, whole or as a stream: the same for every endpoint that generates."""
+"""The flow of a request that generates, from its body to its response, for every endpoint."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ DONE = b"data: [DONE]\n\n"
 
 
 class AnswerEvents(Protocol):
-    """The Server-Sent Events of one streamed answer."""
+    """Writes the Server-Sent Events of one streamed answer."""
 
     def opening(self) -> bytes:
-        """The events before the first text; they are sent together with it."""
+        """Make the events before the first text; they are sent together with it."""
         ...
 
     def take(self, ready: Ready, group: Generations) -> bytes:
-        """The events of all that became ready.
+        """Make the events of the output that became ready.
 
         Raises:
             OpenAIError: when a choice that has ended is not what was asked for.
@@ -57,7 +57,7 @@ class AnswerEvents(Protocol):
         ...
 
     def forward(self, write: Write) -> Forward | None:
-        """Make the relay's function that immediately writes pieces of text, or None where events have more than text.
+        """Make the relay's function that writes pieces of text immediately; None where events need more than text.
 
         Args:
             write: takes events on one line each.
@@ -65,22 +65,22 @@ class AnswerEvents(Protocol):
         ...
 
     def end(self, usage: Usage) -> bytes:
-        """The events that end the stream."""
+        """Make the events that end the stream."""
         ...
 
     def error(self, error: OpenAIError) -> bytes:
-        """The event that ends a stream which has already begun and breaks off."""
+        """Make the event of an error that ends a begun stream."""
         ...
 
 
 class PendingAnswer(ABC):
-    """An answer that is about to be generated.
+    """An answer before its generations run.
 
     Attributes:
         generations: those of the first prompt first.
-        names: tells the request's names of parameters that errors of the engine call otherwise.
+        names: makes the map from the engine's names of parameters in errors to the request's names.
         padded: whether the events of its stream are padded.
-        kept: whether its end is stored before it is sent to the client.
+        kept: whether its end is stored before the client gets it.
         changed: paths of texts that the prompt has changed or moved.
     """
 
@@ -101,10 +101,10 @@ class PendingAnswer(ABC):
 
     @abstractmethod
     async def body(self, group: Generations) -> bytes:
-        """The body of the whole answer.
+        """Make the body of the whole answer.
 
         Raises:
-            OpenAIError: when a choice is not what was asked for.
+            OpenAIError: a choice is not what the request requires.
         """
 
     @abstractmethod
@@ -112,7 +112,7 @@ class PendingAnswer(ABC):
         """The finish reason of each choice; valid at the end."""
 
     async def keep(self, usage: Usage | None) -> None:  # noqa: B027 - most answers are not kept
-        """Write the end of a streamed answer, if it is ``kept``.
+        """Store the end of a streamed answer, if it is ``kept``.
 
         Args:
             usage: of the whole answer; None where its events have reported an error.
@@ -122,14 +122,14 @@ class PendingAnswer(ABC):
         """
 
     def leave(self) -> None:  # noqa: B027 - as above
-        """Write that the client of a streamed answer has left, if it is ``kept``; without effect after its end."""
+        """Store that the client of a streamed answer has left, if it is ``kept``; without effect after its end."""
 
     def usage(self, group: Generations) -> Usage:
-        """Token counts so far."""
+        """Count tokens so far."""
         return group.usage()
 
     def note(self, record: RequestRecord, group: Generations, *, ended: bool) -> Usage:
-        """Write into the record of the access log what became of the generations, once; returns the token counts."""
+        """Write the outcome into the access log's record, once; returns the token counts."""
         if self._noted is not None:
             return self._noted
         usage = self._noted = self.usage(group)
@@ -145,7 +145,7 @@ async def collect_body(answer: PendingAnswer, record: RequestRecord) -> bytes:
     """Run the generations to their end and return the body.
 
     Raises:
-        OpenAIError: when one fails, or an answer is not what was asked for; no part of an answer is returned.
+        OpenAIError: a generation fails, or an answer is not what the request requires; no part of it is returned.
     """
     try:
         return await _whole(answer, record)
@@ -170,7 +170,7 @@ async def _whole(answer: PendingAnswer, record: RequestRecord) -> bytes:
 async def stream(
     answer: PendingAnswer, events: AnswerEvents, output: StreamOutput, record: RequestRecord, timeouts: TimeoutSettings
 ) -> AsyncGenerator[bytes, None]:
-    """Yield all ready events together, and comments while the engine is silent.
+    """Yield all ready events together, and comments while the engine returns nothing.
 
     The first bytes come with the engine's first response, or after ``headers_s`` of waiting for it.
 
@@ -229,12 +229,14 @@ async def stream(
 
 
 def error_event(error: OpenAIError) -> bytes:
-    """The event that ends a stream which has already begun; no ``[DONE]`` follows it."""
+    """Make the event of an error that ends a begun stream; no ``[DONE]`` follows it."""
     return b"data: " + error.body() + b"\n\n"
 
 
 def best(scores: Sequence[float], n: int) -> list[int]:
-    """The indices of the ``n`` candidates with the highest scores, best first; all in order where there are ``n``.
+    """The indices of the ``n`` candidates with the highest scores, best first.
+
+    The order stays the same where all candidates are chosen.
 
     Args:
         scores: log-prob per token of each candidate; minus infinity for one without tokens, of which nothing tells how
@@ -248,7 +250,7 @@ def best(scores: Sequence[float], n: int) -> list[int]:
 
 
 def prompt_logprobs_list(entries: Sequence[PromptTokenLogprob]) -> list[dict[str, Any] | None]:
-    """``prompt_logprobs`` as vLLM writes it: for each token an object by token id, null for the first.
+    """Make ``prompt_logprobs`` in vLLM's form: an object by token id for each token, null for the first.
 
     ``rank`` is null where the engine does not say it and the token is not among the alternatives.
     """
@@ -269,35 +271,35 @@ _LONGEST_NAME = 100
 
 
 class ParsedRequest(Protocol):
-    """A request as every endpoint has it.
+    """A parsed request of any endpoint.
 
     Attributes:
-        model: the name under which the client asks for it, then that of the served model.
+        model: the client's name of the model, after ``check_request`` the name of the served model.
     """
 
     model: str
 
     @property
     def stream(self) -> bool:
-        """Whether the answer is wanted as a stream."""
+        """Whether the request asks for a stream."""
         ...
 
     def annotations(self) -> dict[str, Any]:
-        """What the request says of itself; for the access log."""
+        """The request's annotations for the access log."""
         ...
 
 
 class AnswerPlan(Protocol):
-    """The answer that a request wants, as far as it is known before the prompt is."""
+    """The decisions about an answer that need no prompt."""
 
     @property
     def names(self) -> Names:
-        """Tells the request's names of parameters that errors of the engine call otherwise."""
+        """Make the map from the engine's names of parameters in errors to the request's names."""
         ...
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Paths at which schemas leave OpenAI's strict subset though ``strict`` was asked for."""
+        """The paths at which schemas leave OpenAI's strict subset although ``strict`` is requested."""
         ...
 
 
@@ -308,7 +310,9 @@ Answered = TypeVar("Answered", bound=PendingAnswer)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint(Generic[Fields, Planned, Answered]):
-    """The steps of a request that differ between endpoints. The first three run where the body is parsed.
+    """The steps of a request that differ between endpoints.
+
+    The first three run where the body is parsed.
 
     Attributes:
         parse: makes the request of a JSON object; raises ``BadRequestError``.
@@ -327,16 +331,16 @@ class Endpoint(Generic[Fields, Planned, Answered]):
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest(Generic[Fields, Planned]):
-    """A request whose body was read and checked.
+    """A request whose body was read and checked against its model.
 
     Attributes:
-        request: as the policies let it pass; its model is the served one, also where an alias was asked for.
+        request: the request without ignored parameters, with the name of the served model instead of an alias.
         model: the served model.
-        plan: of its answer.
-        headers: of the response.
-        record: of the access log.
-        named: what the request is served without, as the headers name it.
-        copy: begins a copy of it for the model's mirror; None where it has none.
+        plan: the plan of the answer.
+        headers: headers of the response.
+        record: the access log's record.
+        named: names of ignored parameters for the response headers.
+        copy: begins a copy of the request for the model's mirror; None without a mirror.
     """
 
     request: Fields
@@ -348,14 +352,14 @@ class CheckedRequest(Generic[Fields, Planned]):
     copy: Callable[[], RequestCopy | None] | None = None
 
     def with_replaced(self, paths: Sequence[str]) -> CheckedRequest[Fields, Planned]:
-        """The same, whose response names texts in which characters were replaced."""
+        """The request, with paths of texts in which characters were replaced for the response headers."""
         if not paths:
             return self
         named = [*self.named, *paths]
         return replace(self, named=named, headers={**self.headers, **name_header(_IGNORED, named)})
 
     def with_copy(self, copies: RequestCopies | None, request: Request, body: bytes) -> CheckedRequest[Fields, Planned]:
-        """The same, to be copied where the model has a mirror."""
+        """The request, with its copy for the model's mirror, if there is one."""
         settings = self.model.settings
         if copies is None or settings.mirror is None:
             return self
@@ -415,7 +419,7 @@ def check_request(
 async def prepared(
     endpoint: Endpoint[Fields, Planned, Answered], request: Request, begun: CheckedRequest[Fields, Planned]
 ) -> Answered:
-    """Prepare the answer, unless the client leaves meanwhile.
+    """Prepare the answer; stops when the client leaves.
 
     Raises:
         BadRequestError: when the model cannot give what is asked.
@@ -439,7 +443,10 @@ async def serve(
     metrics: Metrics,
     timeouts: TimeoutSettings,
 ) -> Response:
-    """Respond with a stream where one is asked for, else with the whole body, given up when the client leaves."""
+    """Respond with a stream where the request asks for one, else with the whole body.
+
+    The answer is cancelled when the client leaves.
+    """
     begun = await parse_and_check(endpoint, request, registry, metrics)
     return await answered(endpoint, request, begun, await prepared(endpoint, request, begun), timeouts)
 
@@ -484,12 +491,12 @@ def name_header(header: str, names: Sequence[str]) -> dict[str, str]:
 
 
 def note_model(record: RequestRecord, model: ServedModel) -> None:
-    """Have the access log name the model of a request."""
+    """Note the model of a request for the access log."""
     record.model, record.task = model.name, model.task
 
 
 def find_model(registry: Registry, name: str, conversation: str | None = None) -> ServedModel:
-    """The served model with this id, where the caller may use it.
+    """Find a served model that the caller may use.
 
     Args:
         registry: of served models.
@@ -512,13 +519,13 @@ Kind = TypeVar("Kind", bound=ServedModel)
 def find_for_task(
     registry: Registry, name: str, kind: type[Kind], tasks: Sequence[Task], conversation: str | None = None
 ) -> Kind:
-    """The served model with this id, where it has a task that an endpoint serves.
+    """Find a served model that the caller may use and that has a task of the endpoint.
 
     Args:
         registry: as of ``find_model``.
         name: as of ``find_model``.
         kind: the class of models with these tasks.
-        tasks: one of which the model must have.
+        tasks: the tasks, of which the model must have one.
         conversation: as of ``find_model``.
 
     Raises:
@@ -535,7 +542,7 @@ def find_for_task(
 
 
 def models_of_caller(registry: Registry) -> list[tuple[str, ServedModel]]:
-    """Every id under which the caller reaches a model, with the model; models that generate come first."""
+    """List each id under which the caller reaches a model, with the model; models that generate come first."""
     found = [(name, model) for name, model in registry.names() if _may_use(registry, name, model)]
     return sorted(found, key=lambda each: each[1].task != "generate")
 

@@ -1,4 +1,4 @@
-"""OpenAI's error shape, and the one table from failures to HTTP responses."""
+"""OpenAI's shape of errors, and the table from failures to HTTP responses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SERVER = "server_error"
 
 
 class OpenAIError(Exception):
-    """A request that ends with an error; ``BadRequestError`` where its status is 400.
+    """A request that ends with an error; see ``BadRequestError`` for status 400.
 
     Attributes:
         status: HTTP status.
@@ -75,13 +75,13 @@ class OpenAIError(Exception):
         self.headers = headers
 
     def body(self) -> bytes:
-        """The JSON that OpenAI sends for an error."""
+        """Make the JSON of the error in OpenAI's shape."""
         return orjson.dumps(
             {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
         )
 
     def response(self) -> Response:
-        """The HTTP response, in the shape that its path has."""
+        """Make the HTTP response, in the shape for the request's path."""
         return _ErrorResponse(self)
 
 
@@ -90,7 +90,7 @@ Shape = Callable[[OpenAIError, str], Response]
 
 
 def shape_errors(scope: Scope, shape: Shape) -> None:
-    """Let all errors of a request, from whatever layer, have another shape than OpenAI's."""
+    """Give all errors of a request another shape than OpenAI's, in every layer."""
     scope.setdefault("state", {})["error_shape"] = shape
 
 
@@ -131,11 +131,11 @@ Names = Callable[[], Mapping[str, str]]
 
 
 def from_engine(error: EngineError, names: Mapping[str, str]) -> OpenAIError:
-    """The response to an engine's failure; the backend's own words go to the log only.
+    """Make the response to an engine's failure; the backend's words are only logged.
 
     Args:
         error: of the engine.
-        names: the request's names of parameters that the error calls otherwise.
+        names: the request's names of parameters, by the engine's names.
     """
     status, kind, code, headers = _BY_KIND[error.kind]
     blamed = "prompt" if error.kind is ErrorKind.CONTEXT_LENGTH else error.param
@@ -162,12 +162,12 @@ def from_refusal(error: BadRequestError) -> OpenAIError:
 
 
 def from_limit(error: LimitedError) -> OpenAIError:
-    """The response to a request that a limit of its caller does not allow."""
+    """Make the response to a request that exceeds a limit of its caller."""
     return OpenAIError(429, error.message, type=error.kind, code="rate_limit_exceeded", headers=error.headers())
 
 
 def from_store(error: StoreError) -> OpenAIError:
-    """The response where something cannot be kept or read again; the store has logged why."""
+    """Make the response to a failure of the store, which the store has logged."""
     if isinstance(error, StoreFullError):
         message = "The data of this request is larger than the store of the gateway allows."
         return OpenAIError(503, message, type=SERVER, code="store_full", headers=NO_RETRY)
@@ -176,7 +176,7 @@ def from_store(error: StoreError) -> OpenAIError:
 
 
 async def handle_openai(request: Request, error: Exception) -> Response:
-    """Respond to one of the failures that ``HANDLED`` names, in OpenAI's shape."""
+    """Respond to a failure of ``HANDLED``, in OpenAI's shape."""
     if isinstance(error, ClientDisconnectedError):
         record_of(request.scope).disconnected = True
         return Response(status_code=CLIENT_GONE)
@@ -219,7 +219,7 @@ def _hint(request: Request) -> str:
 
 
 async def handle_http(request: Request, error: Exception) -> Response:
-    """Respond to the framework's own errors: an unknown path, a wrong method."""
+    """Respond to an error of the framework, such as an unknown path or a wrong method."""
     status = getattr(error, "status_code", 500)
     where = f"{request.method} {client_path(request.scope)[:256]}"
     if status == 404:
@@ -236,7 +236,7 @@ async def handle_http(request: Request, error: Exception) -> Response:
 
 
 async def handle_defect(request: Request, error: Exception) -> Response:
-    """Respond to a defect of the gateway; the server logs its traceback, and the client sees none of it."""
+    """Respond to a defect of the gateway; the traceback is only logged."""
     del error
     record = record_of(request.scope)
     record.error = SERVER

@@ -1,4 +1,4 @@
-"""Forms of an answer that a request may want: ``response_format``, and the extensions that other servers have."""
+"""Formats of an answer: ``response_format``, and the extensions of other servers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TextFormat(RequestPart):
 
 
 class JsonObjectFormat(RequestPart):
-    """Any JSON object; with a schema, as llama.cpp's server has it, one that follows it."""
+    """Any JSON object; with a schema, as in llama.cpp's server, an object that follows it."""
 
     type: Literal["json_object"]
     schema_: dict[str, Any] | None = Field(default=None, alias="schema")
@@ -82,14 +82,14 @@ class NamedSchema(BaseModel):
 
 
 class JsonSchemaFormat(RequestPart):
-    """JSON that follows a schema; without one any object."""
+    """JSON that follows a schema; any object without one."""
 
     type: Literal["json_schema"]
     json_schema: NamedSchema
 
 
 class StructuralTagFormat(RequestPart):
-    """Extension: text of which tags hold a part to a structure; the other fields are xgrammar's."""
+    """Extension: text in which tags hold structured parts; the other fields are xgrammar's."""
 
     type: Literal["structural_tag"]
 
@@ -125,14 +125,14 @@ class StructuredOutputs(RequestPart):
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """One form that an answer shall have.
+    """A format that the request requires of its answer.
 
     Attributes:
-        kind: what ``value`` is.
+        kind: the kind of ``value``.
         value: schema, expression, grammar, choices or structural tag.
-        path: where it stands in the request.
+        path: path of ``value`` in the request.
         field: the request's field.
-        strict: whether OpenAI's strict mode was asked for.
+        strict: whether the request asks for OpenAI's strict mode.
     """
 
     kind: Literal["json_object", "json_schema", "regex", "choice", "grammar", "structural_tag"]
@@ -142,11 +142,11 @@ class AnswerFormat:
     strict: bool = False
 
     def guide(self, kinds: frozenset[str], backend: GuideBackend | None = None) -> Guide | None:
-        """The guide that holds an answer to it; None when no kind that the engine takes can.
+        """Make the guide that enforces the format; None when the engine takes no such guide.
 
         Args:
-            kinds: that the engine takes.
-            backend: what compiles them, where the engine says so.
+            kinds: kinds of guides that the engine takes.
+            backend: the engine's compiler of guides, if known.
 
         Raises:
             BadRequestError: with the path of what guided decoding cannot enforce.
@@ -177,7 +177,7 @@ class AnswerFormat:
 
 
 def check_wanted(wanted: AnswerFormat) -> None:
-    """Reject an invalid schema, expression or tag.
+    """Reject an invalid schema, expression or structural tag.
 
     Raises:
         BadRequestError: with the path of the fault.
@@ -220,14 +220,14 @@ def _check_regex(pattern: str, path: str) -> None:
 
 
 def capability_of(given: Any) -> str:
-    """The parameter by whose capability a model serves this ``response_format``."""
+    """The name of the capability that a ``response_format`` needs."""
     if isinstance(given, RegexFormat):
         return "guided_regex"
     return "guided_grammar" if isinstance(given, EbnfFormat) else "response_format"
 
 
 def from_response_format(given: Any) -> AnswerFormat | None:
-    """What ``response_format`` wants; None for any text.
+    """Read ``response_format``; None for any text.
 
     Raises:
         BadRequestError: for a schema that stands where only its wrapper may.
@@ -260,7 +260,7 @@ def _from_json_schema(given: NamedSchema, field: str) -> AnswerFormat:
 
 
 def unknown_parts(response_format: Any, structured_outputs: StructuredOutputs | None) -> dict[str, Any]:
-    """Fields of forms that are not read, by their paths."""
+    """The paths of unread fields of formats."""
     found: dict[str, Any] = {}
     parts: list[tuple[str, Any]] = [("structured_outputs", structured_outputs)]
     if not isinstance(response_format, StructuralTagFormat):  # whose fields are xgrammar's
@@ -274,10 +274,10 @@ def unknown_parts(response_format: Any, structured_outputs: StructuredOutputs | 
 
 
 def from_structured_outputs(given: StructuredOutputs) -> Sequence[AnswerFormat]:
-    """What ``structured_outputs`` wants: exactly one thing in a sound request.
+    """Read ``structured_outputs``, of which a valid request has exactly one field.
 
     Raises:
-        BadRequestError: for a text in place of JSON that is none.
+        BadRequestError: a text is not valid JSON.
     """
     field = "structured_outputs"
     found: list[AnswerFormat] = []

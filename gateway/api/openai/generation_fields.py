@@ -1,4 +1,4 @@
-"""The fields of all endpoints that generate text, and which of them contradict each other."""
+"""Fields of all endpoints that generate text, and checks of their contradictions."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ class SamplingFields(RequestPart):
     ] = None
 
     def sampling_params(self, defaults: SamplingDefaults) -> SamplingParams:
-        """The parameters of the answer, but for those that each endpoint has in a form of its own.
+        """Make the sampling parameters that all endpoints have in the same form.
 
         Args:
             defaults: of the model, for fields that the request leaves out.
@@ -309,11 +309,11 @@ class SamplingFields(RequestPart):
         return SamplingParams(**values | {"n": self.candidates} | self.own_params())
 
     def own_params(self) -> dict[str, Any]:
-        """The parameters that the endpoint has in a form of its own."""
+        """The sampling parameters that the endpoint has in a form of its own."""
         return {}
 
     def truncation(self, params: SamplingParams) -> Truncation | None:
-        """How the prompt is cut; None where it is not.
+        """The truncation of the prompt; None without one.
 
         Args:
             params: of the answer.
@@ -326,7 +326,7 @@ class SamplingFields(RequestPart):
 
     @property
     def candidates(self) -> int:
-        """Generations to start: more than ``n`` where the best of them are chosen."""
+        """The number of generations to start: more than ``n`` where the best are chosen."""
         return self.n if self.use_beam_search else max(self.n, self.best_of or 1)
 
 
@@ -375,7 +375,7 @@ class StreamOptions(RequestPart):
 
 
 class GenerationFields(SamplingFields):
-    """What requests of chat and of completions have in common; null means absent."""
+    """Fields that requests of chat and of completions have in common; null means absent."""
 
     response_format: Annotated[
         ResponseFormat | None,
@@ -444,10 +444,10 @@ class GenerationFields(SamplingFields):
 
     @functools.cached_property
     def forms(self) -> Sequence[AnswerFormat]:
-        """The forms that the answer shall have; one at most in a sound request.
+        """The formats that the request requires of its answer, at most one in a valid request.
 
         Raises:
-            BadRequestError: for a text in place of JSON that is none.
+            BadRequestError: a text is not valid JSON.
         """
         if self.model_fields_set.isdisjoint(_FORM_FIELDS):
             return ()
@@ -466,13 +466,13 @@ class GenerationFields(SamplingFields):
         return found
 
     def unknown_parts(self) -> dict[str, Any]:
-        """Return the unread fields of the request's objects, by their paths."""
+        """The paths of unread fields of the request's objects."""
         if self.response_format is None and self.structured_outputs is None:
             return {}
         return unknown_parts(self.response_format, self.structured_outputs)
 
     def names(self, guided_by: str | None) -> dict[str, str]:
-        """This request's names of parameters that errors of the engine call otherwise.
+        """Map the engine's names of parameters in errors to this request's names.
 
         Args:
             guided_by: path of what the engine's guide is made from, None without one.
@@ -483,22 +483,22 @@ class GenerationFields(SamplingFields):
         return names
 
     def annotations(self) -> dict[str, Any]:
-        """What the request says of itself; for the access log."""
+        """The request's annotations for the access log."""
         return {} if self.user is None else {"user": self.user[:512]}
 
     @property
     def obfuscated(self) -> bool:
-        """Whether the chunks of its stream are padded."""
+        """Whether the chunks of the stream are padded."""
         return self.stream_options is not None and self.stream_options.include_obfuscation
 
     def given(self) -> dict[str, Any]:
-        """The fields that the request has, as plain JSON values; unknown ones too."""
+        """The given fields as plain JSON values, unknown ones among them."""
         names = [name for name in type(self).model_fields if name in self.model_fields_set]
         return {name: _plain(getattr(self, name)) for name in names} | (self.model_extra or {})
 
 
 def extras(path: str, part: BaseModel) -> dict[str, Any]:
-    """Fields of an object that are not defined, by their paths."""
+    """The undefined fields of an object, by their paths."""
     return {f"{path}.{name}": value for name, value in (part.model_extra or {}).items()}
 
 

@@ -1,4 +1,4 @@
-"""The structure that a request wants of its answer: a guide of the engine, or a check of the finished answer."""
+"""Structured output: a guide for the engine, or a check of the finished answer."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gateway.text.guides.guide import Guide
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """The way in which an answer gets the wanted form.
+    """How an answer gets the required format.
 
     Attributes:
-        guide: holds the engine to it.
-        fits: checks the finished answer; None where the guide guarantees it, or nothing is wanted.
-        field: the request's field that wants it.
-        path: where it stands in the request.
+        guide: constrains the engine; None without a guide.
+        fits: checks the finished answer; None where the guide guarantees the format, or none is required.
+        field: the request's field with the format.
+        path: path of the format in the request.
     """
 
     guide: Guide | None = None
@@ -33,11 +33,11 @@ ANY_TEXT = Structure()
 
 
 def structure(wanted: AnswerFormat | None, features: EngineFeatures, *, validate: bool) -> Structure:
-    """Choose how to enforce or check the wanted form.
+    """Choose how to enforce or check the required format.
 
     Args:
-        wanted: by the request; None: any text.
-        features: of the engine.
+        wanted: the required format; None for any text.
+        features: features of the engine.
         validate: whether the operator has finished answers checked where they cannot be guided.
 
     Raises:

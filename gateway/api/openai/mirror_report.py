@@ -26,7 +26,7 @@ _VERSION: Final = 1
 
 
 def mirror_router(registry: Registry, link: MirrorLink) -> APIRouter:
-    """The route ``GET /mirror``, for the internal port: its report may have texts.
+    """Make the route ``GET /mirror`` for the internal port; its report may have texts of requests.
 
     Args:
         registry: of served models, started.

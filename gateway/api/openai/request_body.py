@@ -1,4 +1,4 @@
-"""From an HTTP request to a validated request of an endpoint."""
+"""Reads the body of an HTTP request, and parses and validates it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Parsed = TypeVar("Parsed")
 
 
 class BodyBudget:
-    """The large bodies of all requests that are being received, or wait to be parsed, as one sum of bytes."""
+    """The memory of large bodies that are received or wait to be parsed, as one sum of bytes."""
 
     def __init__(self, most: int = _MOST_HELD) -> None:
         """Begin with none.
@@ -58,7 +58,7 @@ class BodyBudget:
         return after
 
     def leave(self, counted: int) -> None:
-        """Forget a body of which so much was counted."""
+        """Subtract the counted bytes of a body."""
         self.held -= counted
 
 
@@ -68,18 +68,19 @@ _bodies = BodyBudget()
 async def read_request(
     request: Request, parse: Callable[[RequestBody], Parsed], most_messages: int = MOST_MESSAGES
 ) -> Parsed:
-    """Read the body and parse it, a large one off the event loop and in its turn.
+    """Read the body and parse it; a large body is parsed off the event loop, in its turn.
 
     Args:
-        request: whose body was not read yet.
-        parse: of the endpoint; checks what takes time with a large body, too.
+        request: a request with an unread body.
+        parse: makes the endpoint's request, with all checks that take time for a large body.
         most_messages: as of ``parse_body``.
 
     Raises:
         ClientDisconnectedError: the client left before it had sent the body, or before its turn came.
         EngineError: QUEUE_FULL when too many large bodies wait, UNAVAILABLE when memory is short.
-        OpenAIError: 415 for another content type than JSON and for a compressed body, 400 for an empty one, and what
-            ``parse`` raises; 503 when too many large ones are being received.
+        OpenAIError: 415 for a content type that is not JSON and for a compressed body, 503 when too many large bodies
+            are being received; and the errors of ``parse``.
+        BadRequestError: the body is empty.
     """
     OVERLOAD.check()
     _check_type(request.headers)
@@ -125,12 +126,12 @@ def _of_deployment(request: Request, parse: Callable[[RequestBody], Parsed]) -> 
 
 
 async def in_turn(request: Request, size: int, work: Callable[[], Parsed]) -> Parsed:
-    """Do work whose time grows with the size of what it reads; with much of it off the event loop, and in its turn.
+    """Run work on a body; work on a large body runs off the event loop, in its turn.
 
     Args:
-        request: whose body was read; the work is given up when its client leaves.
-        size: bytes that are read.
-        work: what to do.
+        request: a request with a read body; the work ends when its client leaves.
+        size: bytes of the body.
+        work: the work.
 
     Raises:
         ClientDisconnectedError: the client left before the turn came.

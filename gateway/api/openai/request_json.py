@@ -1,4 +1,4 @@
-"""Parses the JSON object of a request within bounds, and replaces characters that UTF-8 or models cannot take."""
+"""Parses the JSON object of a request within bounds, and replaces NUL characters and lone surrogates."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ MOST_CHARACTERS = 2**23  # of one string
 MOST_LEVELS = 64  # of nesting
 MOST_CONTAINERS = 65536  # objects and arrays, and keys
 MOST_ITEMS = 327680  # of objects and arrays
+MOST_DIGITS = 2_000_000  # of integers with 1,000 digits or more: the time to parse one grows with the square of them
 _MOST_SURROGATES = 65536  # lone ones in a body
 _MOST_NAMED = 33  # paths of replaced characters; a header names 32 and says whether there are more
 _LONGEST_PATH = 256  # characters
 _CONTAINERS = frozenset((dict, list))
 _NO_MARKS = bytes(set(range(256)) - set(b"{[:,"))
+_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_THOUSAND_DIGITS = b"0" * 1000
 _PIECE = 2**20  # bytes that are looked at in one step
 _BOM = b"\xef\xbb\xbf"
 _NUL = b"\\u0000"
@@ -35,31 +38,17 @@ _SURROGATES = re.compile(
 _BACKSLASHES = re.compile(rb"\\*")
 _LONE = ("lone leading surrogate", "unexpected end of hex escape")  # in jiter's words
 _DUPLICATE = re.compile(r'Detected duplicate key "(.*)" at line', re.DOTALL)
-_SHOWN = frozenset(
-    (
-        "messages",
-        "input",
-        "prompt",
-        "system",
-        "instructions",
-        "items",
-        "tools",
-        "functions",
-        "documents",
-        "suffix",
-        "query",
-        "queries",
-        "text_1",
-        "text_2",
-        "prediction",
-    )
-)  # fields with texts that a model is shown
+# Fields with texts that a model is shown.
+_SHOWN = frozenset((
+    "messages", "input", "prompt", "system", "instructions", "items", "tools", "functions", "documents", "suffix",
+    "query", "queries", "text_1", "text_2", "prediction",
+))  # fmt: skip
 _NAMES = frozenset(("name", "role", "type", "id"))  # in them, and what ends with _id
 _NOUNS = {"messages": "messages", "input": "items"}
 
 
 class RequestBody(NamedTuple):
-    """The body of a request.
+    """The parsed body of a request.
 
     Attributes:
         raw: the bytes that were parsed, with NUL escapes for lone surrogates.
@@ -86,6 +75,7 @@ def parse_body(raw: bytes, most_messages: int = MOST_MESSAGES) -> RequestBody:
     # Each object or array has two bytes at least; a mark may also stand in a string.
     if len(raw) > 2 * MOST_CONTAINERS and len(raw.translate(None, _NO_MARKS)) > MOST_CONTAINERS:
         _check_counts(raw)
+    _check_integers(raw)
     try:
         value = _parse(raw)
     except ValueError as error:
@@ -165,6 +155,18 @@ def _check_counts(raw: bytes) -> None:
         raise _unreadable(f"it has more than {MOST_CONTAINERS} objects, arrays and keys")
     if commas + containers > MOST_ITEMS:
         raise _unreadable(f"its objects and arrays have more than {MOST_ITEMS} items")
+
+
+def _check_integers(raw: bytes) -> None:
+    """Reject too many digits of long integers before they are parsed."""
+    sample = raw[::500].translate(_ZEROS)  # has two digits of each thousand
+    if sample.count(b"0") >= MOST_DIGITS // 500 and _long_digits(raw) > MOST_DIGITS:
+        raise _unreadable(f"its integers of 1,000 digits or more have more than {MOST_DIGITS} digits in total")
+
+
+def _long_digits(raw: bytes) -> int:
+    """The digits of long integers, in thousands."""
+    return 1000 * sum(part.translate(_ZEROS).count(_THOUSAND_DIGITS) for part in _outside_strings(raw))
 
 
 def _outside_strings(raw: bytes) -> Iterator[bytes]:

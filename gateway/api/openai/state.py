@@ -1,4 +1,4 @@
-"""State between requests and encrypted state that clients hold, with its owner, store and keys."""
+"""State between requests: the store, and encrypted state that clients hold."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gateway.settings.extras import pip_install
 
 @dataclass(frozen=True, slots=True)
 class CallerState:
-    """The part of the state that one caller may see.
+    """The state that one caller may read and write.
 
     Attributes:
         owner: the caller; see ``owner_of``.
-        store: of all owners; None where nothing is kept.
-        cipher: of the owner; None where the operator gave no keys.
+        store: the store of all owners; None where nothing is stored.
+        cipher: the owner's cipher; None where the operator gave no keys.
     """
 
     owner: str
@@ -29,10 +29,10 @@ class CallerState:
     cipher: OwnerCipher | None
 
     def needed(self) -> Store:
-        """The store.
+        """Return the store.
 
         Raises:
-            OpenAIError: 404 where nothing is kept.
+            OpenAIError: 404 where nothing is stored.
         """
         if self.store is None:
             raise OpenAIError(404, "This gateway stores nothing between requests.", code="state_not_kept")
@@ -40,26 +40,26 @@ class CallerState:
 
 
 class ApplicationState:
-    """The state of an application."""
+    """The store and the cipher of an application."""
 
-    def __init__(self, stores: StoreHolder, sealer: TextCipher | None) -> None:
+    def __init__(self, stores: StoreHolder, cipher: TextCipher | None) -> None:
         """Take where things are kept.
 
         Args:
             stores: holds the store while the application runs.
-            sealer: with the operator's keys; None without any.
+            cipher: with the operator's keys; None without any.
         """
         self._stores = stores
-        self._sealer = sealer
+        self._cipher = cipher
 
     def of(self, scope: Scope) -> CallerState:
-        """What the sender of a request may see."""
+        """The state of a request's caller."""
         owner = owner_of(scope)
-        return CallerState(owner, self._stores.store, self._sealer.of(owner) if self._sealer else None)
+        return CallerState(owner, self._stores.store, self._cipher.of(owner) if self._cipher else None)
 
 
-def sealer_of(settings: StateSettings) -> TextCipher | None:
-    """The sealer with the operator's keys; None where there are none.
+def cipher_of(settings: StateSettings) -> TextCipher | None:
+    """Make the cipher with the operator's keys; None without keys.
 
     Raises:
         ConfigError: the file of keys cannot be read or holds something else, or the extra ``encrypted`` is missing.

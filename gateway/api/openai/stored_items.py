@@ -1,4 +1,4 @@
-"""Items of responses and conversations as they are kept, with ids, statuses and parts; and as they are listed."""
+"""Items of responses and conversations in stored form, with ids, statuses and parts; and lists of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from gateway.api.openai.encryption import OwnerCipher
 from gateway.generation.ids import new_id
 from gateway.text.bad_request import BadRequestError
-from gateway.text.repeated import repeated
+from gateway.text.client_json import write_client_json
 
 LOGPROBS = "message.output_text.logprobs"
 """The value of ``include`` that requests log-probs."""
@@ -39,11 +39,11 @@ _MOST_INCLUDED = 64
 
 
 def as_stored(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str, Any]:
-    """An item of a request that was checked, as it is kept.
+    """Convert an item of a checked request to its stored form.
 
     Args:
-        item: as the client sent it.
-        taken: ids of other items; one of them is not given again.
+        item: the client's item.
+        taken: ids of other items; an item with one of these gets a new id.
     """
     kind = "message" if item.get("type") is None else item["type"]  # the empty type is one that is not read
     given = item.get("id")
@@ -63,12 +63,12 @@ def as_stored(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str,
 
 
 def shown(item: Mapping[str, Any], include: Collection[str], cipher: OwnerCipher | None) -> dict[str, Any]:
-    """Return a stored item as it is listed.
+    """Convert a stored item to the form in which it is listed.
 
     Args:
         item: as it was stored.
-        include: what else is requested: log-probs and encrypted reasoning are left out unless named.
-        cipher: of the owner.
+        include: values of ``include``; without them log-probs and encrypted reasoning are left out.
+        cipher: the owner's cipher.
     """
     listed = dict(item)
     if item["type"] == "reasoning":
@@ -81,7 +81,7 @@ def shown(item: Mapping[str, Any], include: Collection[str], cipher: OwnerCipher
 
 
 def text_of(parts: Any) -> str:
-    """The texts of content parts as lines; empty where there are none that can be read."""
+    """Join the texts of content parts as lines; empty without readable parts."""
     texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
     return "\n".join(text for text in texts if isinstance(text, str) and text)
 
@@ -104,16 +104,16 @@ StoredItems = dict[str, bytes]
 
 
 def stored_items(items: Iterable[Mapping[str, Any]]) -> StoredItems:
-    """Items of a request that was checked, or of a response, as they are kept."""
+    """Convert items of a checked request, or of a response, to their stored form."""
     made: StoredItems = {}
     for item in items:
         kept = as_stored(item, made)
-        made[kept["id"]] = repeated(kept)
+        made[kept["id"]] = write_client_json(kept)
     return made
 
 
 def append(items: StoredItems, others: StoredItems) -> StoredItems:
-    """Put items behind those that are there; returns them as they are here: one whose id is taken gets another."""
+    """Append items to others; returns the appended items, where an item whose id is taken gets a new id."""
     added: StoredItems = {}
     for name, line in others.items():
         if name in items:
@@ -126,7 +126,7 @@ def append(items: StoredItems, others: StoredItems) -> StoredItems:
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """A page that is asked for.
+    """The page of a list that a request asks for.
 
     Attributes:
         newest_first: the order.
@@ -140,7 +140,7 @@ class Paging:
 
 
 def paging_of(query: QueryParams) -> Paging:
-    """Read the page that the parameters of the URL ask for.
+    """Read the page that the URL's parameters ask for.
 
     Raises:
         BadRequestError: naming the one at fault.
@@ -158,7 +158,7 @@ def paging_of(query: QueryParams) -> Paging:
 
 
 def included(query: QueryParams, cipher: OwnerCipher | None) -> tuple[frozenset[str], list[str]]:
-    """What ``include`` asks for, and the names of those of its values that are not served."""
+    """Read ``include``; returns its values, and the names of values that are not served."""
     values = [*query.getlist("include"), *query.getlist("include[]")][:_MOST_INCLUDED]
     served = {LOGPROBS} | ({ENCRYPTED} if cipher is not None else set())
     return frozenset(values), [f"include.{value}" for value in dict.fromkeys(values) if value not in served]
@@ -167,7 +167,7 @@ def included(query: QueryParams, cipher: OwnerCipher | None) -> tuple[frozenset[
 def page_of(
     items: StoredItems, paging: Paging, query: QueryParams, cipher: OwnerCipher | None
 ) -> tuple[bytes, list[str]]:
-    """Write the page that the parameters of the URL ask for.
+    """Write the page of a list that the request asks for.
 
     Args:
         items: the whole list.
@@ -176,7 +176,7 @@ def page_of(
         cipher: of the owner.
 
     Returns:
-        The page as JSON, and the names of what is not served of ``include``.
+        The page as JSON, and the names of values of ``include`` that are not served.
 
     Raises:
         BadRequestError: the item ``after`` does not exist.
@@ -194,7 +194,7 @@ def page_of(
 
 
 def list_of(items: StoredItems, include: frozenset[str], cipher: OwnerCipher | None, *, more: bool = False) -> bytes:
-    """Write a list of items as they are shown; see ``page_of``."""
+    """Write a list of items in the form in which they are listed; see ``page_of``."""
     page = {
         "object": "list",
         "data": [shown(jiter.from_json(line), include, cipher) for line in items.values()],
@@ -202,4 +202,4 @@ def list_of(items: StoredItems, include: frozenset[str], cipher: OwnerCipher | N
         "last_id": next(reversed(items), None),
         "has_more": more,
     }
-    return repeated(page)
+    return write_client_json(page)

@@ -1,4 +1,4 @@
-"""Chat requests that stand for those of another API: plan of the answer, errors and tools by the client's own names."""
+"""Translations of another API's request to a chat request: errors and tools keep the client's names."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from gateway.text.bad_request import BadRequestError, printable
 
 _INDEXED = re.compile(r"(messages|tools)\[(\d+)\]")
 _STEP = re.compile(r"[.\[]")
+_NAMED = re.compile(r"'([a-z]+_[a-z_.]+)'")  # a parameter in a message; words alone may be names of tools
 _LONGEST_NAME = 64
 
 
@@ -28,7 +29,7 @@ class Translation:
     Attributes:
         messages: for each message the path of the part that it was made of, such as ``input[3]``.
         tools: for each tool the path of its origin.
-        fields: other paths, the longest beginning that is here is replaced: ``response_format`` by ``text.format``.
+        fields: origins of other paths, by their beginnings: ``response_format`` is ``text.format``.
         parts: paths within messages and tools that have an origin of their own: ``messages[2].tool_calls[1].function``
             is ``input[5]``, ``tools[0].function.parameters`` is ``tools[0].input_schema``.
     """
@@ -39,7 +40,7 @@ class Translation:
     parts: Mapping[str, str] = field(default_factory=dict)
 
     def path(self, param: str) -> str:
-        """The client's path for one of the chat request; the same where nothing was renamed."""
+        """Translate a path of the chat request to the client's path; paths without an origin stay."""
         for end in sorted((len(param), *(found.start() for found in _STEP.finditer(param))), reverse=True):
             if param[:end] in self.parts:
                 return self.parts[param[:end]] + param[end:]
@@ -53,26 +54,27 @@ class Translation:
         return param
 
     def names(self, names: Mapping[str, str]) -> dict[str, str]:
-        """The names by which errors of the engine call this request's parameters; see ``Plan.names``."""
+        """Translate the names by which engine errors call parameters; see ``AnswerPlan.names``."""
         return {name: self.fields[name] for name in self.fields} | {
             name: self.path(param) for name, param in names.items()
         }
 
     @contextlib.contextmanager
     def renaming(self) -> Iterator[None]:
-        """Make errors raised within name the client's own parameter, also in their messages."""
+        """Translate the names of parameters in errors that are raised within."""
         try:
             yield
         except BadRequestError as error:
             if error.param is not None:
                 own = self.path(error.param)
-                error.message = error.message.replace(f"'{error.param}'", f"'{own}'")
+                message = _NAMED.sub(lambda named: f"'{self.path(named[1])}'", error.message)
+                error.message = message.replace(f"'{error.param}'", f"'{own}'")
                 error.param = own
             raise
 
 
 def placed(error: BadRequestError, path: str) -> BadRequestError:
-    """The error of a part of a request that was validated by itself, with the part's own path before its parameter.
+    """Put the path of a part before the parameter of its error, where the part was validated by itself.
 
     Args:
         error: names parameters as if the part were all of the request.
@@ -85,10 +87,9 @@ def placed(error: BadRequestError, path: str) -> BadRequestError:
 
 
 def function_name(name: str) -> str:
-    """Make the name of a function under which the model sees a tool, the same in every turn.
+    """Make the function name of a tool, the same in every turn.
 
-    A name that a function cannot have, because it is too long or has other characters, is cut and made unique by a
-    digest.
+    A name with other characters, or of more than 64, is cut and made unique by a digest.
     """
     if re.fullmatch(r"[a-zA-Z0-9_-]{0,64}", name):
         return name
@@ -96,24 +97,24 @@ def function_name(name: str) -> str:
 
 
 def digested_name(plain: str, name: str) -> str:
-    """A name that is cut where it is too long, and ends in a digest.
+    """Cut a name that is too long, and end it with a digest.
 
     Args:
-        plain: of characters that a function's name can have.
-        name: what the digest is of.
+        plain: the name in characters that a function's name can have.
+        name: the text to digest.
     """
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     return f"{plain[: _LONGEST_NAME - len(digest) - 1]}_{digest}"
 
 
 def no_such_tool(name: str, param: str) -> BadRequestError:
-    """Make the error for a choice that demands a tool which is not given."""
+    """Make the error for a choice of a tool that the request does not have."""
     shown = printable(name)
     return BadRequestError(f"The request has no tool named {shown!r}.", param, "invalid_value")
 
 
 def not_run(kind: str) -> BadRequestError:
-    """Make the error for a choice that demands a tool which no client runs."""
+    """Make the error for a choice of a tool that clients cannot run."""
     shown = printable(kind)
     message = f"'tool_choice' requires a tool of the type {shown!r}, which this gateway does not support."
     return BadRequestError(message, "tool_choice", "unsupported_parameter")
@@ -133,12 +134,12 @@ EXTENSIONS = frozenset(
 
 @dataclass(slots=True)
 class TranslatedRequest:
-    """A chat request that stands for one of another API; see ``gateway.api.openai.endpoint.ParsedRequest``.
+    """Another API's request as a chat request; see ``gateway.api.openai.endpoint.ParsedRequest``.
 
     Attributes:
-        chat: as the policies of the model let it pass.
-        translation: of paths in errors.
-        left_out: what the request is served without, as it is named to the client.
+        chat: the chat request, without ignored parameters.
+        translation: translates paths in errors.
+        left_out: the client's names of parts that the request is served without.
     """
 
     chat: ChatCompletionRequest
@@ -147,7 +148,7 @@ class TranslatedRequest:
 
     @property
     def model(self) -> str:
-        """The name under which the client asks for the model, then that of the served model."""
+        """The client's name of the model, after ``check_request`` the name of the served model."""
         return self.chat.model
 
     @model.setter
@@ -156,19 +157,19 @@ class TranslatedRequest:
 
     @property
     def stream(self) -> bool:
-        """Whether the answer is wanted as a stream."""
+        """Whether the request asks for a stream."""
         return self.chat.stream
 
     def annotations(self) -> dict[str, Any]:
-        """What the request says of itself; for the access log."""
+        """The request's annotations for the access log."""
         return self.chat.annotations()
 
     def ignored(self, of_chat: IgnoredParameters, more: Iterable[str] = ()) -> IgnoredParameters:
-        """All that the request is served without, in the client's own names.
+        """The parameters that the request is served without, by the client's names.
 
         Args:
-            of_chat: what its chat request is served without.
-            more: what else was left out, by the client's names.
+            of_chat: parameters that the chat request is served without.
+            more: the client's names of other ignored parameters.
         """
         left_out, path = (*self.left_out, *more), self.translation.path
         return IgnoredParameters(
@@ -179,7 +180,7 @@ class TranslatedRequest:
 
 
 def translated_plan(request: TranslatedRequest, model: GeneratorModel) -> ChatPlan:
-    """Decide how the answer is made and checked, in the client's own names; see ``chat_plan``."""
+    """Plan the answer as ``chat_plan`` does, with the client's names of parameters."""
     translation = request.translation
     with translation.renaming():
         plan = chat_plan(request.chat, model)

@@ -1,4 +1,4 @@
-"""Unserved paths of known APIs, with what serves the same need."""
+"""Unserved paths of known APIs, with the endpoints that serve the same need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation of bodies by pydantic: nulls, which mean absent, marks of union branches, and OpenAI's errors.
+"""Validation of request bodies by pydantic, with OpenAI's errors.
 
 Error paths leave out the marks of branches, which are not part of what the client wrote.
 """
@@ -24,12 +24,12 @@ class RequestPart(BaseModel):
 
 
 def text_or_list(value: Any) -> str | None:
-    """A discriminator between a string and an array."""
+    """Discriminate between a string and an array."""
     return BRANCH + "parts" if isinstance(value, list) else BRANCH + "text" if isinstance(value, str) else None
 
 
 def branch_by(name: str) -> Callable[[Any], str | None]:
-    """A discriminator that reads one key and marks its value as a branch."""
+    """Make a discriminator that reads one key and marks its value as a branch."""
 
     def read(value: Any) -> str | None:
         found = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
@@ -50,7 +50,7 @@ FUNCTION_OR_CUSTOM = Discriminator(
 
 
 def without_nulls(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Null means absent: in the request and in objects of its own; never inside a schema, where it is a value."""
+    """Remove nulls, which mean absent, from a request and its own objects; schemas keep their nulls."""
     data = {key: value for key, value in data.items() if value is not None}
     for key in ("stream_options", "structured_outputs", "prediction"):
         data |= {key: pruned(data[key])} if key in data else {}
@@ -60,14 +60,14 @@ def without_nulls(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pruned(value: Any) -> Any:
-    """An object without its nulls; anything else as it is."""
+    """Copy an object without its nulls; other values stay."""
     if not isinstance(value, dict) or None not in value.values():
         return value
     return {key: item for key, item in value.items() if item is not None}
 
 
 def pruned_inside(value: Any, key: str) -> Any:
-    """An object without its nulls and without those of the object under ``key``."""
+    """Copy an object without its nulls and without the nulls of the object under ``key``."""
     value = pruned(value)
     if not isinstance(value, dict) or key not in value or (inside := pruned(value[key])) is value[key]:
         return value
@@ -96,13 +96,13 @@ _CLASS = re.compile(r" or instance of \w+$")
 
 
 def error_of(error: ValidationError) -> BadRequestError:
-    """The response to a request that does not validate: its first finding."""
+    """Make the error of a request's first validation fault."""
     finding = error.errors(include_url=False)[0]
     return _answer(finding)
 
 
 def param_of(location: Sequence[int | str]) -> str:
-    """A location as OpenAI writes it, such as ``messages[0].content``."""
+    """Write a location in OpenAI's form, such as ``messages[0].content``."""
     path = ""
     for part in location:
         if isinstance(part, int):

@@ -1,4 +1,4 @@
-"""The OpenAPI document: a file that ``tools/openapi`` makes of the routes, less what a gateway's settings leave out."""
+"""Reads the OpenAPI document, which ``tools/openapi`` makes from the routes, and removes what settings turn off."""
 
 from __future__ import annotations
 

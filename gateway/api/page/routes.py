@@ -1,4 +1,4 @@
-"""The pages of the gateway: at ``/`` a chat in the browser, at ``/docs`` what ``/openapi.json`` describes, to be tried.
+"""The pages of the gateway: a chat at ``/``, and ``/docs``, where the operations of ``/openapi.json`` can be tried.
 
 They are static and ask this gateway alone, as it may stand where no other host is reachable; their requests need keys
 as any. Their files are read once; browsers ask again each time, and get 304 while nothing has changed.
@@ -62,7 +62,7 @@ PAGE_PATHS = frozenset(path.removesuffix("/") for path in _PATHS)
 
 
 def chat_page_router() -> APIRouter:
-    """Make the routes of the page and of its files."""
+    """Make the routes of the chat page and its files."""
     router = APIRouter(include_in_schema=False, route_class=DirectRoute)
     for path, file in _PATHS.items():
         router.get(path)(StaticFile(file))
@@ -77,7 +77,7 @@ DOCS_PATHS = frozenset({"/openapi.json", *_DOCS_FILES})
 
 
 def api_page_router(document: Callable[[], bytes]) -> APIRouter:
-    """The routes of ``/openapi.json``, ``/docs`` and the files of that page.
+    """Make the routes of ``/openapi.json``, ``/docs`` and the files of that page.
 
     Args:
         document: reads the OpenAPI document.

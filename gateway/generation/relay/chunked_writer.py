@@ -1,4 +1,4 @@
-"""Events on their way into a client's socket, in the chunked coding of HTTP/1.1 (RFC 9112, section 7.1)."""
+"""Writes events to a client's socket in the chunked coding of HTTP/1.1 (RFC 9112, section 7.1)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class FlowControl(Protocol):
     write_paused: bool
 
     async def drain(self) -> None:
-        """Wait until there is room."""
+        """Wait until the buffer has room."""
         ...
 
 
 class ChunkedWriter:
-    """Writes pieces of a response of unknown length that has begun, without an ASGI message for each."""
+    """Writes pieces of a begun response of unknown length, without an ASGI message for each."""
 
     __slots__ = ("_flow", "_is_closing", "_write")
 
@@ -39,7 +39,7 @@ class ChunkedWriter:
         self._write = transport.write
 
     def write(self, data: bytes) -> Drain | None:
-        """Write a piece; returns what waits for room before the next, None where there is room."""
+        """Write a piece; returns a function that waits for room, None where there is room."""
         if self._is_closing():
             return None
         self._write(b"".join((_chunk_head(len(data)), data, b"\r\n")))

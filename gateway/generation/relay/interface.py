@@ -1,4 +1,4 @@
-"""The agreement by which engine, generation, answer and response let a token skip them."""
+"""The interfaces of the relay between engine, generation, answer and response."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ Began = Callable[[Callable[[], None]], None]
 
 
 class RelayingEngine(Protocol):
-    """An engine that can hand over tokens without waking its reader, and be cancelled without cancelling its reader."""
+    """An engine that can pass tokens on without waking its reader."""
 
     def generate_relayed(
         self, request: GenerationRequest, take: Take | None, began: Began | None
     ) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence as ``Engine.generate`` does, except for the tokens that ``take`` takes.
+        """Generate one sequence as ``Engine.generate`` does, except for tokens that ``take`` takes.
 
         Args:
-            request: what to generate.
-            take: may be called, whenever all chunks were taken and the next is waited for, with the tokens of responses
-                that say nothing else; those that it does not take come as chunks. It takes none before the first chunk.
-            began: called with what cancels the request, anew where it is sent anew: then the iteration ends with an
-                ``EngineError``.
+            request: the request.
+            take: may be called while the next chunk is awaited, with the tokens of responses that have nothing else;
+                tokens that it does not take come as chunks. It takes none before the first chunk.
+            began: called with a function that cancels the request, again where the request is sent again: then the
+                iteration ends with an ``EngineError``.
         """
         ...
 
 
 def can_relay(engine: object) -> TypeGuard[RelayingEngine]:
-    """Whether an engine is a ``RelayingEngine``; asked for each request, so cheaper than the check of a protocol."""
+    """Tell whether an engine is a ``RelayingEngine``, faster than the check of a protocol."""
     return hasattr(engine, "generate_relayed")
 
 
 @dataclass(slots=True)
 class StreamOutput:
-    """The client's end of one streamed answer, shared by the generator of its events and the response that sends them.
+    """The client's end of one streamed answer, shared by its generator of events and its response.
 
     Attributes:
         write: writes events on one line each; None until the response has begun, and under another server.
         ending: whether the events that the generator yields next are its last.
-        copy: takes what is written by ``write``; None where no copy is wanted.
+        copy: takes the bytes that ``write`` writes; None without a copy.
     """
 
     write: Write | None = None
@@ -72,7 +72,7 @@ class StreamOutput:
 
 
 def copied(write: Write, copy: Callable[[bytes], None]) -> Write:
-    """Make a function that writes, and gives what it writes to ``copy``."""
+    """Make a function that writes, and gives the written bytes to ``copy``."""
 
     def both(events: bytes) -> Drain | None:
         copy(events)

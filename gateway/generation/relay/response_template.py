@@ -1,4 +1,4 @@
-"""Known bytes of an engine's responses: one that differs from an earlier one in its token alone is not parsed again."""
+"""Known bytes of an engine's responses: a response that differs only in its token is not parsed."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ _EXAMPLES = 4  # the first is not worth learning; answers that still vary after 
 
 
 class ResponseTemplate:
-    """The serialized responses of one request, of which all bytes but those of the token id stay the same.
+    """The serialized responses of one request, in which only the bytes of the token id change.
 
-    Parsing a response and looking through its outputs costs several times as much as all that is done with its token.
-    Equal bytes mean equal fields: a response that differs from a parsed one in the bytes of its id alone says the same
-    with another id.
+    To parse a response costs several times as much as all other work on its token. Equal bytes mean equal fields: a
+    response that differs from a parsed one only in the bytes of its id has the same content with another id.
 
     Args:
-        read_token: tells where in a response its token stands.
-        shelf: keeps the learned bytes for other requests.
-        request_id: of the request; empty where it is not to be shared.
+        read_token: returns the bytes of a response's token.
+        shelf: stores the learned bytes for other requests.
+        request_id: id of the request; empty where it is not to be shared.
         before: known bytes before the token id; empty where nothing is known.
         after: known bytes after it.
     """
@@ -47,7 +46,7 @@ class ResponseTemplate:
         self._know(before, after)
 
     def tap(self, take: Take) -> Callable[[Sequence[bytes]], int]:
-        """Make a function that gives ``take`` the ids in responses like the learned one, up to the first that differs.
+        """Make a function that gives ``take`` the ids of matching responses, up to the first other one.
 
         It takes serialized responses and returns how many of them ``take`` took.
         """
@@ -69,17 +68,17 @@ class ResponseTemplate:
         return tap
 
     def match(self, message: bytes) -> int | None:
-        """The id in a serialized response that is like the learned one, else None."""
+        """The id in a serialized response that matches the template, else None."""
         if len(message) == self._length and message.startswith(self._before) and message.endswith(self._after):
             return _unpack_id(message, self._start)[0]  # type: ignore[no-any-return]
         return None
 
     def learn(self, message: bytes, raw: bytes) -> None:
-        """Take a response as the example for those to come.
+        """Learn the template from a response.
 
         Args:
-            message: serialized, not the final response of its request.
-            raw: its first raw output, one int32 and all that the response says of its tokens.
+            message: serialized response, not the final one of its request.
+            raw: its first raw output, one int32, its only token.
         """
         self._seen += 1
         if self._seen == 1 or self._seen > _EXAMPLES:
@@ -105,12 +104,12 @@ class ResponseTemplate:
 
 
 class TemplateCache:
-    """The latest template of a model's requests: the next one begins with it, under its own request id.
+    """The latest template of a model's requests, with which the next request begins.
 
-    The requests of one model mostly get responses of one form, in which nothing else is a request's own.
+    The requests of one model mostly get responses of one form, in which only the request id differs.
 
     Args:
-        read_token: of ``ResponseTemplate``.
+        read_token: as of ``ResponseTemplate``.
     """
 
     def __init__(self, read_token: ReadToken) -> None:
@@ -118,7 +117,7 @@ class TemplateCache:
         self._request_id = self._before = self._after = b""
 
     def template(self, request_id: str) -> ResponseTemplate:
-        """The template that a request begins with. Under an id of another length it matches nothing: it learns anew."""
+        """Make the template for a request's start; one for ids of another length has to learn first."""
         own, other = request_id.encode(), self._request_id
         if not other:  # a server that does not repeat it
             return ResponseTemplate(self._read_token, self, own, self._before, self._after)
@@ -126,7 +125,7 @@ class TemplateCache:
         return ResponseTemplate(self._read_token, self, own, before, after)
 
     def keep(self, before: bytes, after: bytes, request_id: bytes) -> None:
-        """Take a template, unless the request's id stands in it more than once: one of them might be something else."""
+        """Store a template, unless the request's id stands in it more than once."""
         times = before.count(request_id) + after.count(request_id)
         if times <= 1:
             self._request_id, self._before, self._after = request_id if times else b"", before, after

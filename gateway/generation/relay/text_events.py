@@ -1,4 +1,4 @@
-"""Server-Sent Events of pieces of text, of which all but the text is known beforehand."""
+"""Server-Sent Events of text pieces, in which only the text is not known beforehand."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def one_line(data: bytes) -> bytes:
 
 
 def text_events(before: bytes, after: bytes, write: Write, other: Callable[[Piece], bytes] | None = None) -> Forward:
-    """Make a function that writes pieces immediately, an event for each and all in one write.
+    """Make a function that writes each piece as an event immediately, all of them in one write.
 
     Args:
-        before: what an event has before its text.
-        after: what it has after its text.
+        before: bytes of an event before its text.
+        after: bytes of an event after its text.
         write: takes events on one line each (``one_line``).
-        other: makes the event of a piece that has more than its text; None where only texts are shown.
+        other: makes the event of a piece with more than text; None where only texts are shown.
     """
     if not (before.isascii() and after.isascii()):
         before, after = one_line(before), one_line(after)
@@ -61,11 +61,11 @@ def text_events(before: bytes, after: bytes, write: Write, other: Callable[[Piec
 
 
 class PassthroughTemplate(NamedTuple):
-    """How texts are shown that pass by a parser.
+    """How unparsed texts are written as events.
 
     Attributes:
-        around: what an event has around its text, which stands between each two of them.
-        kept: the lists to which such texts are added.
+        around: bytes of an event around its text, which stands between each two of them.
+        kept: lists to which such texts are added.
     """
 
     around: Sequence[bytes]
@@ -73,13 +73,13 @@ class PassthroughTemplate(NamedTuple):
 
 
 class PassthroughReader(Protocol):
-    """A reader past whose parser texts may pass; ``AnswerReader`` is one."""
+    """A reader whose texts may pass without parsing; ``AnswerReader`` is one."""
 
     passed: list[str]
 
     @property
     def passing(self) -> object | None:
-        """The state in which they do, another object each time."""
+        """The state in which texts pass without parsing, a new object for each; None without one."""
         ...
 
 
@@ -92,15 +92,15 @@ def parsed_events(
     joined: bool = False,
     numbers: Iterator[int] | None = None,
 ) -> Forward:
-    """Make a function that writes what becomes of pieces that are parsed: bare texts have passed by the parser.
+    """Make a function that writes the events of parsed pieces, and of bare texts that were not parsed.
 
     Args:
-        reading: has read the pieces.
-        shown: tells how texts are shown while they pass, for each state anew; None: ``other`` makes their events.
-        other: makes the events of pieces, or none; not all of them show what they say.
+        reading: the reader of the pieces.
+        shown: makes the template of unparsed texts for each state; None where ``other`` makes their events.
+        other: makes the events of pieces, perhaps none.
         write: takes events on one line each (``one_line``).
         joined: whether texts that come together are one event.
-        numbers: the next ones of the stream, where each event has one as its last field.
+        numbers: the stream's next sequence numbers, where each event has one as its last field.
     """
     state: object | None = None
     around: Sequence[bytes] = ()
@@ -147,15 +147,15 @@ def numbered_text_events(
     show: Callable[[str], object],
     other: Callable[[Piece], bytes],
 ) -> Forward:
-    """Make a function that writes pieces as ``text_events`` does, each event with a number of its own.
+    """Make a function that writes pieces as ``text_events`` does, with a sequence number in each event.
 
     Args:
-        before: what an event has before its text.
-        after: what it has after its text and before ``sequence_number``, its last field.
-        numbers: the next ones of the stream.
+        before: bytes of an event before its text.
+        after: bytes of an event after its text and before ``sequence_number``, its last field.
+        numbers: the stream's next sequence numbers.
         write: takes events on one line each (``one_line``).
         show: takes each text that is written here.
-        other: makes the event of a piece that has more than its text, its number too.
+        other: makes the event of a piece with more than text, with its number.
     """
     before, dumps = one_line(before), orjson.dumps
     after = one_line(after) + _NUMBERED

@@ -1,4 +1,4 @@
-"""Tokens of one generation on their fast path to the client."""
+"""The relay of one generation's tokens to the client."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gateway.generation.relay.interface import Drain, Forward, nothing_shown
 
 
 class TokenRelay:
-    """Turns tokens into events at the client, in the task that reads the engine.
+    """Writes tokens as events to the client, in the task that reads the engine.
 
-    It is open only while the task that responds waits for text and none is ready for it, so that no event overtakes
+    The relay is open only while the responding task waits for text and none is ready, so that no event overtakes
     another.
 
     Attributes:
@@ -26,11 +26,11 @@ class TokenRelay:
             the client; 0.0 before.
         shown: ``time.perf_counter()`` when the client was last sent text by the relay; 0.0 before.
         pause_s: seconds; a longer silence of the engine before tokens is reported.
-        paused: takes the report.
+        paused: takes the report of a silence.
 
     Args:
-        feed: makes text of a token, None where the token is not to be taken (``SequenceAssembler.feed_token``).
-        feed_scored: makes a piece of a token with its log-prob; None as of ``feed``.
+        feed: makes text from a token, None where the token is not to be taken (``SequenceAssembler.feed_token``).
+        feed_scored: makes a piece from a token with its log-prob; None as of ``feed``.
         observe: notes the seconds that each of a number of tokens took.
     """
 
@@ -65,7 +65,7 @@ class TokenRelay:
         self.paused: Callable[[float], None] | None = None
 
     def take(self, tokens: Sequence[int] | Sequence[ScoredToken]) -> int:
-        """Send tokens that came alone to the client; returns how many were taken, from the first on.
+        """Send single tokens to the client; returns how many were taken, from the first on.
 
         None is taken while the relay is closed, before the first token of the answer, and while the client has no room.
         """
@@ -93,9 +93,9 @@ class TokenRelay:
         return taken
 
     def take_chunk(self, chunk: EngineChunk) -> bool:
-        """Send a token that came as a chunk to the client, as ``take`` would; returns whether it was taken.
+        """Send the token of a chunk to the client as ``take`` does; returns whether it was taken.
 
-        A chunk that says anything else is not.
+        A chunk with anything else is not taken.
         """
         more = chunk.final or chunk.finish_reason or chunk.failure or chunk.prompt_logprobs is not None
         if more or chunk.prompt_tokens is not None or len(chunk.ids) != 1:

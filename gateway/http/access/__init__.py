@@ -1,1 +1,1 @@
-"""Callers and their rights: keys with names, tokens of an identity provider, limits."""
+"""Access control: keys with names, tokens of an identity provider, and limits of callers."""

@@ -1,4 +1,4 @@
-"""The arithmetic of a token bucket whose level may be negative: what was promised is settled by what was used."""
+"""The arithmetic of token buckets, whose level is negative after more was used than reserved."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What is left of a limit.
+    """The level of a token bucket.
 
     Attributes:
-        limit: what one minute gives, and the most that is left.
-        left: of it now, below 0 where more was used than promised.
+        limit: refill of one minute, and the highest level.
+        left: the level, below 0 after more was used than reserved.
     """
 
     limit: int
@@ -22,18 +22,18 @@ class Level:
 
     @property
     def reset_s(self) -> float:
-        """Seconds until all of it is there again."""
+        """Seconds until the bucket is full."""
         return max(0.0, (self.limit - self.left) * MINUTE_S / self.limit)
 
     def allows(self, cost: float) -> bool:
-        """Whether ``cost`` can be taken now."""
+        """Tell whether the bucket has enough for ``cost``."""
         return self.left >= cost - _ROUNDING
 
     def wait_s(self, cost: float) -> float:
-        """Seconds until ``cost`` can be taken; 0 where it can be now."""
+        """Seconds until the bucket has enough for ``cost``."""
         return max(0.0, (cost - self.left) * MINUTE_S / self.limit)
 
 
 def refilled(left: float, elapsed_s: float, limit: int) -> float:
-    """What is left after a while in which nothing was taken."""
+    """Compute the level after seconds without use."""
     return min(float(limit), left + max(0.0, elapsed_s) * limit / MINUTE_S)

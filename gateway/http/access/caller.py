@@ -1,4 +1,4 @@
-"""The caller of a request: named by a key or a token, with its models and limits."""
+"""The caller of a request: its name, models and limits, by its key or token."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NO_LIMITS: Final = KeyLimits()
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The sender of a request.
+    """The caller of a request.
 
     Attributes:
-        id: unique among all callers, such as ``key:alice`` or ``jwt:alice``; empty for those without a name.
-        name: for the log and the metrics; empty where the key has none, and where no keys are asked for.
-        models: names and aliases of models that it may use; None for all.
-        limits: what it may ask for.
-        weight: of its share where models have more requests than room.
+        id: unique among all callers, such as ``key:alice`` or ``jwt:alice``; empty without a name.
+        name: name for log and metrics; empty where the key has none, and without keys.
+        models: names and aliases of models that the caller may use; None for all.
+        limits: the caller's limits.
+        weight: weight of the caller's share of a busy model.
     """
 
     id: str = ""
@@ -31,7 +31,7 @@ class Caller:
     weight: float = 1.0
 
     def may_use(self, names: Iterable[str]) -> bool:
-        """Whether it may use a model that has these names."""
+        """Tell whether the caller may use a model with these names."""
         return self.models is None or not self.models.isdisjoint(names)
 
 
@@ -46,5 +46,5 @@ caller: Final[Callable[[], Caller]] = _CALLER.get
 
 
 def enter(who: Caller) -> None:
-    """Let the running task, and all that it starts, serve a caller."""
+    """Set the caller of the running task and of all tasks that it starts."""
     _CALLER.set(who)

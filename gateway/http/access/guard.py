@@ -1,4 +1,4 @@
-"""The checks of callers and of their limits, made of the settings and open while the application runs."""
+"""Access control as the settings configure it, with its background tasks."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _EXTRAS: Final = {"redis": "redis", "jwt": "jwt", "cryptography": "jwt"}
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Keys with names, as they were read.
+    """The accepted named keys.
 
     Attributes:
-        auth: the settings that name them.
-        named: of the settings and their file.
-        stamp: of the file.
+        auth: the settings of access control.
+        named: keys of the settings and of the key file.
+        stamp: identity of the key file, which changes with the file; None without a file.
     """
 
     auth: AuthSettings
@@ -47,15 +47,15 @@ class Keys:
 
 
 class Guard:
-    """Knows the callers, and keeps to their limits.
+    """Identifies callers and enforces their limits.
 
     Args:
-        settings: of the gateway.
-        counters: of what callers do.
-        buckets: that the processes of this gateway share; None where there is one process.
+        settings: the gateway's settings.
+        counters: counters of the callers' requests and tokens.
+        buckets: buckets that the processes of this gateway share; None for one process.
 
     Attributes:
-        identity: of the callers.
+        identity: finds the caller of a request.
 
     Raises:
         ConfigError: the keys cannot be used, or a package is missing.
@@ -73,7 +73,7 @@ class Guard:
         self._watch: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Fetch the identity provider's keys, and begin to watch the file of keys."""
+        """Fetch the identity provider's keys, and begin to watch the key file."""
         if self.identity.tokens is not None:
             await self.identity.tokens.source.look()
         self._limiter.open()
@@ -81,7 +81,7 @@ class Guard:
             self._watch = asyncio.create_task(keep_running("the watcher of the key file", self._follow))
 
     async def close(self) -> None:
-        """End what ``open`` has begun."""
+        """End the background tasks."""
         if self._watch is not None:
             self._watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -89,16 +89,16 @@ class Guard:
         await self._limiter.close()
 
     def permit(self, who: Caller) -> Permit | None:
-        """The permit of a request, to be admitted; None for a caller with neither name nor limits."""
+        """Make the permit of a request; None for a caller with neither name nor limits."""
         if not (who.name or has_limits(who)):
             return None
         return Permit(who, self._limiter, self._counters, self._auth.assumed_max_tokens)
 
     async def read(self, auth: AuthSettings) -> Keys:
-        """Read the keys of other settings.
+        """Read the keys of new settings.
 
         Raises:
-            ConfigError: they cannot be used.
+            ConfigError: the keys cannot be used.
         """
         stamp = await anyio.to_thread.run_sync(stamp_of, auth.keys_file)  # before reading: a later change is seen again
         return Keys(auth, await anyio.to_thread.run_sync(named_keys, auth), stamp)
@@ -135,7 +135,7 @@ class Guard:
 
 
 def check_packages(auth: AuthSettings) -> None:
-    """Look for the packages that settings need.
+    """Check that the packages that the settings need are installed.
 
     Raises:
         ConfigError: one is missing.

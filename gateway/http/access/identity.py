@@ -1,4 +1,4 @@
-"""The caller of a request, by the keys and tokens that it carries."""
+"""Finds the caller of a request by its keys and tokens."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _EXPIRED_TOKEN: Final = "The token has expired."  # noqa: S105 - a sentence
 
 @dataclass(frozen=True, slots=True)
 class AuthFailure:
-    """Why a request is rejected.
+    """The reason why a request is rejected.
 
     Attributes:
         message: one sentence for the client.
-        name: of the key that has expired, for the log.
+        name: name of the expired key, for the log.
     """
 
     message: str
@@ -35,11 +35,11 @@ class AuthFailure:
 
 
 class Identity:
-    """Finds the sender of a request.
+    """Finds the caller of a request.
 
     Args:
-        keys: that are accepted; may be replaced at any time.
-        tokens: checks what is not a key; None where tokens are not taken.
+        keys: the accepted keys; may be replaced at any time.
+        tokens: validates tokens; None where tokens are not accepted.
     """
 
     def __init__(self, keys: KeyRing, tokens: TokenChecker | None = None) -> None:
@@ -47,10 +47,10 @@ class Identity:
         self.tokens = tokens
 
     def look(self, given: Sequence[bytes]) -> Key | AuthFailure | None:
-        """Find the key of a request, or why it is rejected; None where a token must be checked.
+        """Find the key of a request, or the reason to reject it; None where a token must be validated.
 
         Args:
-            given: keys of the request, of which some clients send two; an empty one where its scheme is not known.
+            given: keys of the request, of which some clients send two; empty for an unknown scheme.
         """
         expired: Key | None = None
         for key in filter(None, given):
@@ -67,7 +67,7 @@ class Identity:
         return None if self.tokens is not None else AuthFailure(WRONG)
 
     async def check(self, given: Sequence[bytes]) -> Key | AuthFailure:
-        """Find the key of a request with unknown keys, or why it is rejected."""
+        """Validate the tokens of a request; returns the caller's key, or the reason to reject the request."""
         failure = AuthFailure(WRONG)
         if self.tokens is None:
             return failure

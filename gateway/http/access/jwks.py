@@ -1,4 +1,4 @@
-"""The public keys of an identity provider (JWKS, RFC 7517), stored while the provider is unreachable."""
+"""The public keys of an identity provider (JWKS, RFC 7517); known keys stay while it is unreachable."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ AGAIN_S: Final = 10.0
 
 
 class JwksSource:
-    """The keys of a provider by their ids.
+    """The public keys of an identity provider, by their ids.
 
     Args:
-        url: where the provider gives them; None: in ``file``.
-        file: that holds them.
+        url: the provider's URL of the keys; None: ``file`` has them.
+        file: a file with the keys.
         refresh_s: seconds between two looks.
         again_s: seconds between two looks for an unknown key.
 
     Attributes:
-        keys: by ``kid``; one without is under None.
+        keys: keys by ``kid``; a key without an id is under None.
         generation: changes when the keys do.
     """
 
@@ -54,7 +54,7 @@ class JwksSource:
         self._unreachable = False
 
     async def find(self, kid: str | None) -> jwt.PyJWK | None:
-        """The key with an id, which the provider may have made since the last look; None where there is none."""
+        """Find a key by its id, also one that the provider has added meanwhile; None without one."""
         now = time.monotonic()
         known = kid in self.keys or (kid is None and len(self.keys) == 1)
         if now - self._looked >= (self._refresh_s if known else self._again_s):
@@ -68,7 +68,7 @@ class JwksSource:
         return self.keys.get(kid)
 
     async def look(self) -> None:
-        """Read the keys now; those that are known stay where that fails."""
+        """Read the keys now; known keys stay where that fails."""
         await asyncio.shield(self._look())
 
     def _look(self) -> asyncio.Task[None]:
@@ -153,10 +153,10 @@ _OPENER = urllib.request.build_opener(_NoFiles())
 
 
 def parse_keys(text: bytes) -> dict[str | None, jwt.PyJWK]:
-    """The keys of a document that check signatures; others, such as secrets, are left out.
+    """Read the keys that check signatures from a JWKS document; others, such as secrets, are left out.
 
     Raises:
-        ValueError: it is not such a document, or has too many keys.
+        ValueError: the document is not a JWKS, or has too many keys.
     """
     found = orjson.loads(text)
     entries = found.get("keys") if isinstance(found, dict) else None

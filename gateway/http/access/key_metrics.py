@@ -9,7 +9,7 @@ from gateway.telemetry.label_names import LabelNames
 
 
 class KeyMetrics:
-    """Counts of the callers that have a name; those beyond a bounded number of names are ``other`` together.
+    """Counts requests and tokens of named callers; beyond a bounded number of names all are ``other``.
 
     Args:
         registry: of the application's metrics.
@@ -30,14 +30,14 @@ class KeyMetrics:
             self._requests.labels(self._label(who)).inc()
 
     def tokens(self, who: Caller, prompt: int, completion: int) -> None:
-        """Count tokens that were used."""
+        """Count used tokens."""
         if who.name:
             label = self._label(who)
             self._tokens.labels(label, "prompt").inc(prompt)
             self._tokens.labels(label, "completion").inc(completion)
 
     def limited(self, who: Caller, limit: str) -> None:
-        """Count a request that a limit did not allow."""
+        """Count a request that a limit rejected."""
         if who.name:
             self._limited.labels(self._label(who), limit).inc()
 

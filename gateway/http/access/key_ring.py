@@ -18,13 +18,13 @@ from gateway.settings.yaml_file import read_document
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a key stands for.
+    """An accepted key.
 
     Attributes:
-        caller: its holder.
-        owner: of what the gateway stores for the holder.
+        caller: the key's caller.
+        owner: owner of the caller's stored data.
         digest: SHA-256 of the key.
-        expires: Unix time at which it ends; None: never.
+        expires: Unix time of its expiry; None: never.
     """
 
     caller: Caller
@@ -34,7 +34,7 @@ class Key:
 
 
 class KeyRing:
-    """All keys that are accepted now.
+    """The accepted keys.
 
     A key is 32 random bytes, out of reach of trying: SHA-256 is as good for it as a slow hash, which would only let
     unknown clients spend the gateway's time. The search takes as long for any key: one digest, one look into a table
@@ -42,7 +42,7 @@ class KeyRing:
 
     Args:
         plain: keys without names.
-        named: keys with names; a plain one that has the same digest is this one.
+        named: keys with names; they replace plain keys with the same digest.
         clock: Unix time in seconds.
     """
 
@@ -56,17 +56,17 @@ class KeyRing:
         self._none = Key(Caller(), b"", hashlib.sha256(b"").digest())
 
     def find(self, key: bytes) -> Key | None:
-        """The key, also one that has expired; None for one that is not known."""
+        """Find a key, also an expired one; None for an unknown key."""
         digest = hashlib.sha256(key).digest()
         found = self._keys.get(digest, self._none)
         return found if hmac.compare_digest(found.digest, digest) and found is not self._none else None
 
     def expired(self, key: Key) -> bool:
-        """Whether a key has ended."""
+        """Tell whether a key has expired."""
         return key.expires is not None and key.expires <= self._clock()
 
     def names(self) -> list[str]:
-        """The names of all keys that have one, expired keys included."""
+        """The names of all named keys, expired ones included."""
         return [key.caller.name for key in self._keys.values() if key.caller.name]
 
 
@@ -82,7 +82,7 @@ def _of_settings(key: KeySettings) -> Key:
 
 
 def owner_of_name(identity: str) -> bytes:
-    """Return the owner of what the gateway stores for a named caller, the same for all its keys, also later ones."""
+    """Make the owner of a named caller's stored data, the same for all of its keys, later ones too."""
     return hashlib.sha256(f"caller:{identity}".encode()).digest()
 
 
@@ -94,7 +94,7 @@ def read_keys(path: Path) -> tuple[KeySettings, ...]:
     """Read a key file.
 
     Raises:
-        ConfigError: it cannot be read, or holds something else; with the lines of all mistakes.
+        ConfigError: the file cannot be read, or has mistakes; with the lines of all of them.
     """
     keys, problems = validate_keys(read_document(path, "key file"))
     if problems:
@@ -103,7 +103,7 @@ def read_keys(path: Path) -> tuple[KeySettings, ...]:
 
 
 def named_keys(settings: AuthSettings) -> Sequence[KeySettings]:
-    """The keys of the settings and of their file.
+    """Read the keys of the settings and of their key file.
 
     Raises:
         ConfigError: the file cannot be used, or has a name or a hash of the settings.

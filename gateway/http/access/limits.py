@@ -1,4 +1,4 @@
-"""The state of a caller's limits, and the error where they do not allow more."""
+"""What is left of a caller's limits, and the errors of exceeded limits."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _OF_REQUESTS, _OF_TOKENS = (
 
 @dataclass(frozen=True, slots=True)
 class RemainingLimits:
-    """How much of its limits a caller has left; None without such a limit."""
+    """What a caller has left of its limits; None without such a limit."""
 
     requests: Level | None = None
     tokens: Level | None = None
 
     def headers(self) -> list[tuple[str, str]]:
-        """OpenAI's headers ``x-ratelimit-*``."""
+        """Make OpenAI's headers ``x-ratelimit-*``."""
         return [(name.decode(), value.decode()) for name, value in self.raw_headers()]
 
     def raw_headers(self) -> list[tuple[bytes, bytes]]:
-        """The same, as they are sent."""
+        """Make OpenAI's headers ``x-ratelimit-*`` as bytes."""
         found = []
         for (limit, remaining, reset), level in ((_OF_REQUESTS, self.requests), (_OF_TOKENS, self.tokens)):
             if level is not None:
@@ -41,13 +41,13 @@ class RemainingLimits:
 
 
 class LimitedError(Exception):
-    """A request that a limit of its caller does not allow now.
+    """A request that exceeds a limit of its caller.
 
     Attributes:
         message: one sentence for the client.
-        limit: which one.
-        retry_s: seconds until it may be allowed; None where it never is.
-        standing: of its caller, as far as the limit tells.
+        limit: the exceeded limit.
+        retry_s: seconds until the request may be allowed; None where it never is.
+        standing: what the caller has left, as far as it is known.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class LimitedError(Exception):
         return "tokens" if self.limit == "tokens_per_minute" else "requests"
 
     def headers(self) -> dict[str, str]:
-        """Where the caller stands, and when to try again: in seconds, and in milliseconds for OpenAI's clients."""
+        """Make the headers of the limits, and ``retry-after`` in seconds and milliseconds."""
         found = dict(self.standing.headers())
         if self.retry_s is None:
             return {**found, "x-should-retry": "false"}
@@ -74,19 +74,19 @@ class LimitedError(Exception):
 
 
 def too_many_requests(who: Caller, level: Level) -> LimitedError:
-    """Return the error of one request more than a minute's."""
+    """Make the error of a request over the requests per minute."""
     wait = level.wait_s(1)
     message = f"Rate limit of {level.limit} requests per minute{_of(who)} reached; try again in {duration(wait)}."
     return LimitedError(message, "requests_per_minute", wait, RemainingLimits(requests=level))
 
 
 def tokens_not_left(who: Caller, level: Level, cost: int) -> LimitedError:
-    """Return the error of tokens that are not left, or that no minute has.
+    """Make the error of a request over the tokens per minute.
 
     Args:
         who: the caller.
-        level: of the caller, which may be of a part of its limit.
-        cost: so many.
+        level: the caller's bucket, which may hold a part of its limit.
+        cost: tokens of the request.
     """
     standing, most = RemainingLimits(tokens=level), who.limits.tokens_per_minute
     if most is not None and cost > most:
@@ -104,7 +104,7 @@ def tokens_not_left(who: Caller, level: Level, cost: int) -> LimitedError:
 
 
 def too_many_in_flight(who: Caller, limit: int) -> LimitedError:
-    """Return the error of one request more than may be served at a time."""
+    """Make the error of a request over the requests in flight."""
     message = f"Limit of {limit} concurrent requests{_of(who)} reached; try again when a running request has finished."
     return LimitedError(message, "in_flight", 1.0)
 
@@ -114,7 +114,7 @@ def _of(who: Caller) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A duration as OpenAI writes it, such as ``6m0s``, ``1.5s`` or ``250ms``; rounded up to milliseconds."""
+    """Write a duration in OpenAI's form, such as ``6m0s``, ``1.5s`` or ``250ms``, rounded up to milliseconds."""
     milliseconds = max(0, math.ceil(seconds * 1000 - 1e-6))
     if milliseconds < 1000:
         return f"{milliseconds}ms" if milliseconds else "0s"

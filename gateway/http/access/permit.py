@@ -1,4 +1,4 @@
-"""The permit of a request: its place in flight, its tokens from reservation to settlement, for every endpoint."""
+"""The permit of a request: its place in flight, and its tokens from reservation to settlement."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from gateway.text.bad_request import BadRequestError
 
 
 class CallerCounters(Protocol):
-    """Where what callers do is counted."""
+    """Counts the requests and tokens of callers."""
 
     def request(self, who: Caller) -> None:
         """Count a request."""
         ...
 
     def tokens(self, who: Caller, prompt: int, completion: int) -> None:
-        """Count tokens that were used."""
+        """Count used tokens."""
         ...
 
     def limited(self, who: Caller, limit: str) -> None:
-        """Count a request that a limit did not allow."""
+        """Count a request that a limit rejected."""
         ...
 
 
 class Permit:
-    """The permit of one request, from its admission to the end of all that it has begun.
+    """The permit of one request, from its admission until all of its work has ended.
 
     Attributes:
-        standing: of the caller, when it was last looked at.
+        standing: what the caller had left of its limits at the last call.
     """
 
     def __init__(self, who: Caller, limiter: RateLimiter, counters: CallerCounters, assumed_max_tokens: int) -> None:
@@ -59,10 +59,10 @@ class Permit:
         self._holders = 1
 
     async def admit(self) -> None:
-        """Take the request into flight, to be released by ``release``.
+        """Count the request as in flight, until ``release``.
 
         Raises:
-            LimitedError: a limit does not allow it; nothing is taken, and there is nothing to release.
+            LimitedError: the request exceeds a limit; nothing is counted, and ``release`` is not to be called.
         """
         self._counters.request(self._who)
         if not self._limited:
@@ -74,18 +74,18 @@ class Permit:
             raise
 
     async def reserve(self, prompt: int, answers: Sequence[int] = (), *, asked: bool = True) -> UsageTally:
-        """Take the tokens that a prompt and its answers may use.
+        """Reserve the tokens that a prompt and its answers may use.
 
         Args:
-            prompt: its tokens.
-            answers: tokens of each of its answers at most.
-            asked: whether the client has said how many tokens its answer may have.
+            prompt: tokens of the prompt.
+            answers: the most tokens of each answer.
+            asked: whether the client has set the most tokens.
 
         Returns:
-            What takes note of the true use of each of them.
+            A tally of the tokens that the answers really use.
 
         Raises:
-            LimitedError: they are not left.
+            LimitedError: the caller has too few tokens left.
         """
         limit = self._who.limits.tokens_per_minute
         if limit is not None:
@@ -102,23 +102,23 @@ class Permit:
         return UsageTally(self)
 
     def spend(self, prompt: int, completion: int) -> None:
-        """Take note of tokens that were used."""
+        """Count used tokens."""
         self._used += prompt + completion
         self._counters.tokens(self._who, prompt, completion)
 
     def hold(self) -> None:
-        """Keep it for something that goes on after the response, until ``release`` is called once more."""
+        """Keep the permit for work that continues after the response, until one more ``release``."""
         self._holders += 1
 
     def release(self) -> None:
-        """Give it up, and at the last holder's release settle what was reserved by what was used."""
+        """Release the permit; the last release settles the reserved tokens by the used ones."""
         self._holders -= 1
         if self._holders == 0 and self._limited:
             self._limiter.settle(self._who, self._lease, self._reserved, self._used)
 
 
 class UsageTally:
-    """The true use of the generations of one prompt, which counts once."""
+    """The tokens that the generations of one prompt have used; the prompt counts once."""
 
     def __init__(self, permit: Permit) -> None:
         """Spend what ``permit`` has reserved."""
@@ -126,7 +126,7 @@ class UsageTally:
         self._prompt_counted = False
 
     def ended(self, usage: Usage) -> None:
-        """Take note of a generation that has ended."""
+        """Count the tokens of an ended generation."""
         self._permit.spend(0 if self._prompt_counted else usage.prompt_tokens, usage.completion_tokens)
         self._prompt_counted = True
 
@@ -139,21 +139,21 @@ permit: Final[Callable[[], Permit | None]] = _PERMIT.get
 
 
 def grant(given: Permit) -> None:
-    """Let the running task, and all that it starts, serve a request with a permit."""
+    """Set the permit of the running task and of all tasks that it starts."""
     _PERMIT.set(given)
 
 
 def has_limits(who: Caller) -> bool:
-    """Whether a caller has limits that requests are counted for."""
+    """Tell whether a caller has limits that count its requests."""
     limits = who.limits
     return not (limits.requests_per_minute is limits.tokens_per_minute is limits.in_flight is None)
 
 
 def bounded(params: SamplingParams) -> SamplingParams:
-    """The parameters of an answer with no more tokens than its caller may have.
+    """Reduce the token limit of an answer to the limit of its caller.
 
     Raises:
-        BadRequestError: more are asked for.
+        BadRequestError: the request asks for more.
     """
     most = caller().limits.max_tokens
     if most is None:

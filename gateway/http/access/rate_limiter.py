@@ -1,4 +1,4 @@
-"""The limits of all callers: shared by gateways while their Redis responds, else by the processes of this one."""
+"""The limits of all callers, shared by gateways through Redis, or by this gateway's processes without it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Tokens that were taken for a request: of what gateways share, and of what this one has by itself."""
+    """Tokens that were reserved for a request, in Redis and in this gateway's buckets."""
 
     shared: int = 0
     here: int = 0
@@ -42,12 +42,12 @@ class Reservation:
 
 
 class RateLimiter:
-    """Takes requests and tokens from the limits of callers.
+    """Counts requests and tokens against the limits of callers.
 
     Args:
-        buckets: that the processes of this gateway share.
-        redis: that gateways share; None where there is none.
-        gateways: how many share it.
+        buckets: buckets that the processes of this gateway share.
+        redis: limits that gateways share; None without Redis.
+        gateways: number of gateways that share Redis.
     """
 
     def __init__(self, buckets: SharedBuckets, redis: RedisLimits | None = None, gateways: int = 1) -> None:
@@ -68,7 +68,7 @@ class RateLimiter:
             self._watch = asyncio.create_task(keep_running("the renewal of leases in Redis", renew))
 
     async def close(self) -> None:
-        """Wait a moment for what is being settled."""
+        """Wait a moment for settlements that are under way."""
         if self._watch is not None:
             self._watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -79,14 +79,14 @@ class RateLimiter:
             await self._redis.close()
 
     async def admit(self, who: Caller, lease: str) -> RemainingLimits:
-        """Take one request into flight; returns where its caller stands.
+        """Count a request as in flight; returns what its caller has left.
 
         Args:
-            who: sends it.
-            lease: its id.
+            who: the caller.
+            lease: id of the request's lease.
 
         Raises:
-            LimitedError: a limit does not allow it; nothing is taken.
+            LimitedError: the request exceeds a limit; nothing is counted.
         """
         redis = self._redis
         if redis is None:
@@ -101,10 +101,10 @@ class RateLimiter:
         return standing
 
     async def reserve(self, who: Caller, lease: str, tokens: int) -> tuple[Level | None, Reservation]:
-        """Take the tokens that a request may use; returns what is left, and where they were taken.
+        """Reserve the tokens that a request may use; returns what is left, and the reservation.
 
         Raises:
-            LimitedError: they are not left; nothing is taken.
+            LimitedError: the caller has too few tokens left; nothing is reserved.
         """
         redis = self._redis
         if redis is not None and not self._unreachable:
@@ -114,13 +114,13 @@ class RateLimiter:
         return self._buckets.reserve(who, self._own(who.limits), tokens), Reservation(here=tokens)
 
     def settle(self, who: Caller, lease: str, reserved: Reservation, used: int) -> None:
-        """End a request that was admitted.
+        """End an admitted request, and settle its tokens.
 
         Args:
-            who: sent it.
-            lease: its id.
-            reserved: all tokens that were taken for it.
-            used: tokens that it has used; more than reserved become a debt.
+            who: the caller.
+            lease: id of the request's lease.
+            reserved: all reservations of the request.
+            used: used tokens; those above the reserved ones become a debt.
         """
         redis = self._redis
         self._running.pop(lease, None)

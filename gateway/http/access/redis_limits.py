@@ -1,8 +1,7 @@
-"""Limits that gateways on several machines count together, in Redis.
+"""Limits in Redis, which gateways on several machines share.
 
-A caller has three keys with one hash tag: its buckets, the leases of its requests in flight by when they end, and what
-each of them has reserved. A lease is renewed while its request runs; one that is not, because its gateway has died,
-ends by itself.
+A caller has three keys with one hash tag: its buckets, the leases of its requests in flight by their expiry, and the
+reservation of each request. A lease is renewed while its request runs; the lease of a gateway that died expires.
 """
 
 from __future__ import annotations
@@ -99,8 +98,8 @@ _SHA: Final = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest() 
 class RedisLimits:
     """Buckets and leases of callers in Redis.
 
-    Calls raise ``RedisError`` or ``OSError`` where Redis is unreachable. What is requested while others wait for a
-    response goes together: many requests at a time cost few round trips.
+    Calls raise ``RedisError`` or ``OSError`` where Redis is unreachable. Calls that come while others wait for a
+    response are sent together: many requests at a time cost few round trips.
     """
 
     def __init__(self, url: str) -> None:
@@ -123,15 +122,15 @@ class RedisLimits:
         self._sender: asyncio.Task[None] | None = None
 
     async def admit(self, who: Caller, limits: KeyLimits, lease: str) -> RemainingLimits:
-        """Take one request into flight; see ``SharedBuckets.admit``.
+        """Count a request as in flight; see ``SharedBuckets.admit``.
 
         Args:
-            who: sends it.
-            limits: of which those on requests must allow it.
-            lease: its id.
+            who: the caller.
+            limits: the caller's limits.
+            lease: id of the request's lease.
 
         Raises:
-            LimitedError: a limit does not allow it.
+            LimitedError: the request exceeds a limit.
         """
         why, standing = await self._run("admit", who, limits, lease)
         if why == "in_flight" and limits.in_flight is not None:
@@ -141,10 +140,10 @@ class RedisLimits:
         return standing
 
     async def reserve(self, who: Caller, limits: KeyLimits, lease: str, tokens: int) -> Level | None:
-        """Take the tokens that a request may use; see ``SharedBuckets.reserve``.
+        """Reserve the tokens that a request may use; see ``SharedBuckets.reserve``.
 
         Raises:
-            LimitedError: they are not left.
+            LimitedError: the caller has too few tokens left.
         """
         why, standing = await self._run("reserve", who, limits, lease, tokens)
         if why and standing.tokens is not None:
@@ -152,16 +151,16 @@ class RedisLimits:
         return standing.tokens
 
     async def settle(self, who: Caller, limits: KeyLimits, lease: str, used: int) -> None:
-        """End a request that has used so many tokens."""
+        """End a request, and return its unused tokens."""
         await self._run("settle", who, limits, lease, used)
 
     async def renew(self, running: Iterable[tuple[Caller, str]]) -> None:
-        """Say that requests go on; without any, that Redis responds."""
+        """Renew the leases of running requests; without any, check that Redis responds."""
         calls = [self._call("renew", who, KeyLimits(), lease, 0) for who, lease in running]
         await asyncio.gather(self._ask(("PING",)), *map(self._ask, calls))
 
     async def close(self) -> None:
-        """Close its connection."""
+        """Close the connection."""
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.gather(self._sender, return_exceptions=True)

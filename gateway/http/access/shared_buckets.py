@@ -1,9 +1,8 @@
-"""Limits that all processes of one gateway count together, in shared memory.
+"""Limits in shared memory, which all processes of one gateway share.
 
-A slot for each caller: its buckets, and its requests in flight by process. Several processes write a bucket: a lock of
-one byte of the memory's file, which the kernel takes from a process that dies, makes them take turns. A process that is
-stopped while it holds one makes the others wait for a moment only: then they go on without, and may count one request
-less.
+Each caller has a slot: its buckets, and its requests in flight by process. Several processes write a bucket in turns,
+by a lock on one byte of the memory's file, which the kernel takes from a process that dies. Where a stopped process
+holds the lock, the others wait for a moment only; then they go on without it, and may count one request less.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ _PATIENCE_S: Final = 0.002
 
 
 class SharedBuckets:
-    """Buckets and counts of callers.
+    """Buckets and requests in flight of callers.
 
     Args:
-        rows: of all processes.
-        row: of this one.
-        descriptor: of the memory that they share, of ``size_of(rows)`` bytes; None: this process is alone.
+        rows: number of processes.
+        row: number of this process.
+        descriptor: file of the shared memory, of ``size_of(rows)`` bytes; None for one process.
         clock: in seconds, the same in all processes.
     """
 
@@ -55,19 +54,19 @@ class SharedBuckets:
         self._clock = clock
 
     def clear(self, row: int) -> None:
-        """Forget the requests in flight of a process, which has died."""
+        """Clear the requests in flight of a process that has died."""
         for slot in range(_SLOTS):
             self._counts[slot * self._size + _HEAD + row] = 0
 
     def admit(self, who: Caller, limits: KeyLimits) -> RemainingLimits:
-        """Take one request into flight.
+        """Count a request as in flight.
 
         Args:
-            who: sends it.
-            limits: of which those on requests must allow it.
+            who: the caller.
+            limits: the caller's limits.
 
         Raises:
-            LimitedError: one does not; nothing is taken.
+            LimitedError: the request exceeds a limit; nothing is counted.
         """
         with self._slot(who.id) as base:
             if limits.in_flight is not None and self._running(base) >= limits.in_flight:
@@ -81,10 +80,10 @@ class SharedBuckets:
             return RemainingLimits(requests, self._level(base + _TOKENS, limits.tokens_per_minute))
 
     def reserve(self, who: Caller, limits: KeyLimits, tokens: int) -> Level | None:
-        """Take the tokens that a request may use; returns what is left, None without such a limit.
+        """Reserve the tokens that a request may use; returns what is left, None without such a limit.
 
         Raises:
-            LimitedError: they are not left; nothing is taken.
+            LimitedError: the caller has too few tokens left; nothing is reserved.
         """
         with self._slot(who.id) as base:
             level = self._level(base + _TOKENS, limits.tokens_per_minute)
@@ -97,12 +96,12 @@ class SharedBuckets:
             return self._put(base + _TOKENS, level, level.left - tokens)
 
     def settle(self, who: Caller, limits: KeyLimits, unused: int) -> None:
-        """End a request.
+        """End a request, and return its unused tokens.
 
         Args:
-            who: sent it.
-            limits: that held for it.
-            unused: tokens of what it had reserved, below 0 where it has used more.
+            who: the caller.
+            limits: the limits of the request.
+            unused: reserved tokens without the used ones, below 0 where it has used more.
         """
         with self._slot(who.id) as base:
             place = base + _HEAD + self._row
@@ -112,7 +111,7 @@ class SharedBuckets:
                 self._put(base + _TOKENS, level, min(float(level.limit), level.left + unused))
 
     def count(self, who: Caller, requests: int) -> None:
-        """Change the count of requests in flight by a number that was admitted or ended elsewhere."""
+        """Change the count of requests in flight by requests that were admitted or ended elsewhere."""
         with self._slot(who.id) as base:
             place = base + _HEAD + self._row
             self._counts[place] = max(0, self._counts[place] + requests)
@@ -176,5 +175,5 @@ class SharedBuckets:
 
 
 def size_of(rows: int) -> int:
-    """Bytes of memory for a number of processes."""
+    """Compute the bytes of memory for a number of processes."""
     return _SLOTS * (_HEAD + rows) * 8

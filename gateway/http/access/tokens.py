@@ -24,11 +24,11 @@ _RECHECK_S: Final = 60.0
 
 
 class TokenError(Exception):
-    """A token that is not valid; the message is for the log."""
+    """An invalid token; the message is for the log."""
 
 
 class ExpiredTokenError(TokenError):
-    """A token that has expired."""
+    """An expired token."""
 
 
 class TokenChecker:
@@ -53,7 +53,7 @@ class TokenChecker:
         return None if key.expires is not None and key.expires <= time.time() else key
 
     async def check(self, token: bytes) -> Key:
-        """Validate a token, and find its caller.
+        """Validate a token and find its caller.
 
         Raises:
             TokenError: the token is not valid.

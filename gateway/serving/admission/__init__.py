@@ -1,1 +1,1 @@
-"""Which requests run and which wait for their turn, when a model has more of them than its engines can run."""
+"""Admission: which requests run and which wait, when a model has more requests than its engines can run."""

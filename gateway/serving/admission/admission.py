@@ -50,12 +50,12 @@ _LONGEST_RETRY_S: Final = 600
 
 
 class GenerationDemand(NamedTuple):
-    """The claim of one generation on a model.
+    """The demand of one generation on a model.
 
     Attributes:
-        caller: id of the caller; empty: a caller without a name.
-        weight: of the caller's share.
-        tokens: of the prompt, and of the answer at most.
+        caller: id of the caller; empty for a caller without a name.
+        weight: weight of the caller's share.
+        tokens: tokens of the prompt, and the most tokens of the answer.
         priority: the smaller goes first, among the requests of its caller.
     """
 
@@ -70,9 +70,9 @@ class AdmissionTotals:
     """The generations of a model at one moment, in all worker processes.
 
     Attributes:
-        running: are in the engine.
-        waiting: wait for their turn.
-        limit: of those that may run; None: all may.
+        running: generations in the engine.
+        waiting: generations that wait for their turn.
+        limit: most running generations; None without a limit.
     """
 
     running: int
@@ -82,20 +82,20 @@ class AdmissionTotals:
 
 @dataclass(eq=False, slots=True)
 class QueueTicket:
-    """The place of one generation, in the queue and then among those that run.
+    """A generation in the queue, and then among the running ones.
 
     Attributes:
-        admission: of the model.
-        demand: what it wants.
+        admission: admission of the model.
+        demand: demand of the generation.
         caller: key of the caller.
-        line: of the caller.
-        rank: among those of its caller.
+        line: line of the caller.
+        rank: rank among the generations of its caller.
         queued: when it began to wait, by the clock of the shares.
         waited_s: seconds that it waited; 0.0 until it runs.
-        cost: of the demand, once the generation runs; None before, and where nothing limits the model.
+        cost: cost of the demand, once the generation runs; None before, and without a limit.
         running: whether it runs, or has run.
         gone: whether it no longer waits.
-        turn: is done when its turn comes.
+        turn: future that is done when its turn comes.
         began: when it began to run, by the clock of the shares.
     """
 
@@ -114,11 +114,11 @@ class QueueTicket:
 
     @property
     def waits(self) -> bool:
-        """Whether its turn may still come."""
+        """Whether the generation still waits for its turn."""
         return not self.gone and self.turn is not None and not self.turn.done()
 
     def leave(self, used: int) -> None:
-        """Note its end, and the tokens of its prompt and its answer."""
+        """Note the end of the generation, with the tokens of its prompt and its answer."""
         if self.cost is not None:
             self.line[SERVED] += _cost(used, self.demand.weight) - self.cost
         self.line[RUNNING] -= 1
@@ -136,17 +136,17 @@ class Admission:
     """Admits the generations of one model.
 
     Args:
-        model: its name.
-        settings: bounds on what runs and waits.
-        shares: of all worker processes.
-        engine_limit: how many the engines run at a time, as they tell; None where they do not, or never.
+        model: name of the model.
+        settings: bounds of running and waiting generations.
+        shares: lines of all worker processes.
+        engine_limit: returns the most concurrent requests that the engines report; None where they report none.
 
     Attributes:
         rejected: called with the reason whenever a request is rejected: ``full`` or ``late``.
-        own: the line of the model by itself, of this process.
+        own: this process's line of the model by itself.
         now: the clock of the shares, in seconds.
         durations: seconds that each caller's latest generations ran which ended in this process.
-        successor: of the same model with other settings, whose limit holds for those that still wait here.
+        successor: admission of the same model with new settings, whose limit holds for those that still wait here.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Admission:
 
     @property
     def limit(self) -> int | None:
-        """How many may run; None: all."""
+        """The most running generations; None without a limit."""
         if self.successor is not None:
             return self.successor.limit
         given = self._settings.max_running
@@ -185,12 +185,12 @@ class Admission:
         return given or None
 
     def totals(self) -> AdmissionTotals:
-        """What runs and waits now."""
+        """Count running and waiting generations."""
         running, waiting, _, _ = self._shares.standing(self.own, self.own)
         return AdmissionTotals(running, waiting, self.limit)
 
     def queue(self) -> tuple[int, int]:
-        """What runs and waits now, without a limit on it."""
+        """Count running and waiting generations, without their limit."""
         return self._shares.standing(self.own, self.own)[:2]
 
     async def enter(self, demand: GenerationDemand) -> QueueTicket:
@@ -220,7 +220,7 @@ class Admission:
         return ticket
 
     def close(self) -> None:
-        """End listening to other processes, and free the model and its successor."""
+        """Stop listening to other processes, and release the model and the successor."""
         self.successor = self._engine_limit = None
         for timer in (self._timer, self._spread):
             if timer is not None:
@@ -348,7 +348,7 @@ class Admission:
             self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
 
     def dispatch(self) -> None:
-        """Let run what may, or wake the process whose request is next."""
+        """Start generations that may run, or wake the process whose request is next."""
         if self.limit is None and not self._waiting:
             return  # what still waits in other processes, since before the limit went, is seen by them
         while self._shares.waiting(self.own):  # rarely any

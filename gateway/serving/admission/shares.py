@@ -1,4 +1,4 @@
-"""Callers and their requests as all worker processes know them, in shared memory.
+"""The shares of callers in shared memory, which all worker processes read.
 
 A row for each process, which it alone writes, by aligned 8-byte stores: readers need no lock, and two processes that
 act at the same moment let one request too many run at worst. The supervisor clears the row of a worker that has died. A
@@ -35,7 +35,7 @@ Line = memoryview  # of ``_FIELDS`` integers
 
 
 def size_of(rows: int) -> int:
-    """Integers of 8 bytes for a number of rows."""
+    """The number of 8-byte integers for a number of rows."""
     return rows * _ROW
 
 
@@ -43,8 +43,8 @@ class SharedLine(NamedTuple):
     """A line of any process, as it was read.
 
     Attributes:
-        row: of the process.
-        caller: its key; 0 for the model by itself.
+        row: row of the process.
+        caller: key of the caller; 0 for the model by itself.
         served: see the module.
         waiting: see the module.
         tokens: see the module.
@@ -64,12 +64,12 @@ class SharedLine(NamedTuple):
 
 
 class SharedLines:
-    """Lines of one process to write, and of all to read.
+    """The lines of all processes, of which this process writes its own.
 
     Args:
-        rows: of all processes.
-        row: of this one.
-        cells: shared by all of them, ``size_of(rows)`` integers; None: this process is alone.
+        rows: number of processes.
+        row: number of this process.
+        cells: shared memory of ``size_of(rows)`` integers; None for one process.
         wakers: an event descriptor for each process, by which others wake it.
         clock: in seconds, the same in all processes.
     """
@@ -93,7 +93,7 @@ class SharedLines:
         self._found_in_all = BoundedDict[tuple[int, int], tuple[int, ...]](_LINES)
 
     def clear(self, row: int) -> None:
-        """Forget the requests of a process, which has died."""
+        """Clear the requests of a process that has died."""
         start = row * _ROW
         begun = self._cells[start + _BEGUN]
         for index in range(start, start + _ROW):
@@ -101,9 +101,9 @@ class SharedLines:
         self._cells[start + _BEGUN] = begun + 1
 
     def line(self, model: int, caller: int = 0) -> Line:
-        """The line of this process for a model's caller, made where there is none.
+        """Return this process's line for a model's caller; makes it if necessary.
 
-        Without room for another line, callers share one: they are served as if they were one.
+        Without place for another line, callers share one, and are served as one caller.
         """
         found = self._found.get((model, caller))
         if found is None or found[_MODEL] != model or found[CALLER] != caller:
@@ -154,7 +154,7 @@ class SharedLines:
         return self._cells[start : start + _FIELDS]
 
     def entries(self, model: int) -> Iterator[SharedLine]:
-        """The lines of all processes for a model."""
+        """Read the lines of all processes for a model."""
         for row in range(self._rows):
             start = row * _ROW
             cells = self._cells[start + _HEAD : start + _HEAD + self._cells[start + _USED] * _FIELDS].tolist()
@@ -163,14 +163,14 @@ class SharedLines:
                     yield SharedLine(row, *cells[at + 1 : at + _FIELDS])
 
     def standing(self, own: Line, line: Line) -> tuple[int, int, int, int]:
-        """The sums of ``entries`` that each request asks for.
+        """Sum up the ``entries`` that a request needs.
 
         Args:
-            own: of this process, for a model by itself.
-            line: of this process, for the model's caller; ``own`` for none.
+            own: this process's line for the model by itself.
+            line: this process's line for the model's caller; ``own`` for none.
 
         Returns:
-            How many of the model run, how many wait, what the caller was served, and the most that a process was.
+            Running and waiting generations of the model, tokens of the caller, and the most of the latter in a process.
         """
         model, caller = own[_MODEL], line[CALLER]
         if self._rows == 1:
@@ -185,7 +185,7 @@ class SharedLines:
         return running, waiting, served, virtual
 
     def waiting(self, own: Line) -> int:
-        """How many requests of a model wait, in all processes.
+        """Count the waiting requests of a model in all processes.
 
         Args:
             own: of this process, for a model by itself.
@@ -214,20 +214,20 @@ class SharedLines:
                     yield first + at
 
     def look(self) -> None:
-        """Note that this process looks at those that wait."""
+        """Note that this process looks after waiting requests."""
         self._cells[self.row * _ROW + _LOOKED] = int(self.clock() * 1000)
 
     def hung(self, row: int) -> bool:
-        """Whether another process has long not looked."""
+        """Tell whether another process has not looked for long."""
         return row != self.row and self.clock() - self._cells[row * _ROW + _LOOKED] / 1000 > _HUNG_S
 
     def wake(self, row: int) -> None:
-        """Have another process look."""
+        """Wake another process."""
         if row < len(self._wakers):
             os.eventfd_write(self._wakers[row], 1)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call ``listener`` in the running event loop whenever another process wakes this one; returns what ends it."""
+        """Call ``listener`` in the running event loop when another process wakes this one; returns what ends that."""
         if self.row < len(self._wakers) and not self._listeners:
             asyncio.get_running_loop().add_reader(self._wakers[self.row], self._woken)
         self._listeners.append(listener)

@@ -1,1 +1,1 @@
-"""Answers of two servers in one form, the verdict on them, and the report: of ``gateway compare`` and of mirrors."""
+"""Comparison of two servers for ``gateway compare`` and mirrors: answers in one form, verdicts and the report."""

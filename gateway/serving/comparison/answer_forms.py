@@ -1,4 +1,4 @@
-"""Reads the outcome of a request: an answer of chat, completions or responses, a rejection, or a failure."""
+"""Reads outcomes of requests: answers of chat, completions or responses, rejections, and failures."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LONGEST_MESSAGE = 500
 
 
 class RequestFailedError(Exception):
-    """A request without a whole answer; the message is one of a few kinds of failure."""
+    """A request without a complete answer; the message is one of a few kinds of failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerToken:
-    """A token with its log-prob, and those of alternatives by their text."""
+    """A token with its log-prob, and the log-probs of alternatives by their text."""
 
     text: str
     log_prob: float
@@ -39,12 +39,12 @@ class AnswerChoice:
     """One choice of an answer.
 
     Attributes:
-        text: its content.
-        reasoning: what was thought before it.
-        refusal: what the model says in place of content.
+        text: the content.
+        reasoning: the reasoning before it.
+        refusal: the refusal in place of content.
         calls: name and arguments of each call.
-        finish: why it ended, in the server's word; None where it does not tell.
-        tokens: with log-probs; None where there are none.
+        finish: finish reason in the server's word; None without one.
+        tokens: tokens with log-probs; None without them.
     """
 
     text: str = ""
@@ -57,7 +57,7 @@ class AnswerChoice:
 
 @dataclass(frozen=True, slots=True)
 class UsageCounts:
-    """Holds the usage of an answer; None for what is not reported."""
+    """The usage of an answer; None for counts that are not reported."""
 
     prompt_tokens: int | None
     completion_tokens: int | None
@@ -66,13 +66,13 @@ class UsageCounts:
 
 @dataclass(slots=True)
 class WholeAnswer:
-    """A whole answer.
+    """A complete answer.
 
     Attributes:
-        choices: by their index.
-        usage: None where the server tells none.
+        choices: choices by their index.
+        usage: usage; None where the server reports none.
         first_s: seconds to the first event with text of a stream.
-        whole_s: seconds to its end.
+        whole_s: seconds to the end.
     """
 
     choices: tuple[AnswerChoice, ...]
@@ -248,7 +248,7 @@ class _Growing:
 
 
 class AnswerEventReader:
-    """Reads the events of a stream, or the one object of an answer that is not streamed.
+    """Reads the events of a stream, or the object of an answer that is not streamed.
 
     Args:
         path: of the endpoint, such as ``/v1/chat/completions``.
@@ -261,10 +261,10 @@ class AnswerEventReader:
         self._response: _Response | None = None
 
     def whole(self, data: bytes) -> None:
-        """Take all of an answer.
+        """Read an answer that is not streamed.
 
         Raises:
-            FailedError: it is not one of the endpoint.
+            FailedError: the body is not an answer of the endpoint.
         """
         value = _parse(data, "a response that is not JSON")
         if self._of_response:
@@ -273,7 +273,7 @@ class AnswerEventReader:
             self._take(value)
 
     def event(self, data: bytes) -> bool:
-        """Take the data of an event; return whether it has text.
+        """Read the data of an event; returns whether it has text.
 
         Raises:
             FailedError: it is an error, or not one of the endpoint.
@@ -292,7 +292,7 @@ class AnswerEventReader:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the last event of a response was there; other streams tell their end by ``[DONE]``."""
+        """Whether the last event of a response was read; other streams end by ``[DONE]``."""
         return self._response is not None
 
     def answer(self) -> WholeAnswer:
@@ -356,7 +356,7 @@ def _validated(form: type[_Form], value: Any) -> _Form:
 
 
 def word(said: Any, *names: str) -> str:
-    """The first of some fields of an object that is a short plain word; what else a server says is not repeated."""
+    """Return the first of some fields that is a short plain word; other texts of a server are not repeated."""
     for name in names:
         value = said.get(name) if isinstance(said, dict) else None
         if isinstance(value, str | int) and _WORD.fullmatch(str(value)):
@@ -366,13 +366,13 @@ def word(said: Any, *names: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A target's response that it will not serve a request.
+    """A server's response that rejects a request.
 
     Attributes:
-        status: of HTTP.
-        code: of the error; empty where it has none.
+        status: HTTP status.
+        code: code of the error; empty without one.
         param: the parameter at fault, if it is named.
-        message: in the server's words, which may repeat what the request says.
+        message: the server's message, which may repeat texts of the request.
     """
 
     status: int
@@ -383,7 +383,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request without a response, for a reason that is not the request's."""
+    """A request without a response, for a reason that is not the request's fault."""
 
     kind: str
 
@@ -392,7 +392,7 @@ Outcome = WholeAnswer | Refusal | Failure
 
 
 def rejected(status: int, body: bytes) -> Outcome:
-    """The outcome of a response whose status is not 200."""
+    """Make the outcome of a response whose status is not 200."""
     try:
         said = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -406,7 +406,7 @@ def rejected(status: int, body: bytes) -> Outcome:
 
 
 def outcome_of(path: str, status: int, body: bytes, *, streamed: bool) -> Outcome:
-    """The outcome of a response that is here as a whole, without its delays.
+    """Make the outcome of a complete response, without its delays.
 
     Args:
         path: of the endpoint.

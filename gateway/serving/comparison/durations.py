@@ -11,7 +11,7 @@ PERCENTILES = (50, 90, 95, 99)
 
 
 class Durations:
-    """Percentiles of any number of durations, right within one percent."""
+    """Percentiles of any number of durations, exact within 1 %."""
 
     def __init__(self) -> None:
         self._buckets: Counter[int] = Counter()
@@ -20,14 +20,14 @@ class Durations:
         self.longest = 0.0
 
     def add(self, seconds: float) -> None:
-        """Add a duration in seconds; percentiles take less than a microsecond for one."""
+        """Add a duration in seconds; takes less than a microsecond."""
         self._buckets[int(math.log(max(seconds, _LEAST_S) / _LEAST_S) / _STEP)] += 1
         self._total += seconds
         self.count += 1
         self.longest = max(self.longest, seconds)
 
     def percentile(self, share: float) -> float | None:
-        """The duration that ``share`` percent do not exceed; None when there are none."""
+        """The duration that ``share`` percent do not exceed; None without durations."""
         wanted = math.ceil(self.count * share / 100)
         seen = 0
         for bucket in sorted(self._buckets):
@@ -38,11 +38,11 @@ class Durations:
 
     @property
     def mean(self) -> float:
-        """Their average; 0 when there are none."""
+        """The mean in seconds; 0 without durations."""
         return self._total / self.count if self.count else 0.0
 
     def as_json(self) -> dict[str, float | None]:
-        """Milliseconds: mean, percentiles and the longest; None when there are none."""
+        """Milliseconds: mean, percentiles and the longest; None without durations."""
         percentiles = {f"p{share}": self.percentile(share) for share in PERCENTILES}
         mean, longest = (self.mean, self.longest) if self.count else (None, None)
         values = {"mean": mean, **percentiles, "max": longest}

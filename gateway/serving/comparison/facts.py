@@ -1,4 +1,4 @@
-"""Facts of two targets before they are compared: tokenizer, context, family, abilities."""
+"""Facts of two servers before a comparison: tokenizer, context, family and abilities."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _LONGEST_WAY = 32
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """Holds what one target says of itself.
+    """The facts that one server reports.
 
     Attributes:
-        values: by name of the fact, for people; None for what is not reported.
+        values: texts by name of the fact; None for facts that are not reported.
         context: tokens of prompt and answer together; None where it is not reported.
         abilities: how each parameter is served, by its name; None where it is not reported.
     """
@@ -49,18 +49,18 @@ class TargetFacts:
 
     @property
     def lacking(self) -> frozenset[str]:
-        """The parameters that it says it cannot serve."""
+        """The parameters that the server reports as not served."""
         return frozenset(name for name, how in (self.abilities or {}).items() if how == "impossible")
 
 
 @dataclass(frozen=True, slots=True)
 class FactPair:
-    """One fact of both.
+    """One fact of both servers.
 
     Attributes:
-        name: of the fact.
-        a: what A says; None for nothing.
-        b: what B says; None for nothing.
+        name: name of the fact.
+        a: A's text; None where it reports none.
+        b: B's text; None where it reports none.
     """
 
     name: str
@@ -69,7 +69,7 @@ class FactPair:
 
     @property
     def same(self) -> bool | None:
-        """Whether both say the same; None where one says nothing."""
+        """Whether both texts are equal; None where one is missing."""
         return None if self.a is None or self.b is None else self.a == self.b
 
     def as_json(self) -> dict[str, Any]:
@@ -78,10 +78,10 @@ class FactPair:
 
 
 def facts_of(entry: Mapping[str, Any], of_text: Any, of_turns: Any) -> TargetFacts:
-    """Return the facts of a target.
+    """Read the facts of a server.
 
     Args:
-        entry: what its server says of it, as ``GET /v1/models/NAME`` has it; empty where it says nothing.
+        entry: the model's object of ``GET /v1/models/NAME``; empty without one.
         of_text: the target's ids of `PROBE`; anything but a list of numbers where not reported.
         of_turns: the target's ids of `TURNS`, in the same form.
     """
@@ -99,20 +99,20 @@ def facts_of(entry: Mapping[str, Any], of_text: Any, of_turns: Any) -> TargetFac
 
 
 def generates(entry: Mapping[str, Any]) -> bool:
-    """Whether a model of a list generates text: any but those of a gateway that have another task."""
+    """Tell whether a model of a list generates text: all do but a gateway's models of another task."""
     gateway = entry.get("gateway")
     return not isinstance(gateway, Mapping) or gateway.get("task") in (None, "generate")
 
 
 def warnings_of(facts: Iterable[FactPair]) -> Iterator[str]:
-    """A sentence for each fact by which the two are not one model."""
+    """Write a warning for each fact that tells that the two are different models."""
     for fact in facts:
         if fact.name in _OTHER_MODEL and fact.same is False:
             yield f"The models differ in their {fact.name}: A has {fact.a}, B has {fact.b}."
 
 
 def compare_facts(a: TargetFacts, b: TargetFacts) -> list[FactPair]:
-    """The facts of both, in one order; abilities only where they differ, or where one tells none."""
+    """List the facts of both in one order; abilities only where they differ, or where one reports none."""
     facts = [FactPair(name, a.values[name], b.values[name]) for name in a.values]
     if a.abilities is None or b.abilities is None:
         reported = [None if each.abilities is None else "reported" for each in (a, b)]

@@ -1,4 +1,4 @@
-"""The report on pairs of outcomes: how many came out how, in what answers differ, and the delays."""
+"""The report on pairs of outcomes: counts of outcomes, differences of answers, and delays."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _LONGEST_KEPT = 10_000
 
 @dataclass(slots=True)
 class TargetDelays:
-    """How long one target took for the requests that both completed.
+    """The delays of one server for requests that both completed.
 
     Attributes:
-        first: to the first text of a stream.
-        whole: to the end of an answer.
-        each: for one token, over the whole answer, by its usage.
+        first: durations to the first text of a stream.
+        whole: durations to the end of an answer.
+        each: durations of one token, as the mean over an answer by its usage.
     """
 
     first: Durations = field(default_factory=Durations)
@@ -37,7 +37,7 @@ class TargetDelays:
     each: Durations = field(default_factory=Durations)
 
     def add(self, answer: WholeAnswer) -> None:
-        """Add those of an answer."""
+        """Add the delays of an answer."""
         self.whole.add(answer.whole_s)
         if answer.first_s is not None:
             self.first.add(answer.first_s)
@@ -45,7 +45,10 @@ class TargetDelays:
             self.each.add(answer.whole_s / answer.usage.completion_tokens)
 
     def as_json(self) -> dict[str, Any]:
-        """Percentiles; of tokens a second p99 is what 99 of 100 answers reach. None for what was not measured."""
+        """Percentiles; None for what was not measured.
+
+        Of tokens a second, p99 is what 99 of 100 answers reach.
+        """
         rates = {f"p{share}": self.each.percentile(share) for share in _SHOWN_PERCENTILES}
         return {
             "time_to_first_token_ms": _milliseconds(self.first),
@@ -61,12 +64,12 @@ def _milliseconds(durations: Durations) -> dict[str, float | None]:
 
 @dataclass(slots=True)
 class SelfDifference:
-    """In how many requests A differed from itself.
+    """The requests in which A differed from itself.
 
     Attributes:
         asked: requests that A completed twice.
-        differed: of them those with another answer.
-        aspects: in what, and in how many.
+        differed: requests among them with different answers.
+        aspects: number of requests by the aspect that differs.
     """
 
     asked: int = 0
@@ -75,13 +78,13 @@ class SelfDifference:
 
 
 class ComparisonReport:
-    """Judges the outcomes of requests and keeps what differs.
+    """Compares the outcomes of requests, and holds the differences.
 
     Attributes:
-        counts: of requests, by what came of them.
-        aspects: of requests that differ, by in what.
-        delays: of A and of B.
-        noise: of A; None where it is asked once.
+        counts: number of requests by outcome.
+        aspects: number of requests by the aspect that differs.
+        delays: delays of A and of B.
+        noise: differences of A from itself; None where A gets each request once.
     """
 
     def __init__(
@@ -108,7 +111,7 @@ class ComparisonReport:
 
     @property
     def exit_status(self) -> int:
-        """0 when responses are alike, 1 when some are not, 2 when that cannot be said."""
+        """0 when answers are equal, 1 when some differ, 2 when that is unknown."""
         return exit_status({kind.value: self.counts[kind] for kind in OutcomeKind})
 
     def as_json(self) -> dict[str, Any]:
@@ -131,14 +134,14 @@ class ComparisonReport:
         again: Outcome | None = None,
         rules: ComparisonRules | None = None,
     ) -> OutcomeKind:
-        """Judge the outcomes of one request.
+        """Compare the outcomes of one request.
 
         Args:
-            row: what names it: ``request``, its place, ``name`` and ``endpoint``.
-            a: of the first target.
-            b: of the second.
-            again: of the first, asked a second time.
-            rules: other ones, for this request.
+            row: identity of the request: ``request``, its place, ``name`` and ``endpoint``.
+            a: outcome of the first server.
+            b: outcome of the second server.
+            again: second outcome of the first server.
+            rules: rules for this request only.
         """
         kind, differences = judge(a, b, rules or self._rules)
         own = self._own_noise(a, again)
@@ -229,10 +232,10 @@ def _clipped(value: Any, room: int) -> Any:
 
 
 def exit_status(counts: Mapping[str, int]) -> int:
-    """0 when responses are alike, 1 when some are not, 2 when that cannot be said.
+    """0 when answers are equal, 1 when some differ, 2 when that is unknown.
 
     Args:
-        counts: of requests, by the values of ``OutcomeKind``.
+        counts: number of requests by the values of ``OutcomeKind``.
     """
     if any(counts[kind.value] for kind in (OutcomeKind.DIFFERS, OutcomeKind.REJECTED_BY_A, OutcomeKind.REJECTED_BY_B)):
         return 1

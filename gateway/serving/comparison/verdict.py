@@ -1,4 +1,4 @@
-"""The verdict on two outcomes of one request: equal, or in what they differ."""
+"""The verdict on two outcomes of one request: equal, or the aspects that differ."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_WORD = 32
 
 
 class OutcomeKind(str, Enum):
-    """What came of a request."""
+    """The outcome of a comparison."""
 
     EQUAL = "equal"
     DIFFERS = "differs"
@@ -34,9 +34,9 @@ class AnswerDifference:
 
     Attributes:
         aspect: one of `Aspect`.
-        choice: the index of the choice; None where it is of the whole answer.
+        choice: the index of the choice; None for the whole answer.
         facts: numbers and plain words.
-        texts: what may repeat secrets of the request.
+        texts: texts that may repeat secrets of the request.
     """
 
     aspect: str
@@ -47,11 +47,11 @@ class AnswerDifference:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRules:
-    """What counts as a difference.
+    """The rules that define a difference.
 
     Attributes:
         ignored: aspects that are not compared.
-        tolerance: by which log-probs of a token may differ.
+        tolerance: allowed difference of a token's log-probs.
         drawn: whether answers are drawn by chance: the number of choices, the tokens of the prompt, and whether there
             is a finish reason are all that is compared.
     """
@@ -62,15 +62,15 @@ class ComparisonRules:
 
 
 def judge(a: Outcome, b: Outcome, rules: ComparisonRules) -> tuple[OutcomeKind, list[AnswerDifference]]:
-    """Compare what two targets made of a request.
+    """Compare the outcomes of a request from two servers.
 
     Args:
-        a: of the first.
-        b: of the second.
-        rules: what counts.
+        a: outcome of the first server.
+        b: outcome of the second server.
+        rules: rules of the comparison.
 
     Returns:
-        What came of it, and the differences of two answers.
+        The kind of outcome, and the differences of two answers.
     """
     if isinstance(a, Failure) or isinstance(b, Failure):
         return OutcomeKind.FAILED, []

@@ -1,1 +1,1 @@
-"""Several endpoints for one served model: which of them takes a request, and what is tried where one fails."""
+"""Several endpoints of one served model: the choice for each request, and retries."""

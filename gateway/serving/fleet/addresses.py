@@ -1,4 +1,4 @@
-"""Where the endpoints of a model are: addresses, names whose addresses are looked up, files that list them."""
+"""Finds the endpoints of a model: addresses, names to look up, and files with lists of addresses."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ FILE: Final = "file://"
 
 
 def split(address: str) -> tuple[str, int]:
-    """Host and port of ``host:port``; brackets around an IPv6 address are taken off.
+    """Split ``host:port`` into host and port, without the brackets of an IPv6 address.
 
     Raises:
-        ValueError: when it is something else.
+        ValueError: the text is not ``host:port``.
     """
     host, _, port = address.rpartition(":")
     if not host or "/" in address or not port.isdecimal() or not 0 < int(port) <= 65535:
@@ -31,13 +31,13 @@ def split(address: str) -> tuple[str, int]:
 
 
 class Addresses:
-    """Looks up the entries of a fleet: each is ``host:port``, ``dns:///host:port`` or ``file:///path``.
+    """Looks up the entries of a fleet: ``host:port``, ``dns:///host:port`` or ``file:///path``.
 
-    A file has an address a line, and comments behind ``#``.
+    A file has one address on each line, and comments after ``#``.
 
     Args:
         entries: at least one.
-        changed: called with all addresses, in the order of the entries and without doubles, whenever they are others.
+        changed: called with all addresses, in the order of the entries and without duplicates, after each change.
     """
 
     def __init__(self, entries: Sequence[str], changed: Callable[[Sequence[str]], None]) -> None:
@@ -49,23 +49,23 @@ class Addresses:
 
     @property
     def fixed(self) -> bool:
-        """Whether no entry has to be looked up."""
+        """Whether no entry needs a look-up."""
         return not any(entry.startswith((DNS, FILE)) for entry in self._entries)
 
     @property
     def complaints(self) -> Mapping[str, str]:
-        """Why entries tell no address now, by entry."""
+        """The faults of entries without current addresses, by entry."""
         return self._complaints
 
     async def look(self) -> None:
-        """Look up once, and tell what is found."""
+        """Look up all entries, and report changed addresses."""
         found = await asyncio.gather(*(self._look_up(entry) for entry in self._entries))
         addresses = list(dict.fromkeys(address for each in found for address in each))
         if len(addresses) > MOST_ENDPOINTS:
             self._complain("", f"{len(addresses)} addresses were found; only the first {MOST_ENDPOINTS} are used")
-            addresses = addresses[:MOST_ENDPOINTS]
         else:
             self._complaints.pop("", None)
+        addresses = addresses[:MOST_ENDPOINTS]
         if addresses != self._reported:
             self._reported = addresses
             self._changed(addresses)

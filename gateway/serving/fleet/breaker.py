@@ -1,4 +1,4 @@
-"""A circuit breaker: whether an endpoint is given requests, judged by how the last ones ended. Pure."""
+"""A circuit breaker: stops requests to an endpoint after failures in a row. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BreakerState = Literal["closed", "open", "half_open"]
 
 @dataclass(frozen=True, slots=True)
 class BreakerLimits:
-    """When a breaker opens, and for how long.
+    """The limits of a circuit breaker.
 
     Attributes:
         failures: requests in a row that must fail before it opens.
@@ -30,12 +30,12 @@ class BreakerLimits:
 class Breaker:
     """Counts failures in a row.
 
-    Only what an endpoint is to blame for is a failure: it could not be reached, or gave no response in time. A rejected
-    request, a full queue and a cancel do not count.
+    A failure is an unreachable endpoint, or a missing response. A rejected request, a full queue and a cancel do not
+    count.
 
     Args:
-        limits: when it opens.
-        clock: in seconds.
+        limits: limits of the breaker.
+        clock: returns seconds.
     """
 
     def __init__(self, limits: BreakerLimits, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,40 +49,40 @@ class Breaker:
 
     @property
     def state(self) -> BreakerState:
-        """Whether it takes requests now."""
+        """The breaker's state."""
         if not self._opened:
             return "closed"
         return "open" if self._clock() < self._until else "half_open"
 
     @property
     def open_for_s(self) -> float:
-        """Seconds until it takes a request again; 0 where it takes them."""
+        """Seconds until the endpoint takes a request again; 0 where it takes requests."""
         return max(0.0, self._until - self._clock()) if self._opened else 0.0
 
     @property
     def takes(self) -> bool:
-        """Whether a request may be sent now."""
+        """Tell whether a request may be sent now."""
         state = self.state
         return state == "closed" or (state == "half_open" and not self._trying)
 
     def sent(self) -> None:
-        """Note that a request is sent; of those that try whether it is well again there is one at a time."""
+        """Note that a request is sent; an endpoint that may have recovered gets one at a time."""
         self._trying = self._opened
 
     def succeeded(self) -> None:
-        """Note that a request had a response: the endpoint is well."""
+        """Note that a request had a response."""
         self._failures = self._openings = 0
         self._opened = self._trying = False
 
     def failed(self) -> None:
-        """Note that a request failed, and the endpoint is to blame."""
+        """Note that a request failed by the endpoint's fault."""
         self._failures += 1
         tried, self._trying = self._trying, False
         if tried or (not self._opened and self._failures >= self._limits.failures):
             self._open()
 
     def unsaid(self) -> None:
-        """Note that a request ended in a way that says nothing of the endpoint, such as its client's leaving."""
+        """Note that a request ended without a sign of the endpoint's health, such as when its client left."""
         self._trying = False
 
     def _open(self) -> None:

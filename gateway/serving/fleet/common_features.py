@@ -1,4 +1,4 @@
-"""Features that several engines have in common: a request that these allow can be served by each of them."""
+"""Common features of several engines: each engine can serve a request that they allow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOW = ("native", "emulated", "impossible")
 
 
 def conflict(one: EngineFeatures, other: EngineFeatures) -> str | None:
-    """Why two engines cannot be endpoints of one served model, in one sentence; None where they can."""
+    """Say why two engines cannot be endpoints of one served model, in one sentence; None where they can."""
     if one.task != other.task:
         return f"its task is {other.task}, but the task of the other endpoints is {one.task}"
     if None not in (one.vocab_size, other.vocab_size) and one.vocab_size != other.vocab_size:
@@ -33,10 +33,10 @@ def conflict(one: EngineFeatures, other: EngineFeatures) -> str | None:
 
 
 def common(each: Sequence[EngineFeatures]) -> EngineFeatures:
-    """What holds for all of them, at least one.
+    """Combine the features of engines, at least one.
 
-    Ranges are the narrowest, a capability is served in the worst of its ways, and what may be lost or inexact in one
-    may be so in all.
+    Ranges are the narrowest, a capability is served in the worst of its ways, and answers may lose or estimate what any
+    engine's may.
     """
     return reduce(_both, each)
 

@@ -1,4 +1,4 @@
-"""Several endpoints as one backend: they come and go, and each request goes to one of them."""
+"""Several endpoints as one backend: endpoints come and go, and each request gets one of them."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def _policy(name: str, counts: SharedCounts) -> Policy:
 
 @dataclass(frozen=True, slots=True)
 class FleetStatus:
-    """Whether any endpoint takes requests.
+    """Whether any endpoint takes requests, and why.
 
     Attributes:
-        ready: one does.
-        reason: why this path where one does, else what is missing at each.
+        ready: whether one takes requests.
+        reason: how a ready endpoint is reached, or what is missing at each.
     """
 
     ready: bool
@@ -57,15 +57,15 @@ class Fleet:
     """The endpoints of one served model.
 
     Args:
-        model: its name.
-        settings: where the endpoints are, and how requests are shared among them.
+        model: name of the model.
+        settings: addresses of the endpoints, and the policy among them.
         make: makes the backend of the endpoint at an address.
-        counts: of all worker processes.
+        counts: shared counts of all worker processes.
 
     Attributes:
-        on_discovered: see ``Backend``; called with what the endpoints have in common.
-        members: the endpoints that there are now, by address.
-        options: how they are used.
+        on_discovered: see ``Backend``; called with the endpoints' common features.
+        members: the current endpoints, by address.
+        options: options of the fleet.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class Fleet:
         await asyncio.gather(*(each.backend.close() for each in endpoints))
 
     def watch(self, watcher: Callable[[EngineHealth], None]) -> None:
-        """Call ``watcher`` with the watch of each endpoint, those of later ones too."""
+        """Call ``watcher`` with the health of each endpoint, also of later ones."""
         self._watchers.append(watcher)
         for endpoint in self.members.values():
             endpoint.backend.watch(watcher)
 
     @property
     def features(self) -> EngineFeatures:
-        """What the endpoints have in common.
+        """The common features of the endpoints.
 
         Raises:
             EngineError: of an endpoint, while none is ready and none was so a moment ago.
@@ -149,7 +149,7 @@ class Fleet:
 
     @property
     def endpoints(self) -> list[EndpointStatus]:
-        """Each endpoint as it is now."""
+        """The current state of each endpoint."""
         members = list(self.members.values())
         known = self._counts.known([each.key for each in members])
         return [
@@ -158,7 +158,7 @@ class Fleet:
 
     @property
     def condition(self) -> EngineCondition:
-        """The health of all endpoints together: of the best of them, with the reasons of all where none serves."""
+        """The common health of the endpoints: that of the best one, with all reasons where none serves."""
         conditions = [each.backend.condition for each in self.members.values()]
         ready = [each for each in conditions if each.ready]
         if self.ready:
@@ -313,7 +313,7 @@ class Fleet:
         return self._retries < max(_FEWEST_RETRIES, self.options.retry_share * running)
 
     def takes_another(self, tried: Sequence[FleetEndpoint]) -> bool:
-        """Whether a request that was tried on some endpoints may go to one that is well."""
+        """Tell whether a request that was tried on some endpoints may go to another one."""
         known = self._counts.known([each.key for each in self.members.values()])
         return len(tried) <= self.options.retries and any(
             each not in tried and not each.conflict and each.condition(known[each.key]).ready
@@ -323,10 +323,10 @@ class Fleet:
     async def retry(
         self, hints: RoutingHints, tried: Sequence[FleetEndpoint], failed: ErrorKind
     ) -> FleetEndpoint | None:
-        """Choose another endpoint once fewer retries are under way; None where there is none to try.
+        """Choose another endpoint once fewer retries are under way; None without one.
 
-        Where one endpoint has gone and the others are unavailable, the others are checked immediately, and waited for:
-        a rolling restart goes on once an endpoint is back, perhaps before this process has seen it.
+        Where one endpoint has left and the others are unavailable, the others are checked immediately and waited for:
+        in a rolling restart an endpoint may be back before this process has seen it.
         """
         until = -math.inf
         if failed in _GONE:
@@ -346,17 +346,17 @@ class Fleet:
         return [each for each in self.members.values() if each not in tried and not each.conflict]
 
     def retried(self) -> None:
-        """Note that a retry has a response, or has ended."""
+        """Note that a retry had a response or has ended."""
         self._retries -= 1
 
 
 class FleetRoute:
-    """The way of one request to one endpoint of a fleet.
+    """The route of one request to one endpoint of a fleet.
 
     Attributes:
-        engine: of the endpoint.
-        progress: watches it.
-        address: of the endpoint.
+        engine: engine of the endpoint.
+        progress: watches the request.
+        address: address of the endpoint.
         lose: see ``Route``.
     """
 
@@ -376,26 +376,26 @@ class FleetRoute:
 
     @property
     def notes(self) -> FleetRoute:
-        """See ``Route``; no attribute, which would be a reference to itself."""
+        """The notes of the route; see ``Route``. A property, because an attribute would be a reference cycle."""
         return self
 
     def began(self) -> None:
-        """The request is sent; see ``RouteNotes``."""
+        """Note that the request is sent; see ``RouteNotes``."""
         self._endpoint.sent(self)
 
     def responded(self) -> None:
-        """The first response came; see ``RouteNotes``."""
+        """Note the first response; see ``RouteNotes``."""
         self._responded = True
         self._endpoint.responded(self)
         self._settle()
 
     def ended(self, error: EngineError | None) -> None:
-        """The request has ended; see ``RouteNotes``."""
+        """Note the end of the request; see ``RouteNotes``."""
         self._settle()
         self._endpoint.ended(self, error, responded=self._responded)
 
     def movable(self) -> bool:
-        """Whether the request has no response yet, and another endpoint takes it."""
+        """Whether the request has no response yet and another endpoint takes it."""
         return not self._responded and self._fleet.takes_another(self._tried)
 
     async def elsewhere(self, error: EngineError) -> FleetRoute | None:

@@ -1,4 +1,4 @@
-"""One endpoint of a served model: its supervised engine, what is known of it, and requests on their way to it."""
+"""One endpoint of a served model: its engine, its health, and its requests in flight."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _BLAMED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.TIMEOUT)
 
 
 class EndpointRoute(Route, Protocol):
-    """A route of one of several endpoints."""
+    """A request's route to one of several endpoints."""
 
     def movable(self) -> bool:
-        """Whether its request could be served elsewhere now."""
+        """Whether another endpoint could serve the request now."""
         ...
 
 
 class FleetEndpoint:
-    """An endpoint, as long as it is one.
+    """An endpoint of a fleet.
 
     Attributes:
         address: ``host:port``.
-        key: names it among processes.
+        key: identifies it in all processes.
         backend: its supervised engine.
-        breaker: judges it by its requests.
-        features: of its engine as last discovered; None before.
+        breaker: its circuit breaker.
+        features: features of its engine at the last discovery; None before.
         leaving: whether it has left the list, and serves only until another endpoint is ready.
         conflict: why it cannot serve beside the others, in one sentence; empty when it can.
     """
@@ -63,7 +63,7 @@ class FleetEndpoint:
 
     @property
     def ready(self) -> bool:
-        """Whether its engine is there."""
+        """Whether the engine is ready."""
         if not self.backend.ready:
             self._ready_since = None
             return False
@@ -73,23 +73,23 @@ class FleetEndpoint:
         return True
 
     def found(self, features: EngineFeatures) -> None:
-        """Note what its engine can; it is about to be ready."""
+        """Note the features of the engine, which is about to be ready."""
         self.features = features
         self._last_ready = time.monotonic()
 
     def was_ready_within(self, seconds: float) -> bool:
-        """Whether it is ready, or was so that long ago at most, as far as anybody has looked."""
+        """Tell whether the endpoint is ready, or was so within some seconds, as far as is known."""
         return self.ready or time.monotonic() - self._last_ready <= seconds
 
     @property
     def reason(self) -> str:
-        """Why it takes no requests, in one sentence; how it is reached where it does."""
+        """Why the endpoint takes no requests, or how it is reached, in one sentence."""
         if self.breaker.state != "closed":
             return f"its last requests failed ({self.address})"
         return self.backend.status.reason
 
     def condition(self, known: EndpointCounts) -> EngineCondition:
-        """Whether it takes requests, and why not, by what this and all other processes know."""
+        """The health of the endpoint, by all processes."""
         condition = self.backend.condition
         if self.conflict:
             return EngineCondition(ready=False, state="mismatched", reason=self.conflict)
@@ -100,7 +100,7 @@ class FleetEndpoint:
         return EngineCondition(ready=False, state="failing", reason="its last requests failed", share=condition.share)
 
     def takes(self, known: EndpointCounts) -> bool:
-        """Whether a request may be sent to it: where it has failed, to any process, one at a time until it is well."""
+        """Whether a request may be sent to the endpoint: after a failure one at a time until it is well."""
         self._doubted = known.doubted
         if known.out:
             return False
@@ -118,17 +118,17 @@ class FleetEndpoint:
 
     @property
     def requests(self) -> int:
-        """Requests of this process in flight on it."""
+        """The requests of this process in flight on the endpoint."""
         return self._requests
 
     def weight(self, slow_start_s: float) -> float:
-        """The part of its share that it takes: a tenth when it has just come, all of it after ``slow_start_s``."""
+        """The weight of the endpoint: a tenth when it has just come, 1 after ``slow_start_s``."""
         if self._ready_since is None or not slow_start_s:
             return 1.0
         return min(1.0, max(0.1, (time.monotonic() - self._ready_since) / slow_start_s))
 
     def there(self, hints: RoutingHints) -> bool:
-        """Whether a request can be sent to it, even if it has stopped responding."""
+        """Whether a request can be sent to the endpoint, even if it has stopped responding."""
         try:
             self.backend.route(hints.anyhow())
         except EngineError:
@@ -136,7 +136,7 @@ class FleetEndpoint:
         return True
 
     def sent(self, route: EndpointRoute) -> None:
-        """A request is sent to it."""
+        """Note that a request is sent."""
         self._requests += 1
         self._waiting.add(route)
         self._counts.add(self.key, 1)
@@ -146,14 +146,14 @@ class FleetEndpoint:
             self._counts.tries(self.key, trying=True)
 
     def responded(self, route: EndpointRoute) -> None:
-        """A request had its first response."""
+        """Note the first response of a request."""
         self._waiting.discard(route)
         self.breaker.succeeded()
         self._counts.out(self.key, 0)
         self._tried(route)
 
     def ended(self, route: EndpointRoute, error: EngineError | None, *, responded: bool) -> None:
-        """A request has ended, before or after its first response."""
+        """Note the end of a request, before or after its first response."""
         self._waiting.discard(route)
         self._requests -= 1
         self._counts.add(self.key, -1)
@@ -177,7 +177,7 @@ class FleetEndpoint:
             self._counts.tries(self.key, trying=False)
 
     def retire(self, then: Callable[[], None]) -> None:
-        """Call ``then`` once no request is in flight on it."""
+        """Call ``then`` once no request is in flight on the endpoint."""
         self._retired = then
         if not self._requests:
             then()

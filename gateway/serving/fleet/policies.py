@@ -1,4 +1,4 @@
-"""Which endpoint takes a request: by requests in flight, or by the prefix of the prompt that it has seen."""
+"""Policies that choose the endpoint of a request: by requests in flight, or by the known prefix of the prompt."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Candidate:
     """An endpoint that may take a request.
 
     Attributes:
-        key: of the endpoint, the same in all processes.
-        load: its requests in flight.
-        weight: the part of its share that it takes, above 0 up to 1; below 1 while it starts slowly.
+        key: key of the endpoint, the same in all processes.
+        load: requests in flight.
+        weight: weight of the endpoint, above 0 up to 1; below 1 during its slow start.
     """
 
     key: int
@@ -34,46 +34,46 @@ class Candidate:
 
     @property
     def cost(self) -> float:
-        """Its load with one request more, the smaller the better."""
+        """The load with one request more; the smaller the better."""
         return (self.load + 1) / self.weight
 
 
 class Policy(Protocol):
-    """A way to choose."""
+    """Chooses the endpoint of a request."""
 
     def choose(self, candidates: Sequence[Candidate], ids: Sequence[int], affinity: str | None) -> Candidate:
         """Choose one of the candidates.
 
         Args:
             candidates: at least one.
-            ids: of the prompt's tokens; empty where they are not known.
-            affinity: names the conversation, if anything does.
+            ids: token ids of the prompt; empty where they are unknown.
+            affinity: id of the conversation, if known.
         """
         ...
 
 
 class LeastInFlight:
-    """Chooses the endpoint with the fewest requests in flight; of equals any."""
+    """Chooses the endpoint with the fewest requests in flight, at random among equals."""
 
     def choose(self, candidates: Sequence[Candidate], ids: Sequence[int], affinity: str | None) -> Candidate:
-        """Choose one; see ``Policy``."""
+        """Choose an endpoint; see ``Policy``."""
         del ids, affinity
         least = min(each.cost for each in candidates)
         return random.choice([each for each in candidates if each.cost == least])  # noqa: S311 - no secret
 
 
 class PowerOfTwo:
-    """Chooses the better of two endpoints drawn by lot: it does not herd where loads are known late."""
+    """Chooses the better of two random endpoints, which avoids herds where loads are known late."""
 
     def choose(self, candidates: Sequence[Candidate], ids: Sequence[int], affinity: str | None) -> Candidate:
-        """Choose one; see ``Policy``."""
+        """Choose an endpoint; see ``Policy``."""
         del ids, affinity
         drawn = random.sample(candidates, min(2, len(candidates)))
         return min(drawn, key=lambda each: each.cost)
 
 
 class PrefixAffinity:
-    """Chooses the endpoint that knows most of the prompt, as long as it is not loaded more than others.
+    """Chooses the endpoint that knows most of the prompt, unless it has more load than others.
 
     Prompts are known by blocks: the hash of a block covers all before it. Of endpoints that know equally much, such as
     a system prompt that all conversations share, the conversation's own hash decides (rendezvous). An endpoint above
@@ -87,7 +87,7 @@ class PrefixAffinity:
         self._counts = counts
 
     def choose(self, candidates: Sequence[Candidate], ids: Sequence[int], affinity: str | None) -> Candidate:
-        """Choose one; see ``Policy``."""
+        """Choose an endpoint; see ``Policy``."""
         blocks = block_hashes(ids)
         name = affinity.encode() if affinity else pack(ids[:BLOCK])
         shares = sum(each.weight for each in candidates)
@@ -112,7 +112,7 @@ class PrefixAffinity:
 
 
 def block_hashes(ids: Sequence[int]) -> list[int]:
-    """The hash of each whole block of a prompt, over all tokens up to its end; 63 bits."""
+    """Hash each whole block of a prompt, over all tokens up to the block's end; 63 bits."""
     data = pack(ids)
     size = BLOCK * 4
     hashes: list[int] = []

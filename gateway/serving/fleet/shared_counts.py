@@ -1,4 +1,4 @@
-"""Endpoints as all worker processes know them, in shared memory.
+"""Counts and health of endpoints in shared memory, which all worker processes read.
 
 Requests in flight, until when an endpoint is out, when it was found well again, and who tries whether it is: a row for
 each process, which it alone writes, by aligned 8-byte stores, so that readers need no lock: what they read is a request
@@ -32,15 +32,15 @@ _PREFIXES: Final = 1 << 16  # blocks of prompts that are known; a newer one take
 
 @dataclass(slots=True)
 class EndpointCounts:
-    """What all processes know of an endpoint.
+    """The counts and the health of an endpoint by all processes.
 
     Attributes:
-        requests: in flight.
+        requests: requests in flight.
         out: whether a process has found that it fails.
         silent: whether it is out because it has fallen silent, or gave no token.
         doubted: whether a process has found that it fails, and none has found it well since it was back.
         healed: whether a process has found that it fails, and one has found it well since.
-        tried: whether a request is on its way to find that out.
+        tried: whether a request is under way that tests the endpoint.
     """
 
     requests: int = 0
@@ -52,19 +52,19 @@ class EndpointCounts:
 
 
 class SharedCounts:
-    """Rows of what processes know.
+    """Rows of all processes, of which this process writes its own.
 
     Args:
-        rows: of all processes.
-        row: of this one.
-        descriptor: of the memory that they share, of ``size_of(rows)`` bytes; None: this process is alone.
+        rows: number of processes.
+        row: number of this process.
+        descriptor: file of the shared memory, of ``size_of(rows)`` bytes; None for one process.
         wakers: an event descriptor for each process, by which others wake it.
         clock: in seconds, the same in all processes.
 
     Attributes:
-        rows: of all processes.
-        row: of this one.
-        shares: what they know of callers and their requests.
+        rows: number of processes.
+        row: number of this process.
+        shares: the shares of callers.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class SharedCounts:
         self._clock = clock
 
     def clear(self, row: int) -> None:
-        """Forget what a process knew, which has died."""
+        """Clear the row of a process that has died."""
         for index in range(row * _ROW, (row + 1) * _ROW):
             self._cells[index] = 0
         self.shares.clear(row)
 
     def join(self, key: int) -> None:
-        """Begin to count an endpoint, as one without requests where no place is free.
+        """Begin to count an endpoint; without a free place it counts as one without requests.
 
         An endpoint that has joined already, as the same address of a reloaded model, has one place for both.
         """
@@ -107,7 +107,7 @@ class SharedCounts:
                 return
 
     def leave(self, key: int) -> None:
-        """Count an endpoint no more, once it has left as often as it has joined."""
+        """Stop counting an endpoint, once it has left as often as it has joined."""
         self._joined[key] -= 1
         if self._joined[key]:
             return
@@ -117,13 +117,13 @@ class SharedCounts:
             self._cells[place] = _LEFT
 
     def add(self, key: int, requests: int) -> None:
-        """Count more, or fewer, requests in flight on an endpoint that has joined."""
+        """Add requests in flight, or remove them, on a joined endpoint."""
         place = self._places.get(key)
         if place is not None:
             self._cells[place + _REQUESTS] += requests
 
     def out(self, key: int, seconds: float) -> None:
-        """Say that an endpoint is out for so long; 0: it is well."""
+        """Note that an endpoint is out for some seconds; 0: it is well."""
         place = self._places.get(key)
         if place is None:
             return
@@ -134,13 +134,13 @@ class SharedCounts:
             self._cells[place + _WELL] = math.ceil(self._clock() * 1000)
 
     def tries(self, key: int, *, trying: bool) -> None:
-        """Say whether a request is on its way to find out if an endpoint is well again."""
+        """Note whether a request is under way that tests an endpoint."""
         place = self._places.get(key)
         if place is not None:
             self._cells[place + _TRYING] = int(trying)
 
     def known(self, keys: Collection[int]) -> dict[int, EndpointCounts]:
-        """What all processes know of these endpoints."""
+        """Read the counts and the health of endpoints."""
         found = {key: EndpointCounts() for key in keys}
         untils: dict[int, int] = {}
         wells: dict[int, int] = {}
@@ -167,7 +167,7 @@ class SharedCounts:
         return found
 
     def health(self, key: int) -> SharedHealth:
-        """What the processes know of the health of an endpoint, which is joined with this."""
+        """Join the shared health of an endpoint."""
         self.join(key)
         return SharedHealth(self, key)
 
@@ -182,7 +182,7 @@ class SharedCounts:
                 self._cells[place + field] = value
 
     def notes(self, key: int) -> list[HealthNote]:
-        """The notes of the other processes."""
+        """Read the other processes' notes on the health of an endpoint."""
         found = []
         for row in range(self.rows):
             for place in range(row * _ROW, (row + 1) * _ROW, _FIELDS):
@@ -195,10 +195,10 @@ class SharedCounts:
         return found
 
     def endpoints_with_prefix(self, block: int) -> int:
-        """Return the endpoints that know a block of a prompt, as bits of ``endpoint_bit``; 0: none.
+        """Return the endpoints that know a block of a prompt, as bits of ``endpoint_bit``; 0 for none.
 
         Args:
-            block: its hash, of 63 bits.
+            block: hash of the block, of 63 bits.
         """
         cell = self._prefixes + 2 * (block % _PREFIXES)
         return self._cells[cell + 1] if self._cells[cell] == block else 0
@@ -212,11 +212,11 @@ class SharedCounts:
 
 
 class SharedHealth:
-    """What the processes know of the health of one endpoint; see ``HealthNotes``.
+    """The notes of all processes on the health of one endpoint; see ``HealthNotes``.
 
     Args:
-        counts: of all processes.
-        key: of the endpoint.
+        counts: the counts of all processes.
+        key: key of the endpoint.
     """
 
     def __init__(self, counts: SharedCounts, key: int) -> None:
@@ -230,19 +230,19 @@ class SharedHealth:
             self._counts.leave(self._key)
 
     def write(self, note: HealthNote) -> None:
-        """Tell the others."""
+        """Write this process's note."""
         self._counts.note(self._key, note)
 
     def others(self) -> list[HealthNote]:
-        """Return the notes of the other processes."""
+        """Read the notes of the other processes."""
         return self._counts.notes(self._key)
 
 
 def endpoint_bit(key: int) -> int:
-    """The bit of an endpoint among those that know a block. Two may share one: then one is taken for the other."""
+    """The bit of an endpoint in the table of known blocks; two endpoints may share one."""
     return 1 << key % 61
 
 
 def size_of(rows: int) -> int:
-    """Bytes of memory for a number of rows."""
+    """The bytes of memory for a number of rows."""
     return (rows * _ROW + 2 * _PREFIXES + shares.size_of(rows)) * 8

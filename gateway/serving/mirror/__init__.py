@@ -1,4 +1,4 @@
-"""Copies of live requests to a second model, and the report on them, which a process of its own keeps.
+"""Mirrors: copies of live requests to a second model, and a report on the comparison, in a process of its own.
 
 A gateway process follows the requests of which a copy is wanted (``copies``), and hands each with its response to the
 process of the copies (``link``), which asks the second model, compares (``receiver``) and is started again

@@ -1,4 +1,4 @@
-"""Chooses the requests that are copied, and holds their data until their responses have gone to the client."""
+"""Chooses the requests to copy, and holds their data until the client has the response."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _GOLDEN: Final = 0.6180339887498949  # its multiples spread evenly, and in step 
 
 
 def is_chosen(number: int, share: float) -> bool:
-    """Whether the request with this number is among those that are copied."""
+    """Tell whether the request with this number is copied."""
     return number * _GOLDEN % 1 < share
 
 
 class RequestCopies:
-    """Follows the requests of which a copy is wanted.
+    """Copies requests and their responses.
 
     Args:
-        link: takes what was copied.
+        link: takes the copies.
     """
 
     def __init__(self, link: MirrorLink) -> None:
@@ -41,7 +41,7 @@ class RequestCopies:
         self._numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
     def begin(self, model: ModelSettings, path: str, body: bytes, request_id: str) -> RequestCopy | None:
-        """Begin a copy, if one is wanted of this request.
+        """Begin a copy of a request, if it is chosen; else None.
 
         Args:
             model: that serves it.
@@ -97,7 +97,7 @@ class RequestCopy:
         self._began = time.perf_counter()
 
     def take(self, data: bytes) -> None:
-        """Keep a piece of the response: called for each token, so it does no more than it must."""
+        """Add bytes of the response; called for each token, so it does little."""
         answer = self._answer  # one piece of memory: to keep the pieces would cost a new page for every few tokens
         answer += data
         if len(answer) > self._room:
@@ -106,12 +106,12 @@ class RequestCopy:
     async def streamed(
         self, events: AsyncGenerator[bytes, None], output: StreamOutput, comment: bytes
     ) -> AsyncGenerator[bytes, None]:
-        """Pass on the events of a response as they are.
+        """Pass on the events of a response, and copy them.
 
         Args:
-            events: of the response.
-            output: shared with them; what is written past this generator is copied, too.
-            comment: an event that says nothing.
+            events: events of the response.
+            output: output of the response; bytes that it writes past this generator are copied, too.
+            comment: an event without content.
         """
         output.copy = self.take
         self._streamed = True
@@ -131,7 +131,7 @@ class RequestCopy:
                 self._drop(dropped)
 
     def whole(self, body: bytes) -> None:
-        """Take a response that is not streamed, and hand both over."""
+        """Copy a response that is not streamed, and send the copy."""
         self.take(body)
         self._send()
 

@@ -1,4 +1,4 @@
-"""The process of the copies as the one that keeps it sees it: started, started again, ended."""
+"""Keeps the mirror process running: starts, restarts and ends it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _END_S: Final = 1.0  # it has nothing to save, and the end of the gateway waits 
 
 
 def wants_mirror(settings: Settings) -> bool:
-    """Whether a model has a mirror."""
+    """Tell whether a model has a mirror."""
     return any(model.mirror is not None for model in settings.models)
 
 
 class MirrorSupervisor:
-    """Keeps the process of the copies running while its context is open.
+    """Keeps the mirror process running while its context is open.
 
     Attributes:
         socket: path of the socket on which it takes copies.

@@ -1,4 +1,4 @@
-"""Connects a gateway process by messages to the process of the copies, without making requests wait."""
+"""The connection of a gateway process to the mirror process, for which no request waits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MirrorFrame(NamedTuple):
     """One message: an object, and two byte strings.
 
     Attributes:
-        said: what it says.
+        said: the object.
         request: the body of a request.
         answer: the body of its response.
     """
@@ -39,12 +39,12 @@ class MirrorFrame(NamedTuple):
 
 
 def pack(said: Mapping[str, Any], request: bytes = b"", answer: bytes | bytearray = b"") -> bytes:
-    """The bytes of a message, copied once.
+    """Write a message as bytes, with one copy of its parts.
 
     Args:
-        said: what it says.
+        said: the object.
         request: the body of a request.
-        answer: that of its response.
+        answer: the body of its response.
     """
     head = orjson.dumps(said)
     sizes = _SIZES.pack(len(head), len(request), len(answer))
@@ -52,10 +52,10 @@ def pack(said: Mapping[str, Any], request: bytes = b"", answer: bytes | bytearra
 
 
 async def read_frame(reader: asyncio.StreamReader) -> MirrorFrame:
-    """The next message.
+    """Read the next message.
 
     Raises:
-        ConnectionError: there is none any more, or it is not one.
+        ConnectionError: the stream has ended, or has no message.
     """
     try:
         sizes = _SIZES.unpack(await reader.readexactly(_SIZES.size))
@@ -69,7 +69,7 @@ async def read_frame(reader: asyncio.StreamReader) -> MirrorFrame:
 
 
 class MirrorLink:
-    """Sends copies while its context is open; what cannot be sent immediately is dropped.
+    """Sends copies while its context is open, and drops copies that cannot be sent immediately.
 
     Attributes:
         unsaid: dropped copies that were not reported to the other side yet, by model and reason.
@@ -97,17 +97,17 @@ class MirrorLink:
 
     @property
     def connected(self) -> bool:
-        """Whether the other side is there."""
+        """Whether the mirror process is connected."""
         return self._writer is not None and not self._writer.is_closing()
 
     def send(self, model: str, said: Mapping[str, Any], request: bytes, answer: bytearray) -> None:
-        """Hand over a copy, or drop it.
+        """Send a copy, or drop it.
 
         Args:
-            model: whose request it is.
-            said: what is known of it.
-            request: its body.
-            answer: the body of its response.
+            model: name of the served model.
+            said: facts of the request.
+            request: body of the request.
+            answer: body of the response.
         """
         writer = self._writer
         if writer is None or not self.connected:
@@ -118,11 +118,11 @@ class MirrorLink:
             writer.write(pack({"copy": {"model": model, **said}}, request, answer))
 
     def drop(self, model: str, reason: str) -> None:
-        """Count a copy that is not made, for a report of the sum to the other side."""
+        """Count a dropped copy, for a later report to the mirror process."""
         self.unsaid[model, reason] += 1
 
     async def ask(self, question: Mapping[str, Any]) -> Any:
-        """The other side's response to a question; None where it does not come in time."""
+        """Ask the mirror process; None without a timely reply."""
         with contextlib.suppress(OSError):
             with anyio.move_on_after(_ANSWER_S):
                 reader, writer = await asyncio.open_unix_connection(str(self._path))

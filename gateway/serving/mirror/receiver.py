@@ -1,4 +1,4 @@
-"""The work of the process of the copies: it asks the second models, compares, and tells what it found."""
+"""The work of the mirror process: sends copies to the second models, compares the answers, and reports."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Ask = Callable[[str, bytes, float], Awaitable[Outcome]]
 
 
 class Mirror:
-    """The copies of one model's requests.
+    """The copies of one model's requests, and their report.
 
     Attributes:
-        settings: of the model.
-        report: on what came of them.
-        dropped: those that were not made or not sent, by reason.
-        drawn: those of whose answers only what does not depend on chance was compared.
-        waiting_bytes: of those that wait.
+        settings: settings of the model.
+        report: report on the comparison.
+        dropped: copies that were not made or not sent, by reason.
+        drawn: copies with sampled answers, of which only the parts without chance were compared.
+        waiting_bytes: bytes of waiting copies.
     """
 
     def __init__(self, settings: ModelSettings, mirror: MirrorSettings) -> None:
@@ -67,16 +67,16 @@ class Mirror:
 
     @property
     def to(self) -> str:
-        """The second model."""
+        """The name of the second model."""
         return self._mirror.to
 
     def take(self, frame: MirrorFrame, ask: Ask, waiting_bytes: int) -> None:
-        """Send a copy, now or in its turn; drop it where too many wait.
+        """Send a copy, now or in its turn; drops it where too many wait.
 
         Args:
             frame: request and response.
             ask: asks the second model.
-            waiting_bytes: of all copies that wait, of other mirrors too.
+            waiting_bytes: bytes of all waiting copies, of other mirrors too.
         """
         if len(self._running) < self._mirror.at_once:
             self._start(frame, ask)
@@ -122,10 +122,10 @@ class Mirror:
         self.report.take({"request": self._number, "name": said["id"], "endpoint": path}, a, b, rules=rules)
 
     def as_json(self, processes: int) -> dict[str, Any]:
-        """The report, and ``mirror``: what is particular to it.
+        """The report, with an object ``mirror``.
 
         Args:
-            processes: of the gateway, that send copies now.
+            processes: processes of the gateway that send copies now.
         """
         own = {
             "processes": processes,
@@ -139,7 +139,7 @@ class Mirror:
         return {**self.report.as_json(), "mirror": own}
 
     def log(self) -> None:
-        """Log what has been found, if there is more than the last time."""
+        """Log the results, if there are new ones."""
         counts, dropped = self.report.counts, self.dropped.total()
         if (news := counts.total() + dropped) == self._logged:
             return
@@ -155,7 +155,7 @@ class Mirror:
         _log.info("mirror", extra={**about, **found})
 
     async def close(self) -> None:
-        """Give up what runs."""
+        """Cancel running copies."""
         self._waiting.clear()
         for task in (running := list(self._running)):
             task.cancel()
@@ -163,11 +163,11 @@ class Mirror:
 
 
 class MirrorReceiver:
-    """Takes copies and questions on a socket.
+    """Receives copies and questions on a socket.
 
     Args:
-        ask: asks the second models.
-        models: the settings of all models now, by their names.
+        ask: sends a request to a second model.
+        models: returns the current settings of all models, by their names.
     """
 
     def __init__(self, ask: Ask, models: Callable[[], Mapping[str, ModelSettings]]) -> None:
@@ -248,11 +248,11 @@ def _size(frame: MirrorFrame) -> int:
 
 
 def is_drawn(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:
-    """Whether the answer to a request is drawn by chance: neither greedy nor by a seed.
+    """Tell whether the answer to a request is sampled: neither greedy nor by a seed.
 
     Args:
         body: of the request.
-        defaults: what the model takes for what it leaves out.
+        defaults: the model's defaults for missing fields.
     """
     temperature, top_k = (
         defaults.get(name) if body.get(name) is None else body[name] for name in ("temperature", "top_k")
@@ -279,7 +279,7 @@ _FAMILIES: Final = {
 
 
 def metrics_page(mirrors: list[Mirror]) -> str:
-    """The metrics of mirrors in Prometheus' text format."""
+    """Write the metrics of mirrors in Prometheus' text format."""
     samples: tuple[list[str], ...] = ([], [], [])
     for mirror in mirrors:
         labels = f'model="{escaped(mirror.settings.name)}",to="{escaped(mirror.to)}"'

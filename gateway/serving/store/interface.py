@@ -1,6 +1,6 @@
-"""Defines the interface of a store and its failures, which are all that users of a store know.
+"""The interface of a store, its failures and its bounds.
 
-All stores share their bounds, what a document counts towards the bounds, and a log line when an outage begins or ends.
+All stores share the bounds, the size that a document counts, and the log lines of an outage.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _log = logging.getLogger(__name__)
 
 
 class StoreError(Exception):
-    """The base of what a store raises."""
+    """The base of a store's errors."""
 
 
 class ConflictError(StoreError):
-    """A document that has another version than the caller knows, or is gone.
+    """The document has another version than expected, or is gone.
 
     Attributes:
-        key: of the document.
+        key: key of the document.
     """
 
     def __init__(self, key: str) -> None:
@@ -37,11 +37,11 @@ class ConflictError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """A document that, with its log, is larger than the store may be."""
+    """The document with its log is larger than the store may be."""
 
 
 class StoreUnavailableError(StoreError):
-    """A store that cannot be used now; whether a write took place is not known. The reason is in the log only."""
+    """The store cannot be used now; whether a write took place is unknown. The reason is only logged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class StoredDocument:
 
     Attributes:
         data: its bytes.
-        version: 1 when it is new, one more each time that it is written. Appending to its log does not change it.
+        version: 1 for a new document, one more after each write. Appending to its log does not change it.
     """
 
     data: bytes
@@ -59,12 +59,12 @@ class StoredDocument:
 
 @dataclass(slots=True)
 class StoreFill:
-    """How full a store is, as one process knows it.
+    """The fill level of a store, as one process knows it.
 
     Attributes:
-        bytes: of all documents with their logs, at its last write.
-        removed: documents that it has removed for their age or for the size.
-        unwritten: bytes of the last write, where the store could not be used for it; 0 after one that succeeded.
+        bytes: bytes of all documents with their logs, at the last write.
+        removed: documents that were removed by age or size.
+        unwritten: bytes of the last write if it failed; 0 after a successful one.
     """
 
     bytes: int = 0
@@ -74,12 +74,12 @@ class StoreFill:
 
 @dataclass(frozen=True, slots=True)
 class DocumentWrite:
-    """A document that is to be written.
+    """A document to write.
 
     Attributes:
         key: its id.
-        data: all of it.
-        expected: its version before, 0 where it must be new; None: whatever is there.
+        data: the whole document.
+        expected: its version before, 0 where it must be new; None for any.
     """
 
     key: str
@@ -90,24 +90,24 @@ class DocumentWrite:
 class Store(Protocol):
     """Holds documents, each with a log, that several processes write and read simultaneously.
 
-    A document belongs to an owner, and is found by that owner's name and its key only. Age, counted from the last
+    A document belongs to an owner, and is found by owner and key only. Age, counted from the last
     ``put`` or ``append``, and the size of all documents with their logs are bounded: the oldest go first, each with its
     log. Every method raises `StoreUnavailableError` where the store cannot be used now.
 
     Attributes:
-        fill: of it.
+        fill: fill level of the store.
     """
 
     fill: StoreFill
 
     async def put(self, owner: str, key: str, data: bytes, *, expected: int | None = None) -> int:
-        """Write a document, whole or not at all; its log stays.
+        """Write a whole document or nothing; its log stays.
 
         Args:
-            owner: to whom it belongs.
+            owner: owner of the document.
             key: its id.
-            data: all of it.
-            expected: its version before, 0 where it must be new; None: whatever is there.
+            data: the whole document.
+            expected: its version before, 0 where it must be new; None for any.
 
         Returns:
             Its new version.
@@ -131,18 +131,18 @@ class Store(Protocol):
         ...
 
     async def get(self, owner: str, key: str) -> StoredDocument | None:
-        """Read a document; None: never written, another owner's, deleted, or gone by its age or for the size."""
+        """Read a document; None where it does not exist for this owner."""
         ...
 
     async def delete(self, owner: str, key: str) -> bool:
-        """Delete a document with its log; whether there was one."""
+        """Delete a document with its log; returns whether it existed."""
         ...
 
     async def append(self, owner: str, key: str, entries: Sequence[bytes]) -> int:
         """Add entries to the end of a document's log, all or none.
 
         Returns:
-            How many the log has now.
+            The number of entries of the log.
 
         Raises:
             ConflictError: the document is gone.
@@ -155,12 +155,12 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of the file or the connections; the documents stay."""
+        """Close the file or the connections; the documents stay."""
         ...
 
 
 async def check_writable(store: Store) -> None:
-    """Where the last write failed, write a document of its size and delete it; else do nothing.
+    """After a failed write, write and delete a document of the same size.
 
     Raises:
         StoreUnavailableError: a write would fail again, as on a full disk.
@@ -172,11 +172,11 @@ async def check_writable(store: Store) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StoreBounds:
-    """How much a store keeps, and how long.
+    """The bounds of a store by age and size.
 
     Attributes:
         max_age_s: seconds from the last write of a document.
-        max_bytes: of all documents with their logs, as `document_bytes` and `entries_bytes` count them.
+        max_bytes: most bytes of all documents with their logs, by `document_bytes` and `entries_bytes`.
     """
 
     max_age_s: float
@@ -189,19 +189,19 @@ class StoreBounds:
             size: of the document with its log.
 
         Raises:
-            StoreFullError: it is.
+            StoreFullError: the document is too large.
         """
         if size > min(self.max_bytes, LARGEST):
             raise StoreFullError(f"a document of {size} bytes is larger than the limit of the store")
 
 
 def document_bytes(owner: str, key: str, data: bytes) -> int:
-    """What a document without its log counts."""
+    """The bytes that a document counts without its log."""
     return DOCUMENT_BYTES + len(owner) + len(key) + len(data)
 
 
 def entries_bytes(entries: Sequence[bytes]) -> int:
-    """What entries of a log count."""
+    """The bytes that entries of a log count."""
     return sum(map(len, entries)) + ENTRY_BYTES * len(entries)
 
 

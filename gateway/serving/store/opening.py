@@ -1,4 +1,4 @@
-"""Settings to a store: which one, where, and what is said when there is none."""
+"""Opens the store that the settings describe."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _HOMELESS = "responses are not stored because this user has no home directory; s
 
 
 class StoreHolder:
-    """The place of the application's store, which is there while the application runs.
+    """Holds the application's store while the application runs.
 
     Attributes:
-        store: None before it is opened, where the settings turn it off, and where its default file cannot be written.
+        store: the store; None before it is opened, where settings turn it off, and without a writable default file.
     """
 
     def __init__(self, settings: StateSettings, wrap: Callable[[Store], Store] = lambda store: store) -> None:
@@ -56,7 +56,7 @@ async def open_store(settings: StateSettings) -> Store | None:
     """Open the store that the settings describe.
 
     Returns:
-        None where they turn it off; and, with a warning, where the default file cannot be written.
+        The store; None where the settings turn it off, and, with a warning, where its default file cannot be written.
 
     Raises:
         ConfigError: a given file cannot be used, any file is damaged or not a store, Redis rejects the gateway, or a
@@ -72,13 +72,13 @@ async def open_store(settings: StateSettings) -> Store | None:
 
 
 def check_state(settings: StateSettings) -> str | None:
-    """Look whether a start here could open the store that the settings describe; no file is made or changed.
+    """Check whether the store of the settings could be opened; no file is made or changed.
 
     Returns:
-        Why there would be no state, without a full stop; None where nothing is known against it. Redis is not asked.
+        Why there would be no state, without a full stop; None without a reason. Redis is not tried.
 
     Raises:
-        ConfigError: a start would end with it.
+        ConfigError: a start would fail with this error.
     """
     _check_packages(settings)
     if settings.store != "sqlite":
@@ -110,10 +110,10 @@ def _unusable(path: Path, error: Exception, *, given: bool) -> str:
 
 
 def default_path(environment: Mapping[str, str] | None = None) -> Path | None:
-    """The file of a store without a configured path, below ``$XDG_STATE_HOME`` or ``~/.local/state``.
+    """The default file of a store, below ``$XDG_STATE_HOME`` or ``~/.local/state``.
 
     Returns:
-        None where there is neither: a container's user may have no home.
+        The path; None without either folder, as a container's user may have no home.
     """
     base = (os.environ if environment is None else environment).get("XDG_STATE_HOME", "")
     # The XDG specification: a relative path is invalid and is to be ignored.

@@ -123,7 +123,7 @@ ANSWER_S: Final = 5.0
 
 
 class RedisStore:
-    """A `Store` in Redis; all that use one have the same bounds."""
+    """A `Store` in Redis; all users of one Redis have the same bounds."""
 
     def __init__(self, url: str, bounds: StoreBounds) -> None:
         """Configure the store; it connects when it is first used.

@@ -1,7 +1,7 @@
 """The store in one SQLite file, whose statements run in a thread of their own.
 
-Several processes may have the file open. It is in WAL mode: readers and a writer do not wait for each other, and what
-a killed process had committed is there. Power that fails may take the last commits with it, never a part of one.
+Several processes may have the file open. It is in WAL mode: readers and a writer do not wait for each other, and
+commits of a killed process stay. A power failure may lose the last commits, never a part of one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _T = TypeVar("_T")
 
 
 class ForeignFileError(Exception):
-    """A file that is not a store of this version; the message says what it is."""
+    """A file that is not a store of this version; the message names what it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ _NOTHING = _Row(0, 0, 0, 0, 0)
 
 
 class SqliteFile:
-    """The file, opened; used by the thread that opened it."""
+    """An open store file; used only by the thread that opened it."""
 
     def __init__(
         self, path: Path, bounds: StoreBounds, fill: StoreFill, clock: Callable[[], float] = time.time
@@ -115,11 +115,11 @@ class SqliteFile:
         self._identity = _identity(path)
 
     def is_in_place(self) -> bool:
-        """Whether the path still leads to the file that is open."""
+        """Whether the path still leads to the open file."""
         return self._identity == _identity(self._path)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         self._base.close()
 
     def put_all(self, owner: str, writes: Sequence[DocumentWrite]) -> list[int]:
@@ -179,7 +179,7 @@ class SqliteFile:
         return [data for (data,) in found]
 
     def trim(self) -> None:
-        """Remove what is too old, or too much."""
+        """Remove documents that are too old, or too many."""
         self._trim_on(more=True)
 
     @contextlib.contextmanager
@@ -294,12 +294,12 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def check_file(path: Path) -> None:
-    """Look at a file that is there, and change nothing.
+    """Check an existing file without changing it.
 
     Raises:
-        OSError: it cannot be written.
-        sqlite3.Error: it cannot be opened, or is damaged.
-        ForeignFileError: it is another program's, or of another version.
+        OSError: the file cannot be written.
+        sqlite3.Error: the file cannot be opened, or is damaged.
+        ForeignFileError: the file is another program's, or of another version.
     """
     if not os.access(path, os.R_OK | os.W_OK):
         raise PermissionError("it must be readable and writable")
@@ -308,10 +308,10 @@ def check_file(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Look whether a file that is not there could be made.
+    """Check whether a missing file could be made.
 
     Raises:
-        OSError: it could not.
+        OSError: the file could not be made.
     """
     folder = next(each for each in path.absolute().parents if each.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
@@ -364,7 +364,7 @@ class SqliteStore:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
 
     async def open(self) -> None:
-        """Open the file, and remove what is too old; one that is locked, or whose disk is full, is tried again later.
+        """Open the file, and remove old documents; a locked file or a full disk is tried again later.
 
         Raises:
             OSError: folder or file cannot be made.

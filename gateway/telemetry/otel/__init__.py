@@ -1,1 +1,1 @@
-"""Traces and metrics by OpenTelemetry's SDK, of the extra ``otel``; imported only where they are switched on."""
+"""Traces and metrics by OpenTelemetry's SDK (the extra ``otel``), imported only where the settings export them."""

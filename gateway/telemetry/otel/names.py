@@ -1,4 +1,4 @@
-"""Names of OpenTelemetry's conventions: those of GenAI are changed often, and this is the one place that knows them.
+"""Names of OpenTelemetry's semantic conventions, all in one module because those of GenAI change often.
 
 HTTP: https://opentelemetry.io/docs/specs/semconv/http/http-spans/. GenAI: the repository
 open-telemetry/semantic-conventions-genai, at 024a4f9; all of it has the status "development". Token usage has the name

@@ -1,6 +1,6 @@
-"""The SDK's providers of this process, which export by OTLP over HTTP in threads of their own.
+"""Providers of OpenTelemetry's SDK, which export by OTLP over HTTP in threads of their own.
 
-They are not made global: libraries that would trace by themselves, FastAPI among them, stay silent.
+They are not global, so that libraries that trace by themselves, FastAPI among them, do not trace.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _FLUSH_S: Final = 3.0
 
 
 class OpenTelemetry:
-    """See ``gateway.telemetry.traces.Telemetry``.
+    """Exports traces and metrics; see ``gateway.telemetry.traces.Telemetry``.
 
     Spans that the exporter has not taken are dropped beyond ``OTEL_BSP_MAX_QUEUE_SIZE`` (2048): a collector that hangs
     costs requests nothing.
 
     Args:
-        settings: what is exported, and where to.
-        version: of the gateway.
+        settings: settings of the export.
+        version: version of the gateway.
     """
 
     def __init__(self, settings: TelemetrySettings, version: str) -> None:

@@ -1,4 +1,4 @@
-"""The trace of one request: spans of the HTTP request, its steps and its requests to engines; metrics at its end."""
+"""The trace of one request: spans of the request, its steps and its engine calls; metrics at its end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_MESSAGES: Final = 32
 
 
 class Instruments:
-    """The histograms of requests, taken once at the end of each: a token costs nothing."""
+    """The histograms of requests; each request is recorded once, at its end."""
 
     def __init__(self, meter: Meter) -> None:
         self._duration = meter.create_histogram(
@@ -53,13 +53,13 @@ class Instruments:
         )  # fmt: skip
 
     def record(self, operation: str, duration_s: float, facts: RequestFacts, error: str | None) -> None:
-        """Take one request at its end.
+        """Record a request at its end.
 
         Args:
-            operation: of the conventions.
-            duration_s: since its arrival.
-            facts: what is known of it.
-            error: how it failed; None where it did not.
+            operation: operation name of the conventions.
+            duration_s: seconds since its arrival.
+            facts: facts of the request.
+            error: kind of the failure; None without one.
         """
         attributes = {names.OPERATION: operation, names.PROVIDER: names.PROVIDER_VALUE}
         if facts.model is not None:
@@ -78,11 +78,11 @@ class Instruments:
 
 @dataclass(frozen=True, slots=True)
 class TracingOptions:
-    """What is noted beyond the default.
+    """What traces note beyond the default.
 
     Attributes:
-        to_triton: whether Triton is given the context of sampled requests.
-        content: whether prompts and answers are noted.
+        to_triton: whether Triton gets the trace context of sampled requests.
+        content: whether spans have prompts and answers.
     """
 
     to_triton: bool = False
@@ -92,7 +92,7 @@ class TracingOptions:
 class Tracing:
     """Begins the traces of requests.
 
-    Most requests are not sampled. That is decided before the SDK is asked, which takes as long as dozens of tokens.
+    Most requests are not sampled, which is decided without the SDK, because it takes as long as dozens of tokens.
 
     Args:
         tracer: makes spans.
@@ -104,7 +104,7 @@ class Tracing:
         self._ratio = ratio
 
     def begin(self, scope: Any) -> tuple[Span | None, str | None]:
-        """The span of a request, if it is sampled; and the id of its trace, if it is or its client traces it."""
+        """Begin a request's span, if it is sampled; returns the span, and the trace id of the span or of the client."""
         carrier = _context_headers(scope["headers"])
         parent = _PROPAGATOR.extract(carrier, Context()) if carrier else Context()
         if not parent and self._ratio is not None and random.random() >= self._ratio:  # noqa: S311 - no secret
@@ -117,15 +117,15 @@ class Tracing:
 
 
 class OtelTrace:
-    """See ``RequestTrace``.
+    """The trace of one request; see ``RequestTrace``.
 
     Args:
-        scope: of the request.
+        scope: scope of the request.
         tracer: makes spans; None where only metrics are exported.
-        span: of the request, if it is sampled.
+        span: span of the request, if it is sampled.
         trace_id: see ``RequestTrace``.
-        instruments: of metrics; None where only traces are exported.
-        options: of what is noted.
+        instruments: histograms; None where only traces are exported.
+        options: options of tracing.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class OtelTrace:
 
 
 class OtelCall:
-    """See ``EngineCall``."""
+    """The span of one engine call; see ``EngineCall``."""
 
     def __init__(self, span: Span, model: str, options: TracingOptions) -> None:
         self._span = span

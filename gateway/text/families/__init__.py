@@ -1,4 +1,4 @@
-"""Model families: their part before generation (guides, special tokens) and after it (tool calls, reasoning).
+"""Model families: their guides and special tokens before generation, tool calls and reasoning after it.
 
 Pure: no I/O, no web framework, no gRPC.
 """

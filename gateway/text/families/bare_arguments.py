@@ -1,4 +1,4 @@
-"""Arguments that a format writes as bare text: JSON, except strings, which stand as they are. Read, and guided."""
+"""Arguments that a format writes as bare text: strings as they are, other values as JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BEGINNINGS = {"array": "[", "object": "{"}
 
 
 class BareArguments:
-    """The arguments of one call, from bare text to JSON; a value that must be a string is passed on as it arrives."""
+    """Converts the arguments of one call from bare text to JSON; a string is passed on as it arrives."""
 
     def __init__(
         self, source: TextSource, call: FormingCall, parameters: Mapping[str, Any] | None, *, line_end: str = ""
@@ -46,8 +46,8 @@ class BareArguments:
             text: whether its value is a string, where the format tells; None: the schema does.
 
         Raises:
-            BrokenCallError: when it can be none: a second value of a name contradicts the first, and a name with space
-                in it, which the tool does not declare, is a tag that went wrong.
+            BrokenCallError: the argument is invalid: a second value of a name, or an undeclared name with a space in
+                it, which is a broken tag.
         """
         declared = (self._parameters or {}).get("properties")
         known = isinstance(declared, Mapping) and name in declared
@@ -76,23 +76,23 @@ class BareArguments:
             self._say(dumps(shown)[1:-1])
 
     def end(self) -> None:
-        """Say the closing brace of the JSON object."""
+        """Emit the closing brace of the JSON object."""
         self._say("}")
 
 
 def is_text(parameters: Mapping[str, Any] | None, name: str) -> bool:
-    """Whether a tool's argument can only be a string, so that its text is one even if it looks like a number."""
+    """Tell whether a tool's argument can only be a string, even if its text looks like a number."""
     return argument_types(parameters, name) == {"string"}
 
 
 def value_json(text: str) -> str:
-    """The JSON text of an argument that need not be a string: the text itself where it is JSON, else a string."""
+    """Convert an argument that may not be a string to JSON: JSON stays, other text becomes a string."""
     bare = text.strip(SPACE)
     return bare if is_json(bare) else dumps(text)
 
 
 def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> str:
-    """The JSON text of an argument by the types that the tool's schema names for it.
+    """Convert an argument to JSON by the types of the tool's schema.
 
     A string that may be null is null only as ``null`` or ``None``; otherwise Python's words are JSON's, in
     upper or lower case where the type is boolean or null. Lists and objects may be Python's; other text is a string.
@@ -110,18 +110,18 @@ def typed_json(parameters: Mapping[str, Any] | None, name: str, text: str) -> st
 
 
 def argument_types(parameters: Mapping[str, Any] | None, name: str) -> set[str]:
-    """The JSON types that a tool's schema names for an argument; empty where it does not say."""
+    """The JSON types of an argument in the tool's schema; empty where it names none."""
     return _types(argument_schema(parameters or {}, name), parameters or {}, _DEEPEST)
 
 
 def argument_schema(parameters: Mapping[str, Any], name: str) -> Any:
-    """What stands as the schema of an argument; None where it is not declared."""
+    """The schema of an argument; None where it is not declared."""
     properties = parameters.get("properties")
     return properties.get(name) if isinstance(properties, Mapping) else None
 
 
 def types_of(schema: Mapping[str, Any]) -> set[str]:
-    """The JSON types that a schema names, which has its own definitions; empty where it does not say."""
+    """The JSON types that a schema with its own definitions names; empty where it names none."""
     return _types(schema, schema, _DEEPEST)
 
 
@@ -147,9 +147,9 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
 def row_format(
     tool: Tool, hold: Callable[[str, Mapping[str, Any]], Format | None], *, begin: str, between: str
 ) -> Format | None:
-    """The arguments of a tool in a row, as a piece of a structural tag; those that may be missing are last.
+    """Make the format of a tool's arguments in a row, those that may be missing last.
 
-    None where an argument cannot be held, may have another name, or where too many may all be missing.
+    None where an argument cannot be constrained, may have another name, or where too many may all be missing.
 
     Args:
         tool: the tool.
@@ -174,10 +174,10 @@ def row_format(
 def held_arguments(
     tool: Tool, hold: Callable[[str, Mapping[str, Any]], _Held | None]
 ) -> dict[str, tuple[_Held, bool]] | None:
-    """The arguments of a tool by name, in order: what ``hold`` made of each, and whether it may be missing.
+    """Make the formats of a tool's arguments by name, in order, each with whether it may be missing.
 
-    None where one cannot be held, or may have another name. ``hold`` makes the pieces of an argument, of its name and
-    its schema with all definitions; None: it cannot.
+    None where an argument cannot be constrained or may have another name. ``hold`` makes the format of an argument from
+    its name and its schema with all definitions; None where it cannot.
     """
     schema = arguments_schema(tool)
     properties = schema.get("properties")
@@ -197,9 +197,9 @@ def held_arguments(
 
 
 def bare_forms(value: Mapping[str, Any]) -> list[tuple[bool, Format]]:
-    """The forms that an argument may have: whether that is a string, which stands bare, and its format, else JSON.
+    """Make the formats of an argument: whether each is a string, which stands bare, or else JSON.
 
-    None where bare text cannot be held to the schema: strings have limits, or may be something else than null as well.
+    None where bare text cannot be constrained by the schema: strings have limits, or may be other types than null.
     """
     types = types_of(value)
     if "string" not in types:
@@ -230,7 +230,7 @@ def _text_formats(value: Any, root: Mapping[str, Any], depth: int) -> list[Forma
 
 
 def definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of a schema that hold definitions, which a part of it needs where it stands alone."""
+    """The definitions of a schema, which a part of it needs when it stands alone."""
     return {key: schema[key] for key in DEFINITIONS if key in schema}
 
 

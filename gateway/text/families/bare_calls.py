@@ -31,9 +31,9 @@ _FENCE = "```"
 
 @dataclass(frozen=True, kw_only=True)
 class BareCalls(Grammar):
-    """Reads calls in all these forms, and Python calls one a line. One that is broken breaks all beside it.
+    """Reads calls in all these forms; one broken call makes all beside it content.
 
-    Behind calls may stand ``close`` or one of ``extra``.
+    ``close`` or one of ``extra`` may follow calls.
 
     Attributes:
         call: a JSON object, or a Python call, whose ``ARGUMENTS`` has the opening bracket: ``NAMEARGUMENTS)``.
@@ -51,7 +51,7 @@ class BareCalls(Grammar):
         return [text for text in (self.close, *self.extra) if text]
 
     def hold(self, tool: Tool) -> Format | None:
-        """The arguments of a tool; of a Python call with the opening bracket, None where they may have other names."""
+        """Make the format of a tool's arguments; None for a Python call whose arguments may have other names."""
         if self.call.startswith("{"):
             return super().hold(tool)
         return row_format(tool, _python_argument, begin="(", between=", ")

@@ -1,7 +1,7 @@
-"""The one schema of guided calls: an array of ``{"name": ..., "arguments": {...}}`` over the tools of a turn.
+"""The schema of guided calls: an array of ``{"name": ..., "arguments": {...}}`` for the tools of a turn.
 
-Schemas of tools keep their meaning inside it: a reference such as ``#/$defs/Place`` is one into the tool's own schema,
-so a schema with references moves as a whole into the definitions of the outer one, and its references with it.
+Schemas of tools keep their meaning inside it: a reference such as ``#/$defs/Place`` points into the tool's own schema,
+so a schema with references moves as a whole into the definitions of the outer one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _moved(value: Any, base: str) -> Any:
 
 
 def resolve(reference: Any, root: Mapping[str, Any]) -> Any:
-    """The schema behind a reference into the same document; None when there is none."""
+    """Find the schema behind a reference within the same document; None without one."""
     found: Any = root
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
@@ -63,9 +63,9 @@ def resolve(reference: Any, root: Mapping[str, Any]) -> Any:
 
 
 def definitions_in_place(tools: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Put what references lead to in their place, for templates that show a schema's types and no definitions.
+    """Replace references by their targets, for templates that show types but no definitions.
 
-    Where a definition uses itself, or there are too many, only its type and description are put there.
+    A definition that uses itself, or too many definitions, are replaced by type and description.
 
     Args:
         tools: as chat templates read them; they stay as they are.
@@ -116,7 +116,7 @@ class _Placing:
 
 
 def arguments_schema(tool: Tool) -> dict[str, Any]:
-    """The schema of a tool's arguments: always an object, an empty one for a tool without parameters."""
+    """The schema of a tool's arguments, always an object; empty for a tool without parameters."""
     if not tool.parameters:
         return {"type": "object", "properties": {}, "additionalProperties": False}
     parameters = dict(tool.parameters)
@@ -126,7 +126,7 @@ def arguments_schema(tool: Tool) -> dict[str, Any]:
 
 
 def are_objects(schema: Mapping[str, Any]) -> bool:
-    """Whether all values of a guide's schema are objects: by its type, its constants, or those of its alternatives."""
+    """Tell whether all values of a guide's schema are objects: by type, constants or alternatives."""
     pending, seen = [schema], {"#"}
     while pending:
         part = pending.pop()
@@ -144,7 +144,7 @@ def are_objects(schema: Mapping[str, Any]) -> bool:
 
 
 def calls_guide(tools: Sequence[Tool], *, parallel: bool, response: Mapping[str, Any] | None) -> Guide:
-    """The guide of an answer that consists of calls, of one alone where they are not ``parallel``.
+    """Make the guide of an answer of calls, of only one call without ``parallel``.
 
     ``response``: schema of an answer without calls that is possible too; its values must not be arrays.
     """
@@ -170,7 +170,7 @@ def calls_guide(tools: Sequence[Tool], *, parallel: bool, response: Mapping[str,
 
 
 def object_schema(response: Guide) -> dict[str, Any] | None:
-    """The schema of a guide whose answers are JSON objects; None for every other guide."""
+    """The schema of a guide for JSON objects; None for any other guide."""
     if response.kind == "json":
         return {"type": "object"}
     if response.kind != "json_schema":

@@ -1,4 +1,4 @@
-"""Calls in the channels of Kimi K3's XTML, whose tags are made of three tokens and words between them.
+"""Calls in the channels of Kimi K3's XTML, whose tags are three tokens with words between them.
 
     <|open|>think<|sep|>Thoughts.<|close|>think<|sep|><|open|>response<|sep|>Text.<|close|>response<|sep|>
     <|open|>tools<|sep|><|open|>call tool="f" index="1"<|sep|>
@@ -35,7 +35,7 @@ class _Tag(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelCalls(Grammar):
-    """Reads channels, and the calls in them; text outside of channels is content."""
+    """Reads channels and the calls in them; text outside of channels is content."""
 
     extra: tuple[str, ...] = _TOKENS.texts
     whole: bool = True
@@ -80,7 +80,7 @@ class ChannelCalls(Grammar):
         call.complete()
 
     def without_format(self, raw: str, *, cut: bool) -> str:
-        """The text without its tags; the token of the first, where it is not cut, has been read before."""
+        """Remove tags from a text; the token of the first tag was read before, unless it is cut."""
         return _TAGS.sub("", raw if cut else OPEN + raw)
 
 

@@ -1,4 +1,4 @@
-"""The protocol of a model family and its terms: before generation (guide, special tokens, stops), and after it."""
+"""The protocol of a model family: guide, special tokens and stops before generation, the parser after it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolPlan:
-    """The tools and the structure that a request wants in one answer.
+    """The tools and the structure of one answer.
 
     Attributes:
         tools: those that may be called; ``tool_choice`` and ``allowed_tools`` are already applied.
@@ -48,14 +48,14 @@ class ToolPlan:
 
     @property
     def calls(self) -> bool:
-        """Whether there are tools, and ``choice`` is not ``none``."""
+        """Whether the answer may have calls: there are tools, and ``choice`` is not ``none``."""
         return self.choice != "none" and bool(self.tools)
 
     def parameters(self, name: str) -> Mapping[str, Any] | None:
-        """The JSON schema of a tool's arguments; None where it takes none.
+        """The JSON schema of a tool's arguments; None for a tool without arguments.
 
         Raises:
-            KeyError: there is no tool with this name.
+            KeyError: no tool has this name.
         """
         return {tool.name: tool.parameters for tool in self.tools}[name]
 
@@ -96,7 +96,7 @@ Event: TypeAlias = Content | Reasoning | CallStart | CallArguments
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """Holds the family's part in a request to the engine.
+    """A family's additions to a request to the engine.
 
     Attributes:
         guide: constraint on the answer; None leaves it free.
@@ -114,30 +114,33 @@ class Preparation:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningEnd:
-    """The way to end a model's reasoning early."""
+    """How to end a model's reasoning early."""
 
     text: str  # that ends it, with what the model writes before an answer
     guide: Guide | None = None  # of the answer behind it; None leaves it free
 
 
 class Parser(Protocol):
-    """Turns the text of one answer into events, as it arrives. No event is ever taken back."""
+    """Converts the text of one answer to events as it arrives; no event is ever taken back."""
 
     def feed(self, text: str) -> list[Event]:
-        """Take more of the answer; returns the events that are certain now."""
+        """Add text of the answer; returns the events that are certain now."""
         ...
 
     def finish(self, *, cut: bool) -> list[Event]:
-        """End the answer; returns the events that were still held back. ``cut``: whether the token limit ended it."""
+        """End the answer; returns the held-back events. ``cut``: whether the token limit ended it."""
         ...
 
 
 class Family(Protocol):
-    """A model family: how its models write tool calls and reasoning. One instance serves all requests."""
+    """A model family: how its models write tool calls and reasoning.
+
+    One instance serves all requests.
+    """
 
     @property
     def name(self) -> str:
-        """For settings and logs."""
+        """The name for settings and logs."""
         ...
 
     @property
@@ -149,7 +152,7 @@ class Family(Protocol):
         """Prepare the generation of an answer.
 
         Args:
-            plan: of the answer.
+            plan: the tool plan of the answer.
             prompt: the rendered prompt, whose end tells whether a think tag is already open.
         """
         ...
@@ -158,10 +161,10 @@ class Family(Protocol):
         """Make a parser for one answer.
 
         Args:
-            plan: of the answer.
+            plan: the tool plan of the answer.
             preparation: from ``prepare`` with this plan.
             prompt: as of ``prepare``.
-            eager: whether an unguided call is reported while it forms, instead of once it is complete and valid.
+            eager: whether an unguided call is reported before it is complete and valid.
                 Guided calls always are.
         """
         ...

@@ -1,7 +1,7 @@
-"""The choice of a model's family: by its name in the settings, its configuration, its chat template.
+"""The choice of a model's family: by its name in the settings, its configuration or its chat template.
 
-A template tells by its signs, and by an example of a call that it writes: the family that reads it as that call may be
-the model's.
+A template is recognised by its signs, and by an example call that it writes: a family that reads this call may be the
+model's.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _NO_FAMILY = (
 
 
 class WrittenCall(NamedTuple):
-    """A call to ``EXAMPLE`` with ``ARGUMENTS``, as a chat template writes it."""
+    """The call of ``EXAMPLE`` with ``ARGUMENTS`` as a chat template writes it."""
 
     prompt: str  # the template's text before it
     text: str  # that for the call alone
 
     @property
     def bare(self) -> bool:
-        """Whether it is JSON or Python alone, which tells nothing.
+        """Whether the call is only JSON or Python, which does not identify a family.
 
         Some templates leave out the marker that they ask the model to write.
         """
@@ -61,21 +61,21 @@ class WrittenCall(NamedTuple):
 
     @property
     def short(self) -> str:
-        """Its beginning in one line, for people."""
+        """The beginning of the call in one line, for people."""
         text = " ".join(self.text.split())
         return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEvidence:
-    """What is known of a model before it answers.
+    """The facts of a model by which its family is chosen.
 
     Attributes:
-        architectures: of its ``config.json``.
-        model_type: of ``config.json``.
-        template: the source of its chat template, empty when it has none.
-        written: the example call as the template writes it; None: it shows no calls, or that is not known.
-        has_token: tells whether a text is one token of its tokenizer; None: that is not known.
+        architectures: ``architectures`` of ``config.json``.
+        model_type: ``model_type`` of ``config.json``.
+        template: the source of its chat template, empty without one.
+        written: the example call as the template writes it; None without calls, or where it is unknown.
+        has_token: returns whether a text is one token of the tokenizer; None where that is unknown.
     """
 
     architectures: Sequence[str] = ()
@@ -87,7 +87,7 @@ class ModelEvidence:
 
 @dataclass(frozen=True, slots=True)
 class FamilyChoice:
-    """Holds the family of a model, as far as it can be determined."""
+    """The family of a model and how certain it is."""
 
     family: Family
     reason: str  # what it was chosen by
@@ -100,15 +100,15 @@ class UnknownFamilyError(LookupError):
 
 @cache
 def installed() -> Mapping[str, Family]:
-    """Families that other packages bring, by the name of their entry point. Loaded once."""
+    """Load the families of other packages by the names of their entry points, once."""
     return {point.name: point.load() for point in entry_points(group=ENTRY_POINTS)}
 
 
 def named(name: str) -> Family:
-    """The family of a name.
+    """Find a family by its name.
 
     Raises:
-        UnknownFamilyError: when there is none.
+        UnknownFamilyError: no family has this name.
     """
     others = installed()
     family = others.get(name) or FAMILIES.get(name)
@@ -121,15 +121,15 @@ def named(name: str) -> Family:
 def choose(evidence: ModelEvidence, name: str | None = None) -> FamilyChoice:
     """Choose the family of a model.
 
-    Its architecture says it best, where only one family has it; else its template, and then an architecture that many
+    Its architecture decides where only one family has it; else its template, and then an architecture that many
     build on. The family must read a call as the template writes it: a sign in the template, such as ``<tool_call>``,
     stands in unknown formats as well. Where no sign is known, a family that reads the call is chosen; where no
     family reads the call, only an architecture of a single family counts. Families of other packages go before the
     gateway's own.
 
     Args:
-        evidence: of the model.
-        name: of the family to take, from the settings.
+        evidence: facts of the model.
+        name: name of the family in the settings.
 
     Raises:
         UnknownFamilyError: when no family is named ``name``.
@@ -226,7 +226,7 @@ def _unread(family: Family, evidence: ModelEvidence) -> dict[str, str]:
 
 
 def reads(family: Family, written: WrittenCall) -> bool:
-    """Whether a family reads a written call as the call that it is, and nothing of it as content.
+    """Tell whether a family reads a written call as this call, and nothing of it as content.
 
     Control tokens at its end that the family does not ask for are the end of the turn, which engines leave out.
     """
@@ -249,7 +249,7 @@ def _without_end(text: str, special: Collection[str]) -> str:
 
 
 def control_tokens(family: Family, written: WrittenCall | None) -> tuple[str, ...]:
-    """Those texts of a family's calls that must be tokens of their own, by their form: one of them begins each call.
+    """The texts of a family's calls that must be single tokens, by their form; each call begins with one.
 
     None for a family that reads calls without them, except where the template writes them.
     """

@@ -1,4 +1,4 @@
-"""The parser of one answer, fed as text arrives, and the base of the grammars that it runs, which are generators."""
+"""The parser of one answer, and the base class of grammars, which are generators."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gateway.text.families.text_source import BrokenCallError, Steps, TextSource
 
 @dataclass(frozen=True, kw_only=True)
 class Grammar:
-    """A format of calls. By itself it has none: everything is content.
+    """The base of formats of calls; the base itself reads everything as content.
 
-    A subclass reads one kind of format; its fields are what differs between families. It has no state: that of an
-    answer is in the parser, whose ``source`` it reads and whose ``emitter`` it tells. It implements ``read_call``;
+    A subclass reads one kind of format; its fields differ between families. A grammar has no state: the state of an
+    answer is in the parser, whose ``source`` it reads and whose ``emitter`` it calls. It implements ``read_call``;
     ``read_block``, where several calls may follow one marker; or ``run``. Text that it leaves unread is content.
 
     Attributes:
@@ -46,22 +46,22 @@ class Grammar:
 
     @property
     def markers(self) -> Sequence[str]:
-        """Texts that only belong to the format, without think tags: cut out of content, reasoning and broken calls."""
+        """Texts that only belong to the format, without think tags; content and reasoning never have them."""
         return [text for text in (*self.opens, self.close, *self.extra) if text]
 
     @property
     def opening(self) -> Sequence[str]:
-        """Those of the markers that begin a call, and ordinary texts that do."""
+        """The markers and ordinary texts that begin a call."""
         return self.opens
 
     @property
     def begins(self) -> Sequence[str]:
-        """Those that the first call of an answer begins with, as models write it."""
+        """The markers with which the first call of an answer begins, as models write it."""
         return self.opens
 
     @property
     def call_format(self) -> CallFormat | None:
-        """The format as a structural tag; None where it cannot be written as one."""
+        """The format as a structural tag; None where there is none."""
         if not self.call:
             return None
         written = [text for text in self.opens[:1] if text in self.section[0] + self.call]
@@ -69,11 +69,11 @@ class Grammar:
         return CallFormat(self.call, trigger, self.section, self.gap, self.lead, self.once, self.hold)
 
     def hold(self, tool: Tool) -> Format | None:
-        """The format of a tool's arguments, as of ``CallFormat``."""
+        """Make the format of a tool's arguments, as of ``CallFormat``."""
         return arguments_format(tool)
 
     def starts_behind(self, prompt: str) -> bool:  # noqa: ARG002 - for subclasses
-        """Whether a whole answer starts behind the prompt, so that a guide may have reasoning in it."""
+        """Whether an answer starts directly behind the prompt, so that a guide may have reasoning in it."""
         return True
 
     def run(self, parser: FamilyParser) -> Steps[None]:
@@ -89,9 +89,9 @@ class Grammar:
                 yield from self.read_block(parser)
 
     def skip(self, source: TextSource, marker: str) -> Steps[str]:  # noqa: ARG002 - for subclasses
-        """Read what belongs to a marker that begins nothing where it stands; empty: to the end of a broken call.
+        """Read the rest of a marker that begins nothing here; an empty marker: up to the end of a broken call.
 
-        Returns text that was read and belongs to none.
+        Returns read text that is not part of the format.
         """
         yield from ()
         return ""
@@ -107,7 +107,7 @@ class Grammar:
         ``end_header`` marks where the arguments begin.
 
         Raises:
-            BrokenCallError: when the text is not a whole call of a known tool.
+            BrokenCallError: the text is not a whole call of a known tool.
         """
         raise NotImplementedError
 
@@ -145,25 +145,25 @@ class FamilyParser:
         next(self._steps, None)
 
     def feed(self, text: str) -> list[Event]:
-        """Take more of the answer; returns the events that are certain now."""
+        """Add text of the answer; returns the events that are certain now."""
         if text:
             self.source.push(text)
             next(self._steps, None)
         return self.emitter.take()
 
     def passing(self) -> PassthroughState | None:
-        """The state in which texts need not be fed, until one is fed; None where they must be."""
+        """The state in which texts need not be fed, a new one after each fed text; None where they must be."""
         return self.emitter.passing(self.source.taker, self.source.awaited)
 
     def finish(self, *, cut: bool) -> list[Event]:
-        """End the answer; returns the events that were still held back. ``cut``: whether the token limit ended it."""
+        """End the answer; returns the held-back events. ``cut``: whether the token limit ended it."""
         self.source.end(cut=cut)
         next(self._steps, None)
         self.emitter.finish()
         return self.emitter.take()
 
     def content_until(self, *wanted: str) -> Steps[str | None]:
-        """Read content up to one of the ``wanted`` texts, or the end; returns the text. Other markers are dropped."""
+        """Read content up to one of ``wanted``, or the end; returns the found text. Other markers are dropped."""
         markers = self.markers.also(*wanted)
         while (marker := (yield from self.source.until(markers, self.emitter.content))) is not None:
             if marker in wanted:
@@ -172,7 +172,7 @@ class FamilyParser:
         return marker
 
     def think(self, *, opened: bool) -> Steps[None]:
-        """Read the reasoning between the tags, if there is any; ``opened``: whether it has begun already."""
+        """Read the reasoning between the tags, if there is any; ``opened``: whether it has begun before."""
         tags = self.tags
         if tags is None:
             return
@@ -226,10 +226,10 @@ class FamilyParser:
             self.markers = self.markers.also(tags.answer_end)
 
     def begin_call(self, begun: str = "", *, header: bool = False) -> FormingCall:
-        """Begin a call, perhaps: the text that is read from now on can still become content, by ``broken``.
+        """Begin a call; text read from now on can still become content by ``broken``.
 
-        ``begun``: text of the call that has been read already. ``header``: whether its text up to ``end_header`` is
-        the format's; of a cut call that is shown nowhere.
+        ``begun``: text of the call that was read before. ``header``: whether the text up to ``end_header`` is the
+        format's; of a cut call it is not shown.
         """
         self.source.record(begun)
         self._header = None if header else 0
@@ -240,7 +240,7 @@ class FamilyParser:
         self._header = self.source.recorded_length
 
     def attempt(self, call: FormingCall, reading: Steps[None], before: str = "") -> Steps[bool]:
-        """Read a call that has begun; returns whether it is one. Else its text is content, and that ``before`` it."""
+        """Read a begun call; returns whether it is one. Else its text, and the text ``before`` it, are content."""
         try:
             yield from reading
         except BrokenCallError:
@@ -253,10 +253,10 @@ class FamilyParser:
         return True
 
     def broken(self, call: FormingCall) -> None:
-        """Give up a call: the text read since ``begin_call`` is content (inside reasoning: reasoning).
+        """End a broken call: the text since ``begin_call`` is content (inside reasoning: reasoning).
 
-        Of a call that the token limit has cut, the header is not shown, nor a marker that was cut itself. A call that
-        has been said already stays as it is; nothing is said twice.
+        Of a call that the token limit has cut, the header is not shown, nor a cut marker. A call that was emitted stays
+        as it is; nothing is emitted twice.
         """
         raw = self.source.recorded()
         if call.started:

@@ -1,4 +1,4 @@
-"""The table of this package's families: ``family_table.yaml``, an entry each, over the grammars beside this module."""
+"""The table of families in ``family_table.yaml``, an entry each, with the grammars of this package."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _KINDS: Mapping[str, type] = {kind.__name__: kind for kind in _GRAMMARS}
 
 
 def read_table(text: str) -> dict[str, ModelFamily]:
-    """Read a table of families; returns them by name, in its order.
+    """Read a table of families by name, in its order.
 
     Raises:
-        ValueError: when a field is unknown, missing, or of another type than the class has it.
+        ValueError: a field is unknown, missing, or of another type than in the class.
     """
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast, and not everywhere
     entries = yaml.load(text, Loader=loader)["families"]  # noqa: S506 - both loaders are safe

@@ -1,4 +1,4 @@
-"""Calls in the form of Gemma: keys without quotes, and strings between two equal tokens.
+"""Calls in Gemma's form: keys without quotes, and strings between two equal tokens.
 
 <|tool_call>call:f{a:<|"|>x<|"|>,n:[1,{b:true}]}<tool_call|>
 <start_function_call>call:f{a:<escape>x<escape>,n:1}<end_function_call>
@@ -31,7 +31,7 @@ _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 
 @dataclass(frozen=True, kw_only=True)
 class GemmaCalls(Grammar):
-    """Reads such calls.
+    """Reads calls in this form.
 
     Attributes:
         call: its ``ARGUMENTS`` has the opening brace: ``call:NAMEARGUMENTS}`` between the markers.
@@ -44,7 +44,7 @@ class GemmaCalls(Grammar):
 
     @property
     def markers(self) -> Sequence[str]:
-        """All that only belong to the format."""
+        """All texts that only belong to the format."""
         return (*super().markers, self.quote)
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
@@ -77,11 +77,11 @@ class GemmaCalls(Grammar):
         return ""
 
     def without_format(self, raw: str, *, cut: bool) -> str:  # noqa: ARG002 - of the base
-        """The text without what is left of the closing marker; see ``Grammar``."""
+        """Remove the rest of the closing marker from a text; see ``Grammar``."""
         return raw.replace(self.close, "").replace(self._half_close, "")
 
     def hold(self, tool: Tool) -> Format | None:
-        """The arguments of a tool, with the opening brace; None where they cannot be held, as lists and objects."""
+        """Make the format of a tool's arguments; None where they cannot be constrained, as lists and objects."""
 
         def held(name: str, value: Mapping[str, Any]) -> Format | None:
             if not name or name != name.strip(SPACE) or any(mark in name for mark in (":", self.quote, *_NO_KEY)):

@@ -1,4 +1,4 @@
-"""gpt-oss: harmony messages in channels. Analysis is reasoning, commentary to a function a call, the rest content.
+"""gpt-oss: harmony messages in channels: analysis is reasoning, commentary to a function a call, the rest content.
 
     <|channel|>analysis<|message|>Thoughts.<|end|>
     <|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>
@@ -52,13 +52,13 @@ def _reasons(header: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class HarmonyCalls(Grammar):
-    """Reads messages. Text outside of messages is content."""
+    """Reads messages; text outside of messages is content."""
 
     extra: tuple[str, ...] = (_START, _CHANNEL, _CONSTRAIN, _MESSAGE, _END, _CALL, _RETURN)
     whole: bool = True
 
     def starts_behind(self, prompt: str) -> bool:
-        """Whether the model writes the whole header but the role, or is in its analysis."""
+        """Whether the model writes the whole header except the role, or is in its analysis."""
         header, inside = _place(prompt)
         return _reasons(header) if inside else _CHANNEL not in header
 

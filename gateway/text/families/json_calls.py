@@ -1,4 +1,4 @@
-"""Calls with JSON arguments: ``{"name": ..., "arguments": {...}}``, lists of it, or a name and ``{...}`` behind it."""
+"""Calls with JSON arguments: ``{"name": ..., "arguments": {...}}``, lists of them, or a name before ``{...}``."""
 
 from __future__ import annotations
 
@@ -36,16 +36,15 @@ _BEGINNINGS = '{"n'  # of an object, of a string that holds one, and of null
 
 @dataclass(frozen=True, kw_only=True)
 class JsonCalls(Grammar):
-    """Reads a list of calls, one call or several behind a marker; the marker at the end may be missing.
+    """Reads a list of calls, one call or several behind a marker; the end marker may be missing.
 
     Any of ``opens`` and ``extra`` may follow another of ``opens``.
 
     Attributes:
-        call: with the markers where those stand around each. Its keys are read; that of arguments may be ``arguments``
-            or ``parameters`` all the same.
-        word: an ordinary word and the bracket of a list, which begins calls as well; text when no call follows.
-        header: where a call may stand in a message of its own, all between the text and the call: a marker, the role,
-            which is an ordinary word, a marker.
+        call: a call, with its markers if each call has them. Its keys are read; ``arguments`` and ``parameters`` are
+            always equal.
+        word: an ordinary word with the bracket of a list, which begins calls as well; text when no call follows.
+        header: all between text and a call in a message of its own: a marker, the role as an ordinary word, a marker.
     """
 
     call: str = JSON_CALL
@@ -66,12 +65,12 @@ class JsonCalls(Grammar):
 
     @property
     def markers(self) -> Sequence[str]:
-        """All that only belong to the format."""
+        """All texts that only belong to the format."""
         return (*super().markers, *self._header[::2])
 
     @property
     def opening(self) -> Sequence[str]:
-        """The markers, that of the header, and the word."""
+        """The markers, the header's marker, and the word."""
         return (*self.opens, *self._header[:1], *filter(None, [self.word]))
 
     @property
@@ -98,20 +97,20 @@ class JsonCalls(Grammar):
         yield from read_call_list(parser, call, keys=keys)
 
     def without_format(self, raw: str, *, cut: bool) -> str:  # noqa: ARG002 - of the base
-        """The text without the role of a header, which is shown nowhere; see ``Grammar``."""
+        """Remove the role of a header from a text; see ``Grammar``."""
         return raw.replace("".join(self._header[1:]), "") if self.header else raw
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamedCalls(Grammar):
-    """Reads a name, a separator and JSON arguments behind a marker; whitespace may stand between all of them.
+    """Reads a name, a separator and JSON arguments behind a marker, with whitespace between them.
 
     Attributes:
         separator: the marker before the arguments; a single character is ordinary text.
         section: markers.
         call: text before the name may be left out; where a colon and a number follow the name, all up to the number is
             the model's own id.
-        id_marker: the marker before the model's own id, which may be missing; empty: there is none.
+        id_marker: the marker before the model's own id, which may be missing; empty without one.
         bare: whether some models leave the separator out.
         typed: whether the word ``function`` and a separator may stand before the name.
         fenced: whether the arguments may stand in a Markdown fence.
@@ -127,13 +126,13 @@ class NamedCalls(Grammar):
 
     @property
     def markers(self) -> Sequence[str]:
-        """All that only belong to the format."""
+        """All texts that only belong to the format."""
         texts = (*super().markers, *self.section, self.separator, self.id_marker)
         return [text for text in texts if len(text) > 1]
 
     @property
     def begins(self) -> Sequence[str]:
-        """Return the marker that begins a section, or a call where there are no sections."""
+        """The marker that begins a section, or a call where there are no sections."""
         return self.section[:1] if self.section[0] else self.opens
 
     @property
@@ -195,9 +194,9 @@ class NamedCalls(Grammar):
 
 
 class GuidedCalls(Grammar):
-    """Reads the array that ``call_schema.calls_guide`` describes, in all families; also content in its place.
+    """Reads the array of ``call_schema.calls_guide``, in all families, or content in its place.
 
-    An answer that does not keep to the guide is content from the first wrong character on.
+    An answer that breaks the guide is content from the first wrong character on.
     """
 
     def run(self, parser: FamilyParser) -> Steps[None]:
@@ -211,17 +210,17 @@ class GuidedCalls(Grammar):
 
 
 def read_name(source: TextSource) -> Steps[str]:
-    """Read a function's name; empty when there is none."""
+    """Read a function's name; empty without one."""
     return (yield from source.run(NAME_CHARACTERS, LONGEST_NAME))
 
 
 def read_call_list(
     parser: FamilyParser, call: FormingCall, *, listed: bool = False, keys: Mapping[str, str] = KEYS
 ) -> Steps[None]:
-    """Read a JSON array of calls, or calls without an array; reports each call as it is complete.
+    """Read a JSON array of calls, or calls without an array; reports each complete call.
 
-    The first, ``call``, has begun. The first that is broken ends the list: it is content, and so is the text behind it.
-    ``listed``: whether the array's bracket has been read. ``keys``: as of ``read_json_call``.
+    The first, ``call``, has begun. The first broken one ends the list: it is content, and so is the text behind it.
+    ``listed``: whether the array's bracket was read. ``keys``: as of ``read_json_call``.
     """
     source = parser.source
     listed = listed or bool((yield from source.spaced("[")))
@@ -235,17 +234,17 @@ def read_call_list(
 
 
 def read_json_call(source: TextSource, call: FormingCall, *, keys: Mapping[str, str] = KEYS) -> Steps[None]:
-    """Read one object with a call's name and arguments, in any order; other keys are skipped.
+    """Read an object with a call's name and arguments, in any order; other keys are skipped.
 
-    Arguments that are missing or null are ``{}``; a string that holds a JSON object is that object.
+    Missing arguments or null become ``{}``; a string with a JSON object becomes this object.
 
     Args:
-        source: at the object, or at whitespace before it.
-        call: takes name and arguments as they are known. It is not completed: the text around the object may matter.
-        keys: the parts of the call by their keys; none: the only key is the name, and has the arguments.
+        source: text at the object, or at whitespace before it.
+        call: takes name and arguments. It is not completed, as the text around the object may matter.
+        keys: parts of the call by their keys; None: the only key is the name, and its value the arguments.
 
     Raises:
-        BrokenCallError: when the text is not a whole object with the name of a tool and an object of arguments.
+        BrokenCallError: the text is not a whole object with the name of a tool and an object of arguments.
     """
     yield from source.expect("{")
     seen: set[str] = set()
@@ -290,9 +289,9 @@ def read_json_string(source: TextSource) -> Steps[str]:
 
 
 def read_arguments(source: TextSource, call: FormingCall, *ends: str) -> Steps[None]:
-    """Read the arguments of a call: an object, a string that holds one, or null.
+    """Read the arguments of a call: an object, a string with an object, or null.
 
-    A blank string means no arguments, and so does nothing before one of the ``ends`` or the end of the answer.
+    A blank string means no arguments, as does one of the ``ends`` or the end of the answer.
     """
     first = yield from source.ahead()
     if first == "{":
@@ -311,5 +310,5 @@ def read_arguments(source: TextSource, call: FormingCall, *ends: str) -> Steps[N
 
 
 def dumps(value: Any) -> str:
-    """JSON text of arguments that a format did not write as JSON."""
+    """Write arguments as JSON that a format did not write as JSON."""
     return json.dumps(value, ensure_ascii=False)

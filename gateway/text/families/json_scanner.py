@@ -1,6 +1,6 @@
-"""One JSON value, scanned as its text arrives. Strict RFC 8259; a value is never parsed a second time.
+"""Scans one JSON value while its text arrives, without building it. Strict RFC 8259.
 
-What the scanner takes, ``json.loads`` takes too; the scanner does not build the value.
+What the scanner accepts, ``json.loads`` accepts too.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ for _states, _characters, _following in _ROWS:
 class JsonScanner:
     """Scans one value.
 
-    It is ``complete`` when it has ended: a number at the top only before another character, or at the end. It has
-    ``failed`` when the text cannot become a JSON value.
+    ``complete`` is set at its end: a number at the top ends only before another character, or at the end of the text.
+    ``failed`` is set when the text cannot become a JSON value.
     """
 
     __slots__ = ("_stack", "_state", "complete", "failed")
@@ -70,9 +70,9 @@ class JsonScanner:
         self.complete = self.failed = False
 
     def scan(self, text: str, at: int) -> int:
-        """Read as much of ``text``, from the index ``at`` on, as belongs to the value.
+        """Scan the part of ``text`` from the index ``at`` on that belongs to the value.
 
-        Returns the index after the last character that was read. When ``failed``, the character there is the wrong one.
+        Returns the index after the last scanned character. When ``failed``, the character there is the wrong one.
         """
         length = len(text)
         while at < length and not self.complete and not self.failed:
@@ -90,13 +90,13 @@ class JsonScanner:
         return at
 
     def end(self) -> bool:
-        """End the text; returns whether the value is complete, as a number at the top may be."""
+        """End the text; returns whether the value is complete."""
         if self._state in _NUMBER_ENDS and not self._stack:
             self.complete = True
         return self.complete
 
     def forgive(self, character: str) -> bool:
-        """Continue after an unescaped control character within a string; returns whether ``character`` is one."""
+        """Continue after an unescaped control character in a string; returns whether ``character`` is one."""
         forgiven = self._state in {"string", "name"} and character < " "
         self.failed = self.failed and not forgiven
         return forgiven
@@ -132,7 +132,7 @@ class JsonScanner:
 
 
 def is_json(text: str) -> bool:
-    """Whether a text is one JSON value and nothing else."""
+    """Tell whether a text is one JSON value and nothing else."""
     scanner = JsonScanner()
     end = scanner.scan(text, 0)
     return not scanner.failed and scanner.end() and end == len(text)

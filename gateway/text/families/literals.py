@@ -1,8 +1,8 @@
-"""Literals, read as they arrive and said as JSON: ``{'a': [1, None]}`` becomes ``{"a": [1, null]}``.
+"""Reads Python literals as they arrive and writes JSON: ``{'a': [1, None]}`` becomes ``{"a": [1, null]}``.
 
-Python's: https://docs.python.org/3/reference/lexical_analysis.html#literals, as far as JSON has them. Tuples and sets
-are arrays; JSON's own words ``true``, ``false`` and ``null`` are taken too. A text that Python rejects, such as
-``007``, is not a literal here either.
+Grammar: https://docs.python.org/3/reference/lexical_analysis.html#literals, as far as JSON has the values. Tuples and
+sets are arrays; JSON's words ``true``, ``false`` and ``null`` are accepted too. A text that Python rejects, such as
+``007``, is not a literal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ENDS = {end: Markers(end, "\\") for end in ('"', "'", '"""', "'''")}
 
 
 class LiteralReader:
-    """Reads literals. All of its methods raise ``BrokenCallError`` for what JSON cannot say."""
+    """Reads literals; all methods raise ``BrokenCallError`` for values that JSON does not have."""
 
     def __init__(self, source: TextSource, emit: Emit) -> None:
         self.source = source
@@ -55,7 +55,7 @@ class LiteralReader:
             yield from self._collection(_CLOSING[first], depth + 1)
 
     def scalar(self, *, prefixes: str = "") -> Steps[None]:
-        """Read a number or a word, or a string behind one of the prefixes; others make what JSON cannot say."""
+        """Read a number, a word, or a string with one of the prefixes."""
         word = yield from self.source.run(_LETTERS, 6)
         if word and word in prefixes and (yield from self.source.peek()) in _QUOTES:
             return (yield from self.string(raw=word in "rR"))
@@ -63,7 +63,7 @@ class LiteralReader:
         self.emit(need(text))
 
     def string(self, *, raw: bool = False) -> Steps[None]:
-        """Read a string with one or three quotes; a line end inside is taken as it is.
+        """Read a string with one or three quotes; line ends inside are accepted.
 
         ``raw``: whether a backslash stands for itself, even before a quote.
         """
@@ -76,15 +76,15 @@ class LiteralReader:
         self.emit('"')
 
     def text(self, text: str) -> None:
-        """Say a part of a string that was read, as it stands between the quotes of a JSON string."""
+        """Write a part of a string as it stands between the quotes of a JSON string."""
         self.source.examined += len(text)
         self.emit(_json_text(text))
 
     def row(self, closing: str, member: Callable[[str], Steps[object]], *, begun: bool = False) -> Steps[None]:
         """Read members with commas between them, up to and including the closing bracket.
 
-        ``member`` reads one, and says it behind the separator that it is given; it returns whether the comma behind it
-        may be missing. ``begun``: whether there was one before.
+        ``member`` reads one and writes it behind a given separator; it returns whether the comma behind may be missing.
+        ``begun``: whether a member came before.
         """
         more: object = not begun or (yield from self.source.spaced(","))
         while not (yield from self.source.spaced(closing)):
@@ -141,7 +141,7 @@ class LiteralReader:
 
 
 def python_json(text: str) -> str:
-    """The JSON text of a whole Python literal; empty where the text is none that JSON can say."""
+    """Convert a whole Python literal to JSON; empty where JSON has no such value."""
     source = TextSource()
     source.push(text)
     source.end(cut=False)
@@ -158,7 +158,7 @@ def python_json(text: str) -> str:
 
 
 def number_json(text: str) -> str:
-    """A Python number as JSON's; empty when it is none."""
+    """Convert a Python number to JSON; empty for other texts."""
     with suppress(ValueError):
         return str(int(text, 0))
     match = _FLOAT.fullmatch(text)

@@ -12,7 +12,7 @@ _TAIL = 64  # characters of whitespace at the prompt's end at most
 class Markers:
     """Finds a set of markers in a text that arrives in pieces.
 
-    No marker may hold another marker: the two could not be distinguished.
+    No marker may contain another one: the two could not be distinguished.
     """
 
     def __init__(self, *texts: str) -> None:
@@ -33,11 +33,11 @@ class Markers:
         return re.compile("|".join(map(re.escape, self.texts)) or r"(?!)")
 
     def also(self, *texts: str) -> Markers:
-        """Markers of these texts and of the given ones."""
+        """Add markers to a copy of the set."""
         return markers_of(*self.texts, *texts)
 
     def find(self, text: str, at: int) -> tuple[int, str]:
-        """Where the first marker begins from ``at`` on, and the marker; empty: all from there on may become one."""
+        """Find the first marker from ``at`` on; an empty one where the rest of the text may become a marker."""
         begins = self.first.search(text, at)
         if begins is None:
             return len(text), ""
@@ -45,40 +45,40 @@ class Markers:
         return (hit.start(), hit[0]) if hit else (self.begun(text, at), "")
 
     def begun(self, text: str, at: int = 0) -> int:
-        """Where a marker begins that is not whole yet, from ``at`` on; the end of the text where none does."""
+        """The place from ``at`` on where an unfinished marker begins; the end of the text without one."""
         begins = self.first.search(text, max(at, len(text) - self._longest))
         while begins is not None and text[begins.start() :] not in self._beginnings:
             begins = self.first.search(text, begins.end())
         return len(text) if begins is None else begins.start()
 
     def cut_off(self, text: str) -> str:
-        """A text that the token limit has cut, without the beginning of a marker at its end.
+        """Remove the beginning of a marker from the end of a text that the token limit has cut.
 
-        One character alone says nothing, nor does the beginning of a word: both stay.
+        A single character, or the beginning of a word, stays: it says nothing.
         """
         begun = self.begun(text)
         return text if len(text) - begun < 2 or text[begun].isalpha() else text[:begun]
 
     def removed(self, text: str) -> str:
-        """The text without the markers in it."""
+        """Remove the markers from a text."""
         return self._any.sub("", text)
 
 
 @cache
 def markers_of(*texts: str) -> Markers:
-    """A set of markers that formats have, prepared once."""
+    """Make a set of markers, once for each format."""
     return Markers(*texts)
 
 
 @dataclass(frozen=True)
 class ThinkTags:
-    """Holds the tags around the reasoning that a family's models write before the answer.
+    """The tags around the reasoning of a family's models.
 
     A missing closing tag leaves everything reasoning, up to a marker that can only come after it.
 
     Attributes:
-        open: before the reasoning.
-        close: after it.
+        open: tag before the reasoning.
+        close: tag after it.
         between: text that the model writes between the closing tag and the answer; a guide keeps to it.
         final: text that begins an answer without calls; a guide keeps to it, too.
         instead: markers that end the reasoning where the model forgot to close it.
@@ -104,16 +104,16 @@ class ThinkTags:
 
     @cached_property
     def markers(self) -> Markers:
-        """The two tags."""
+        """The opening and the closing tag."""
         return Markers(self.open, self.close)
 
     def opened_by(self, prompt: str) -> bool:
-        """Whether the prompt ends inside the reasoning: with the opening tag, perhaps its label, whitespace aside."""
+        """Tell whether the prompt ends inside the reasoning: with the opening tag, perhaps a label, and whitespace."""
         labelled = self.open + self.label
         return prompt[-len(labelled) - _TAIL :].rstrip().endswith((self.open, labelled.rstrip()))
 
     def closed_by(self, prompt: str) -> bool:
-        """Whether the prompt ends behind the reasoning: with a closing tag, or a thought's and the text between."""
+        """Tell whether the prompt ends behind the reasoning: with a closing tag, perhaps with the text between."""
         _, opened, rest = prompt.rstrip().rpartition(self.open)
         behind = (self.close + self.between).rstrip()  # without a thought just before, where gpt-oss ends any message
         return rest.endswith(self.close) or (bool(opened) and rest.count(self.close) == 1 and rest.endswith(behind))

@@ -1,4 +1,4 @@
-"""A family as an entry of the table: its signs, its grammar of calls, its think tags, and the guides made of them."""
+"""A family as an entry of the table: its signs, its grammar of calls, its think tags, and its guides."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from gateway.text.guides.guide import Guide
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFamily:
-    """A family whose reasoning, if it has any, stands between think tags before the answer.
+    """A family whose reasoning, if any, stands between think tags before the answer.
 
     Attributes:
-        name: for settings and logs.
-        models: those that write as it does, in short text for people, such as "Granite 3.0 to 3.3".
-        sources: where their format is described: addresses of model cards, templates, documentation.
-        grammar: of its calls, which may be none.
-        tags: around its reasoning; None: it does not reason.
+        name: name for settings and logs.
+        models: its models in short text for people, such as "Granite 3.0 to 3.3".
+        sources: addresses of model cards, templates or documentation that describe the format.
+        grammar: the grammar of its calls, which may be none.
+        tags: tags around its reasoning; None without reasoning.
         stop: texts of special tokens that end the turn, in addition to the model's end ids.
         visible: texts of special tokens that its markers are made of, where the markers are not tokens themselves.
-        signs: a template of this family holds all texts of one of these groups; by default the marker of a call.
-        model_types: ``model_type`` or architectures of ``config.json`` that say it best: no other family has them.
-        older_types: those of the family that this one follows; they say it together with a sign.
-        shared_types: those that many families build on; they count where the template takes tools and tells no more.
+        signs: groups of texts; a template of this family has all of one group. By default the marker of a call.
+        model_types: ``model_type`` or architectures of ``config.json`` that no other family has.
+        older_types: types of an earlier family, which count together with a sign.
+        shared_types: types that many families share; they count where the template takes tools and has no sign.
     """
 
     name: str
@@ -55,7 +55,7 @@ class ModelFamily:
 
     @cached_property
     def markers(self) -> Markers:
-        """The markers of its calls and its think tags, none of which reaches a client of an answer with tools."""
+        """The markers of calls and the think tags, none of which reaches the client of an answer with tools."""
         texts = (*self.grammar.markers, *(self.tags.markers.texts if self.tags else ()))
         # A tag that is made of markers is found by them.
         return Markers(*(text for text in texts if not any(other in text and other != text for other in texts)))
@@ -70,11 +70,11 @@ class ModelFamily:
         return self.tags is not None
 
     def claims(self, architectures: Sequence[str], model_type: str | None, template_source: str) -> bool:
-        """Whether a model is of this family; see ``rank``."""
+        """Tell whether a model is of this family; see ``rank``."""
         return self.rank(architectures, model_type, template_source) > 0
 
     def rank(self, architectures: Sequence[str], model_type: str | None, template_source: str) -> int:
-        """Return how surely a model is of this family; 0: it is not. See ``family_choice.ModelEvidence``."""
+        """Return how certainly a model is of this family, 0 for no; see ``family_choice.ModelEvidence``."""
         types = {*architectures, model_type}
         if self.signs_in(template_source):
             return 2 if types.isdisjoint((*self.model_types, *self.older_types)) else 4
@@ -83,7 +83,7 @@ class ModelFamily:
         return int("tools" in template_source and not types.isdisjoint(self.shared_types))
 
     def signs_in(self, template_source: str) -> Sequence[Sequence[str]]:
-        """Those groups of its signs whose texts are all in a chat template."""
+        """The groups of signs whose texts are all in a chat template."""
         return [group for group in self.signs if all(text in template_source for text in group)]
 
     def prepare(self, plan: ToolPlan, prompt: str = "") -> Preparation:
@@ -95,7 +95,7 @@ class ModelFamily:
         return Preparation(guide=guide, special=frozenset(special), stop=self.stop, guided=guided)
 
     def thought_end(self, plan: ToolPlan) -> ReasoningEnd | None:
-        """The way to end the reasoning of an answer early; None where there is none."""
+        """How to end the reasoning of an answer early; None without a way."""
         if self.tags is None:
             return None
         text = self.tags.close + self.tags.between
@@ -156,10 +156,10 @@ class ModelFamily:
 
 
 def ends_thoughts(family: Family) -> bool:
-    """Whether the reasoning of a family's models can be ended early."""
+    """Tell whether the reasoning of a family's models can be ended early."""
     return isinstance(family, ModelFamily) and family.reasons
 
 
 def writes_calls(family: Family) -> bool:
-    """Whether a family's models write calls by themselves, in a format that is known."""
+    """Tell whether a family's models write calls without a guide, in a known format."""
     return not isinstance(family, ModelFamily) or family.grammar is not NO_CALLS

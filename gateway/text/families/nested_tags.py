@@ -1,4 +1,4 @@
-"""Calls whose arguments are tags named after them, which nest as the values do, each behind a token that marks it.
+"""Calls whose arguments are nested tags with their names, each behind a marking token.
 
     ]<]minimax[>[<tool_call>
     ]<]minimax[>[<invoke name="f">]<]minimax[>[<a>1]<]minimax[>[</a>]<]minimax[>[</invoke>
@@ -30,11 +30,11 @@ _DEEPEST = 16
 
 @dataclass(frozen=True, kw_only=True)
 class NestedTags(Grammar):
-    """Reads such calls, all of whose tags follow the one token that opens them."""
+    """Reads calls with nested tags, each behind the one token that opens them."""
 
     @property
     def call_format(self) -> None:
-        """None: a structural tag holds a schema's JSON, not these tags."""
+        """None, as a structural tag has a schema's JSON and not these tags."""
 
     @property
     def _word(self) -> str:
@@ -71,7 +71,7 @@ class NestedTags(Grammar):
         call.complete()
 
     def without_format(self, raw: str, *, cut: bool) -> str:
-        """The text without the tags behind the token, and those that the token limit has cut; see ``Grammar``."""
+        """Remove tags behind the token, and tags that the token limit has cut, from a text; see ``Grammar``."""
         rest = "|\\Z" if cut else ""
         return re.sub(rf"{re.escape(self._word)}\s*</?[^<>\n]*(?:>{rest})", "", raw)
 

@@ -1,7 +1,7 @@
-"""Events of a family's parser, in the order of the answer: the emitter that makes them.
+"""Events of a family's parser in the order of the answer, and the emitter that makes them.
 
-Events of the same kind (and index) that follow each other merge: only their concatenation has a meaning, never where
-one ends and the next begins.
+Consecutive events of the same kind (and index) merge: only their concatenation has a meaning, never where one ends and
+the next begins.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PassthroughState(NamedTuple):
 
 
 def merge(events: Sequence[Event]) -> list[Event]:
-    """Join events of the same kind and index that follow each other; of calls that start, no two are of one index."""
+    """Merge consecutive events of the same kind and index; starts of calls have different indices."""
     if len(events) < 2:
         return list(events)
     alike = groupby(events, key=lambda event: (type(event), getattr(event, "index", 0)))
@@ -36,10 +36,10 @@ def merge(events: Sequence[Event]) -> list[Event]:
 
 
 class Emitter:
-    """Takes the parts of an answer that a parser has read, and says them as events.
+    """Collects the read parts of an answer as events.
 
     Whitespace between text and a call belongs to the format: it is shown only between two texts. Whitespace around
-    reasoning is not shown at all. So whitespace at the end is held back until something follows.
+    reasoning is not shown. So whitespace at the end is held back until something follows.
     """
 
     def __init__(self, plan: ToolPlan, *, eager: bool) -> None:
@@ -53,7 +53,7 @@ class Emitter:
         self.content, self.reasoning = self._content.text, self._reasoning.text
 
     def passing(self, taker: Callable[[str], None] | None, awaited: Markers) -> PassthroughState | None:
-        """The state in which texts become events by themselves; None where their ``taker`` does more with them.
+        """The state in which each text is an event by itself; None where ``taker`` does more with texts.
 
         ``awaited``: markers that end the state.
         """
@@ -65,22 +65,22 @@ class Emitter:
         return None
 
     def end_reasoning(self) -> None:
-        """Begin the answer proper: whitespace on both sides of the boundary is not shown."""
+        """End the reasoning; whitespace on both sides of the boundary is not shown."""
         self._reasoning.restart()
         self._content.restart()
 
     def take(self) -> list[Event]:
-        """The events since the last time, merged."""
+        """Return the events since the last call, merged."""
         events = merge(self._events)
         self._events.clear()
         return events
 
     def finish(self) -> None:
-        """End the answer: say the text that was held back."""
+        """End the answer: emit the held-back text."""
         self._content.finish()
 
     def start(self, name: str, call_id: str | None) -> Callable[[str], None]:
-        """Say that a call begins; returns what takes its arguments, which drops those of one too many for the plan."""
+        """Emit the start of a call; returns a function for its arguments, which drops those of too many calls."""
         index = self.calls
         self.calls += 1
         if index and not self._parallel:
@@ -91,9 +91,9 @@ class Emitter:
 
 
 class FormingCall:
-    """A call that forms. Held until ``complete``, unless calls are eager: then said once its name is known.
+    """An incomplete call, held until ``complete``; an eager one is emitted once its name is known.
 
-    With ``parallel`` off only the first call of an answer is said, however many the model writes.
+    Without ``parallel`` only the first call of an answer is emitted.
     """
 
     def __init__(self, emitter: Emitter) -> None:
@@ -105,18 +105,18 @@ class FormingCall:
         self.started = False  # whether it has been said, so that it cannot be taken back
 
     def named(self, name: str) -> None:
-        """Take the name; without such a tool the call is broken."""
+        """Set the name; without such a tool the call is broken."""
         need(name in self._emitter.names)
         self._name = name
         if self._emitter.eager:
             self.complete()
 
     def arguments(self, text: str) -> None:
-        """Take more of the JSON text of the arguments."""
+        """Add JSON text of the arguments."""
         self._take(text)
 
     def complete(self) -> None:
-        """Say the call, which is whole and valid."""
+        """Emit the complete and valid call."""
         if not self.started:
             self.started = True
             self._take = self._emitter.start(self._name, self.id)

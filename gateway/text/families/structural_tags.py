@@ -1,4 +1,4 @@
-"""Structural tags: guides that leave some of the answer free.
+"""Structural tags: guides that leave parts of the answer free.
 
 Format: xgrammar's structural tags, in the parts that version 0.1.25 has, which TensorRT-LLM 1.2 carries
 (https://xgrammar.mlc.ai/docs/tutorials/structural_tag.html).
@@ -30,52 +30,52 @@ _NUMBER: Format = {"type": "regex", "pattern": "[0-9]{1,4}"}
 
 
 def json_format(schema: Mapping[str, Any]) -> Format:
-    """A format: JSON that follows a schema."""
+    """Make a format: JSON that follows a schema."""
     return {"type": "json_schema", "json_schema": dict(schema)}
 
 
 def constant(text: str) -> Format:
-    """A format: exactly this text."""
+    """Make a format: exactly this text."""
     return {"type": "const_string", "value": text}
 
 
 def tag(begin: str, content: Format, end: str) -> Format:
-    """A format: content between two texts."""
+    """Make a format: content between two texts."""
     return {"type": "tag", "begin": begin, "content": content, "end": end}
 
 
 def sequence(*elements: Format | str) -> Format:
-    """A format: these formats, and texts, one after the other."""
+    """Make a format: formats and texts, one after the other."""
     pieces = [constant(each) if isinstance(each, str) else each for each in elements if each]
     return {"type": "sequence", "elements": pieces} if len(pieces) > 1 else (pieces or [NOTHING])[0]
 
 
 def either(*elements: Format) -> Format:
-    """A format: one of these formats."""
+    """Make a format: one of these formats."""
     return {"type": "or", "elements": list(elements)} if len(elements) > 1 else elements[0]
 
 
 def arguments_format(tool: Tool) -> Format:
-    """A tool's arguments: held to the schema of a strict tool, else to an object."""
+    """Make the format of a tool's arguments: the schema of a strict tool, else any object."""
     return json_format(arguments_schema(tool) if tool.strict else {"type": "object"})
 
 
 @dataclass(frozen=True)
 class CallFormat:
-    """A family's own format of calls, as its models write them.
+    """A family's format of calls, as its models write them.
 
     Attributes:
         call: a call, with ``NAME`` for the tool's name, ``ARGUMENTS`` for its arguments, and perhaps ``NUMBER`` between
-            them, for that of the call as models count them.
-        trigger: beginning of the call that stands nowhere in free text; empty: all before the name. A beginning of the
-            section instead: calls stand only inside of a section.
+            them, for the number of the call.
+        trigger: beginning of a call that never is free text; empty for all text before the name. With the beginning of
+            the section, calls stand only inside of a section.
         section: texts before the first and after the last of calls that follow each other.
         gap: text between two of them.
         lead: text before calls, or their section, that stand alone, behind reasoning or not.
-        once: whether a guide lets an answer have one call at most, as its models were taught.
-        arguments: the format of a tool's arguments, which holds them to the schema of a strict tool, and leaves those
-            of another as free as can be; None where it cannot.
-        also: other forms of the same calls that are read too, so that none of them passes unguided.
+        once: whether a guide allows only one call, as the models were trained.
+        arguments: makes the format of a tool's arguments: the schema of a strict tool, as few limits as possible for
+            others; None where it cannot.
+        also: other forms of the same calls, which a guide has too, so that none of them passes unguided.
     """
 
     call: str
@@ -89,20 +89,20 @@ class CallFormat:
 
     @cached_property
     def texts(self) -> Sequence[str]:
-        """The texts before the name, up to the arguments or the number, between those, and after the arguments."""
+        """The texts before the name, up to the arguments or the number, between both, and after the arguments."""
         before, _, rest = self.call.partition("NAME")
         between, _, after = rest.partition("ARGUMENTS")
         return before, *between.partition("NUMBER")[::2], after
 
     def begun_by(self, text: str) -> CallFormat:
-        """The format with another text in place of its trigger."""
+        """Copy the format with another trigger."""
         begin, end = (part.replace(self.trigger, text) for part in self.section)
         return replace(self, call=self.call.replace(self.trigger, text), trigger=text, section=(begin, end))
 
     def among_text(self, plan: ToolPlan) -> Format | None:
-        """The format of an answer of free text, with or without calls; only strict tools are held to their schema.
+        """Make the format of free text with or without calls; only strict tools are constrained by their schema.
 
-        None where the arguments of a strict tool cannot be held to its schema, or others not at all.
+        None where the arguments of a strict tool cannot be constrained by the schema, or others not at all.
         """
         calls = self._held(plan.tools, exact=False)
         if calls is None:
@@ -117,18 +117,18 @@ class CallFormat:
         }
 
     def tags_among(self, calls: Mapping[str, Format], *, many: bool) -> list[Format]:
-        """The tags of calls among text, in this form alone; ``calls``: the arguments of each tool."""
+        """Make the tags of calls among text, in this form only; ``calls``: the arguments of each tool."""
         if self.texts[0].startswith(self.trigger):
             return self.each(calls, "", "")
         return [self._several(calls)] if many and self.section[1] else self.each(calls, *self.section)
 
     def alone(self, plan: ToolPlan, *, beside: bool = False) -> Format | None:
-        """The format of an answer that is calls, one at least; None where the arguments of a tool cannot be held.
+        """Make the format of an answer of calls, at least one; None where arguments cannot be constrained.
 
         Args:
-            plan: names the tools. All are held to their schemas, those that are not strict as far as can be.
-            beside: whether it is one alternative of an answer. Then it ends by itself: as one call, or by the
-                section's end, for version 0.1.25 takes no endless row beside a format that ends.
+            plan: plan with the tools. Schemas constrain all of them, those that are not strict as far as possible.
+            beside: whether the format is one alternative of an answer. Then it ends by itself: as one call, or by the
+                section's end, because version 0.1.25 takes no endless row beside a format that ends.
         """
         calls = self._held(plan.tools, exact=True)
         if calls is None:
@@ -156,7 +156,7 @@ class CallFormat:
         return held
 
     def each(self, calls: Mapping[str, Format], begin: str, end: str) -> list[Format]:
-        """A call of each tool in this form, each between two texts; ``calls``: the arguments of each tool."""
+        """Make a call of each tool in this form, each between two texts; ``calls``: the arguments of each tool."""
         before, between, _, after = self.texts
         return [tag(f"{begin}{before}{name}{between}", content, after + end) for name, content in calls.items()]
 
@@ -177,12 +177,12 @@ class CallFormat:
 
 
 def tag_guide(content: Format) -> Guide:
-    """The guide of a structural tag."""
+    """Make the guide of a structural tag."""
     return Guide("structural_tag", json.dumps({"type": "structural_tag", "format": content}, ensure_ascii=False))
 
 
 def guide_format(guide: Guide) -> Format:
-    """The piece of a structural tag that stands for a guide."""
+    """Make the part of a structural tag for a guide."""
     if guide.kind == "json":
         return json_format({"type": "object"})
     if guide.kind == "json_schema":
@@ -196,12 +196,12 @@ def guide_format(guide: Guide) -> Format:
 
 
 def final_format(tags: ThinkTags | None, guide: Guide) -> Format:
-    """The piece of a structural tag that stands for the guide of an answer without calls."""
+    """Make the part of a structural tag for the guide of an answer without calls."""
     return sequence(tags.final if tags else "", guide_format(guide))
 
 
 def after_reasoning(tags: ThinkTags | None, prompt: str, content: Format) -> Format:
-    """``content`` behind the reasoning that the model is in, or may begin with, as ``tags`` tell."""
+    """Put ``content`` behind the reasoning that the model is in, or may begin with, by ``tags``."""
     if tags is None or tags.closed_by(prompt):
         return content
     opened = tags.opened_by(prompt)

@@ -1,4 +1,4 @@
-"""Calls whose arguments stand in tags, one behind the other.
+"""Calls whose arguments stand in tags, one after the other.
 
     <function=f><parameter=a>1</parameter></function>
     <invoke name="f"><parameter name="a">1</parameter></invoke>
@@ -30,12 +30,12 @@ _CDATA, _CDATA_END = "<![CDATA[", "]]>"
 
 @dataclass(frozen=True, kw_only=True)
 class TaggedCalls(Grammar):
-    """Reads calls in tags; arguments become JSON.
+    """Reads calls in tags, and converts arguments to JSON.
 
     The texts are as a template writes them, with its line ends; an answer may have other whitespace between tags.
 
     Attributes:
-        section: an answer may leave it out.
+        section: texts around calls, which an answer may leave out.
         wrapped: whether each call has a section of its own, as far as a template tells.
         call: the beginning of a call, with ``NAME`` for the function's name; an answer may leave out what stands
             between the first and the last tag before the name.
@@ -77,12 +77,12 @@ class TaggedCalls(Grammar):
 
     @property
     def opening(self) -> Sequence[str]:
-        """The section's, and a call's."""
+        """The texts that begin a section or a call."""
         return (*pieces_of(self.section[0]), pieces_of(self._call[0])[0])
 
     @property
     def begins(self) -> Sequence[str]:
-        """The first of the section, or of a call where there is none."""
+        """The first text of a section, or of a call where there is no section."""
         return pieces_of(self.section[0] or self._call[0])[:1]
 
     @property
@@ -98,7 +98,7 @@ class TaggedCalls(Grammar):
         return "" if marker.endswith(">") else (yield from rest_of_tag(source))
 
     def read_block(self, parser: FamilyParser) -> Steps[None]:
-        """Read a section, or a call, which may come without one."""
+        """Read a section, or a call without one."""
         source, first = parser.source, pieces_of(self._call[0])[0]
         begun, called = parser.marker == first, False
         while True:
@@ -116,7 +116,7 @@ class TaggedCalls(Grammar):
             parser.say_prose(space)
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
-        """Read a call behind the first of the texts that begin it; see ``Grammar``."""
+        """Read a call behind the first of its beginning texts; see ``Grammar``."""
         source, named = parser.source, self._call[1].strip()
         *between, last = pieces_of(self._call[0])
         for piece in between[1:]:
@@ -188,7 +188,7 @@ class TaggedCalls(Grammar):
             emit(again + name)
 
     def without_format(self, raw: str, *, cut: bool) -> str:
-        """The text without tags, where they are the format's own or the token limit has cut them; see ``Grammar``."""
+        """Remove tags that are the format's own, or that the token limit has cut, from a text; see ``Grammar``."""
         if cut:
             tags = (pieces_of(self._call[0])[-1], self._argument[0], self._argument[2].strip(), pieces_of(self.end)[0])
             raw = markers_of(*tags).cut_off(raw)
@@ -205,7 +205,7 @@ class TaggedCalls(Grammar):
         return "\n" if self._argument[2].startswith("\n") else ""
 
     def hold(self, tool: Tool) -> Format | None:
-        """The arguments of a tool; None where one of them cannot be held to its schema."""
+        """Make the format of a tool's arguments; None where one cannot be constrained by its schema."""
         held = held_arguments(tool, self._held)
         if held is None:
             return None
@@ -228,6 +228,6 @@ class TaggedCalls(Grammar):
 
 
 def rest_of_tag(source: TextSource, begun: str = "") -> Steps[str]:
-    """Read what is left of a tag that cannot be read, which ``begun`` may begin; returns what turns out to be none."""
+    """Read the rest of an unreadable tag, which ``begun`` may begin; returns the text that is not a tag."""
     text = yield from source.run(NAME_CHARACTERS + ' ="' + begun, LONGEST_NAME)
     return "" if (yield from source.literal(">")) else text

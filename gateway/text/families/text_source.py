@@ -1,4 +1,4 @@
-"""The text of an answer as a grammar reads it: from left to right, waiting for the rest to arrive.
+"""The text of an answer as a grammar reads it, from left to right, waiting for the rest.
 
 Family parsers are generators. They call the methods here with ``yield from``; a bare ``yield`` inside waits for more
 text. So a parser reads like a grammar and can still be fed a character at a time.
@@ -27,24 +27,27 @@ _ENDLESS = 1 << 60
 
 
 class BrokenCallError(Exception):
-    """Reports that the text from the next character on is not a call of a known tool."""
+    """The text from the next character on is not a call of a known tool."""
 
 
 @cache
 def pieces_of(text: str) -> tuple[str, ...]:
-    """The tags in a text, and what is between them, without whitespace."""
+    """Split a text into its tags and the texts between them, without whitespace."""
     return tuple(piece.strip() for piece in re.findall(r"<[^<>]*>?|[^<]+", text) if piece.strip())
 
 
 def need(found: _T | None) -> _T:
-    """Return what was found; where it is None, False or empty, the call is broken: ``BrokenCallError``."""
+    """Return a found value; None, False or an empty one breaks the call: ``BrokenCallError``."""
     if not found:
         raise BrokenCallError
     return found
 
 
 class TextSource:
-    """Characters of one answer. Work is linear: text is dropped once it is read, and less than a marker waits."""
+    """The characters of one answer.
+
+    Work is linear: text is dropped once it is read, and less than a marker waits.
+    """
 
     __slots__ = ("_at", "_raw", "_text", "awaited", "cut", "ended", "examined", "taker")
 
@@ -60,31 +63,31 @@ class TextSource:
         self.taker: Emit | None = None
 
     def push(self, text: str) -> None:
-        """Take more text."""
+        """Add text."""
         self._text, self._at = self._text[self._at :] + text, 0
 
     def end(self, *, cut: bool) -> None:
-        """End the text: no more will come."""
+        """End the text."""
         self.ended, self.cut = True, cut
 
     def record(self, begun: str = "") -> None:
-        """Keep the text that is read from here on, and ``begun`` before it, for ``recorded``, in place of all else."""
+        """Record ``begun`` and the text that is read from here on, in place of any other record."""
         self._raw = [begun]
 
     @property
     def recorded_length(self) -> int:
-        """Characters that were read since the record began."""
+        """The number of recorded characters."""
         return sum(map(len, self._raw or ()))
 
     def recorded(self) -> str:
-        """End the record; returns the text read since it began, and of a cut answer all that is left."""
+        """End the record; returns its text, with all unread text of a cut answer."""
         if self.cut:
             self._consume(len(self._text))
         raw, self._raw = self._raw, None
         return "".join(raw or ())
 
     def unread(self, text: str) -> None:
-        """Give back text that was read last."""
+        """Put back the text that was read last."""
         self._text, self._at = text + self._text[self._at :], 0
         if self._raw and self._raw[-1].endswith(text):
             self._raw[-1] = self._raw[-1].removesuffix(text)
@@ -115,11 +118,11 @@ class TextSource:
         return character
 
     def space(self) -> Steps[str]:
-        """Read whitespace; returns it."""
+        """Read and return whitespace."""
         return (yield from self.run(SPACE))
 
     def run(self, characters: str, limit: int = _ENDLESS) -> Steps[str]:
-        """Read characters of a set, as many as there are, ``limit`` at most."""
+        """Read consecutive characters of a set, ``limit`` at most."""
         pieces: list[str] = []
         pattern = _run_of(characters)
         while limit and (yield from self.more()):
@@ -133,21 +136,24 @@ class TextSource:
         return "".join(pieces)
 
     def literal(self, text: str) -> Steps[bool]:
-        """Read ``text`` if it comes next; otherwise nothing is read."""
+        """Read ``text`` if it comes next; otherwise read nothing."""
         return not text or (yield from self.choice(text)) is not None
 
     def spaced(self, *texts: str) -> Steps[str | None]:
-        """Read whitespace, then the one of the texts that comes next, as ``choice`` does."""
+        """Read whitespace, then the text of several that comes next, as ``choice`` does."""
         yield from self.space()
         return (yield from self.choice(*texts))
 
     def expect(self, *texts: str) -> Steps[None]:
-        """Read these texts one after the other, with any whitespace before each; without one the call is broken."""
+        """Read texts one after the other, with whitespace before each; a missing one breaks the call."""
         for text in filter(None, texts):
             need((yield from self.spaced(text)))
 
     def choice(self, *texts: str) -> Steps[str | None]:
-        """Read the one of the texts that comes next, if one does; otherwise nothing is read. None begins another."""
+        """Read the text of several that comes next; otherwise read nothing.
+
+        No text may begin with another one.
+        """
         left: Sequence[str] = texts
         while True:
             room = len(self._text) - self._at
@@ -161,7 +167,10 @@ class TextSource:
             yield
 
     def at_end(self, *texts: str) -> Steps[bool]:
-        """Read whitespace; returns whether one of the texts, which stay unread, or an end without a cut comes next."""
+        """Read whitespace; returns whether one of the texts, which stay unread, or the end of the answer follows.
+
+        The end of a cut answer does not count.
+        """
         yield from self.space()
         found = yield from self.choice(*texts)
         if found:
@@ -169,9 +178,9 @@ class TextSource:
         return bool(found) or (self._at == len(self._text) and self.ended and not self.cut)
 
     def seek(self, markers: Markers, start: int = 0) -> Steps[tuple[str, str]]:
-        """Look ahead for the first marker; returns the text before it and the marker, empty where the text ends first.
+        """Look ahead for the first marker; returns the text before it and the marker, which is empty at the end.
 
-        All stays unread. ``start``: characters that are passed over.
+        Everything stays unread. ``start``: characters to skip.
         """
         looked = start
         while True:
@@ -187,7 +196,7 @@ class TextSource:
         return self._consume(self._at + length)
 
     def cut_in(self, text: str) -> bool:
-        """Read the rest of an answer that the token limit has cut inside of ``text``; whether it was."""
+        """Read the rest of an answer that the token limit has cut inside of ``text``; returns whether it was."""
         rest = self._text[self._at :]
         found = self.cut and 1 < len(rest) < len(text) and text.startswith(rest)
         if found:
@@ -195,7 +204,7 @@ class TextSource:
         return found
 
     def until(self, markers: Markers, emit: Emit) -> Steps[str | None]:
-        """Read up to and including the first marker; returns it, None when the text ended without one.
+        """Read up to and including the first marker; returns the marker, None at the end of the text.
 
         ``emit`` takes the text before it. An end of the text that may begin a marker is held back, and dropped where
         the token limit has cut the answer inside of one; see ``Markers.cut_off``.
@@ -223,7 +232,7 @@ class TextSource:
         return None
 
     def text_until(self, *texts: str) -> Steps[tuple[str, str | None]]:
-        """Read up to and including the first of the texts; returns what is before it, and the text as of ``until``."""
+        """Read up to and including the first of the texts; returns the text before it, and the text as of ``until``."""
         pieces: list[str] = []
         found = yield from self.until(markers_of(*texts), pieces.append)
         before = "".join(pieces)
@@ -231,7 +240,7 @@ class TextSource:
         return before, found
 
     def json(self, emit: Emit = lambda _: None) -> Steps[None]:
-        """Read one JSON value, whose text ``emit`` takes; a text that is none is a broken call.
+        """Read one JSON value, whose text ``emit`` takes; other text breaks the call.
 
         Unescaped control characters within strings, such as line ends, are escaped.
         """

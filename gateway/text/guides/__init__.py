@@ -1,4 +1,4 @@
-"""JSON schemas of requests: checks of them, guides made of them, and checks of answers against them."""
+"""JSON schemas of requests: their checks, the guides made from them, and checks of answers."""
 
 from gateway.text.guides.guided import guided_schema
 from gateway.text.guides.wellformed import check_schema, deviations, readable_part

@@ -1,4 +1,4 @@
-"""Checks of values against a schema: of finished answers that no guide held to it, and of its own constants."""
+"""Checks values against a schema: finished answers without a guide, and the schema's own constants."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def checker(schema: Schema, param: str) -> Callable[[str], bool]:
 
 
 class FittingConstants:
-    """Finds the constants of a schema that fit the keywords beside them, with a bound on the work for all of it."""
+    """Finds the constants of a schema that fit its other keywords, with one bound on the work."""
 
     def __init__(self, root: Schema, param: str) -> None:
         """Take the root, well-formed, which references are into, and its path in the request."""
@@ -56,15 +56,15 @@ class FittingConstants:
         self._validator: Any = None
 
     def that_fit(self, beside: Schema, values: Sequence[Any], path: str) -> list[Any]:
-        """Choose from the values of ``const`` or ``enum``.
+        """Choose the values of ``const`` or ``enum`` that fit.
 
         Args:
-            beside: the keywords beside them.
-            values: in their order.
-            path: of the schema that they are in.
+            beside: the other keywords of the schema.
+            values: the values in order.
+            path: path of the schema.
 
         Raises:
-            BadRequestError: a keyword is not checked, or this takes too long.
+            BadRequestError: a keyword is not checked, or the work exceeds the bound.
         """
         _reject_unchecked(beside, path)
         if self._validator is None:

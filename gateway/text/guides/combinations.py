@@ -1,4 +1,4 @@
-"""Schemas in combination: the place of one among others, and those that leave no value together."""
+"""Schemas that one value must fit together: the place of each, and combinations without a value."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from gateway.text.guides.numbers import common_step, contradiction
 from gateway.text.guides.patterns import PatternMatcher, are_disjoint, fewest
 from gateway.text.guides.references import followed, resolve
 
-_DEEPEST_SHAPE = 50  # references and combinations within each other
-_DEEPEST_PAIR = 4
-_DEEPEST_GUIDE = 12
+_DEEPEST = 50  # references, combinations and properties within each other; Python's own limit is not far
 _MOST_COMPARISONS = 50_000  # some 0.3 s: 300 schemas, each with each
 _MOST_STEPS = 20_000  # some second
 _STATED = ("additionalProperties", "patternProperties", "propertyNames")
@@ -30,11 +28,11 @@ Fault = Literal["overlap", "contradiction"]
 
 @dataclass(frozen=True, slots=True)
 class Conjunct:
-    """The place of a schema among those that a value must fit together.
+    """The place of a schema among schemas that one value must fit.
 
     Attributes:
         kinds: types that the others leave; none where they leave all.
-        shared: properties that more than one of them names; None: any may be.
+        shared: properties that more than one of them names; None for any.
         required: properties that the others require.
     """
 
@@ -43,11 +41,11 @@ class Conjunct:
     required: frozenset[str] = frozenset()
 
     def inside(self, name: str) -> Conjunct | None:
-        """Return the place of a property's schema; None where it stands alone."""
+        """The place of a property's schema; None where it stands alone."""
         return Conjunct() if self.shared is None or name in self.shared else None
 
     def narrowed(self, kinds: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the types that are left; those of the schema itself where none is."""
+        """The types that are left; the schema's own types where none is left."""
         if not kinds or not self.kinds:
             return kinds or self.kinds
         left = [kind for kind in kinds if kind in self.kinds or (kind == "integer" and "number" in self.kinds)]
@@ -56,11 +54,11 @@ class Conjunct:
 
 @dataclass(frozen=True, slots=True)
 class ObjectShape:
-    """The properties and types of a schema and of all other schemas that its value must fit.
+    """The properties and types of a schema and of all schemas that its value must also fit.
 
     Attributes:
         names: properties, and for each the number of schemas that have one for it.
-        stated: whether one of them has a word on further properties.
+        stated: whether one of them has a keyword for further properties.
         chosen: whether one of them is a choice among schemas.
         kinds: the types that they name.
         implied: the type that their keywords are about.
@@ -74,7 +72,7 @@ class ObjectShape:
 
 
 class ObjectShapes:
-    """Reads the shapes of the schemas within one root, which is well-formed."""
+    """Finds the shapes of the schemas within one well-formed root."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
@@ -82,8 +80,8 @@ class ObjectShapes:
         self._level = 0
 
     def of(self, schema: Any) -> ObjectShape:
-        """Return the shape of a schema; a reference that leads back into it adds nothing."""
-        if not isinstance(schema, Mapping) or self._level > _DEEPEST_SHAPE:
+        """Find the shape of a schema; a reference that leads back into it adds nothing."""
+        if not isinstance(schema, Mapping) or self._level > _DEEPEST:
             return ObjectShape()
         if id(schema) not in self._known:
             self._known[id(schema)] = ObjectShape()
@@ -115,7 +113,7 @@ class ObjectShapes:
 
 
 class Disjointness:
-    """Tells whether no value fits two schemas within one root, as far as types, constants and properties show.
+    """Proves that no value fits two schemas within one root, by types, constants and properties.
 
     The root is well-formed; the work for all of it is bounded.
     """
@@ -125,11 +123,11 @@ class Disjointness:
         self._left = _MOST_COMPARISONS
 
     def all(self, schemas: Sequence[Any], *, closed: bool, beside: Conjunct) -> bool:
-        """Tell whether each two of the schemas are provably disjoint, within the bound; then ``oneOf`` is ``anyOf``.
+        """Tell whether each two of the schemas are provably disjoint; then ``oneOf`` is ``anyOf``.
 
         Args:
-            schemas: well-formed.
-            closed: whether answers have no properties but those that their schema names, where it leaves that open.
+            schemas: well-formed schemas.
+            closed: whether answers only have the properties that their schema names, where it leaves that open.
             beside: the place of the schemas among others.
         """
         return all(
@@ -153,7 +151,7 @@ class Disjointness:
         if one is False or other is False:
             return True
         # Quicker than with Mapping.
-        if not isinstance(one, dict) or not isinstance(other, dict) or level > _DEEPEST_PAIR:
+        if not isinstance(one, dict) or not isinstance(other, dict) or level > _DEEPEST:
             return False
         self._left -= 1
         return self._left >= 0 and (
@@ -199,9 +197,9 @@ class Disjointness:
 
 
 class Contradictions:
-    """Finds faults of guides that one value must fit, before llguidance does, which makes one of them.
+    """Finds faults of guides that one value must fit, which llguidance would reject.
 
-    Beyond a bound on the work for all of a request none is found.
+    Beyond a bound on the work for all of a request it finds no faults.
     """
 
     def __init__(self, definitions: Mapping[str, Schema], matcher: PatternMatcher) -> None:
@@ -212,7 +210,7 @@ class Contradictions:
 
     def fault(self, guides: Sequence[Any], level: int = 0) -> Fault | None:
         """Return the fault for which the engine would reject the guides, or None."""
-        if level > _DEEPEST_GUIDE or self._left < 0:
+        if level > _DEEPEST or self._left < 0:
             return None
         plain, choices = self._flat(guides)
         if self._left < 0:

@@ -1,4 +1,4 @@
-"""A guide: the form that the engine holds an answer to."""
+"""A guide: a constraint on the engine's output."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ GuideBackend = Literal["xgrammar", "llguidance"]
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """A form that the engine holds an answer to, token by token (wire contract 2.7).
+    """A constraint on the engine's output, token by token (wire contract 2.7).
 
     Attributes:
-        kind: the engine's word for it; ``EngineFeatures.guide_types`` has the kinds that an engine takes.
+        kind: the engine's word for the kind; ``EngineFeatures.guide_types`` has the kinds that an engine takes.
         text: JSON schema, regular expression, grammar (GBNF) or structural tag (JSON); empty for ``json``.
     """
 

@@ -1,4 +1,4 @@
-"""Rewriting of a request's schema for guided decoding, so that only values that fit the schema can be written.
+"""Rewrites a request's schema for guided decoding, so that only fitting values can be generated.
 
 xgrammar 0.1.25 ignores keywords that it does not have, and keywords beside ``$ref``, ``enum``, ``anyOf`` or
 ``pattern``; llguidance rejects keywords that it does not have, but only when it has the request. So a schema is
@@ -42,7 +42,7 @@ _SAFE_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)
 
 
 def guided_schema(schema: Schema, param: str, *, exact: bool, backend: GuideBackend | None = None) -> dict[str, Any]:
-    """Rewrite a schema for the engine.
+    """Rewrite a schema for the engine's backend.
 
     Args:
         schema: well-formed.

@@ -1,8 +1,8 @@
-"""Keywords of JSON Schema: how schemas nest in them, the types that they are about, and those that guides have.
+"""Keywords of JSON Schema: nested schemas, types, and the keywords that guides have.
 
-The rewriting and docs/tools.md have one table of the latter. It was tried, with values that fit and that do not, on
-xgrammar 0.1.25, which TensorRT-LLM 1.2 has, and on llguidance 1.9.1, where TensorRT-LLM 1.2 has 0.7.29. An engine that
-declares no backend is taken for either, so that it is sent guides that both enforce.
+The rewriting and docs/tools.md share one table of the guides' keywords. It was tried, with values that fit and that do
+not, on xgrammar 0.1.25, which TensorRT-LLM 1.2 has, and on llguidance 1.9.1, where TensorRT-LLM 1.2 has 0.7.29. An
+engine without a declared backend may have either, so it gets guides that both enforce.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def invalid(param: str, message: str) -> BadRequestError:
 
 
 def unsupported(param: str, message: str) -> BadRequestError:
-    """Make the error for a sound schema that is not served."""
+    """Make the error for a valid schema that is not served."""
     return BadRequestError(
         f"Unsupported schema: {message}.", param=printable(param, 256), code="unsupported_json_schema"
     )
@@ -63,21 +63,21 @@ class UnknownTargetError(BadRequestError):
 
 
 class NoValueError(BadRequestError):
-    """A sound schema that no value fits."""
+    """A valid schema that no value fits."""
 
     def __init__(self, param: str, reason: str = "no value matches the schema") -> None:
         super().__init__(f"Unsupported schema: {reason}.", param=printable(param, 256), code="unsupported_json_schema")
 
 
 def children(schema: Schema, path: str) -> Iterator[tuple[str, Any]]:
-    """Give the schemas directly inside a well-formed schema, each with its path."""
+    """Yield the schemas directly inside a well-formed schema, each with its path."""
     for keyword in NESTED:
         if keyword in schema:
             yield from parts(keyword, schema[keyword], path)
 
 
 def parts(keyword: str, value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Give the schemas in the value of one keyword of ``NESTED``, each with its path."""
+    """Yield the schemas in the value of one keyword of ``NESTED``, each with its path."""
     here = f"{path}.{keyword}"
     if keyword in LISTED or (keyword == "items" and isinstance(value, list)):
         yield from ((f"{here}[{index}]", part) for index, part in enumerate(value))
@@ -89,18 +89,18 @@ def parts(keyword: str, value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def types_of(schema: Schema) -> tuple[str, ...]:
-    """Return the types that a schema names; none when it names none."""
+    """The types that a schema names; empty when it names none."""
     kinds = schema.get("type", ())
     return (kinds,) if isinstance(kinds, str) else tuple(kinds)
 
 
 def implied(schema: Schema) -> tuple[str, ...]:
-    """Return the type that the keywords of a schema are about, where it names none."""
+    """The type that the keywords of a schema imply, where it names none."""
     return next(((kind,) for kind, keywords in BY_TYPE.items() if any(key in schema for key in keywords)), ())
 
 
 def constants(schema: Schema) -> Sequence[Any] | None:
-    """Return the values of ``const`` or ``enum``; None where the schema has neither."""
+    """The values of ``const`` or ``enum``; None where the schema has neither."""
     values: Sequence[Any] | None = [schema["const"]] if "const" in schema else schema.get("enum")
     return values
 
@@ -125,13 +125,13 @@ Support = Literal["yes", "alone", "no"]
 
 
 class ServedKeywords(NamedTuple):
-    """Keywords that are served in one way.
+    """Keywords that are served in the same way.
 
     Attributes:
-        keywords: of JSON Schema 2020-12, or of a draft before it.
-        xgrammar: also where no backend is declared.
-        llguidance: the other backend.
-        note: for the document.
+        keywords: keywords of JSON Schema 2020-12, or of an earlier draft.
+        xgrammar: how xgrammar serves them, also where no backend is declared.
+        llguidance: how llguidance serves them.
+        note: note for the document.
     """
 
     keywords: tuple[str, ...]
@@ -184,7 +184,7 @@ CONSTRAINTS = frozenset(keyword for row in TABLE for keyword in row.keywords)
 
 
 def never(backend: GuideBackend | None) -> frozenset[str]:
-    """Return the keywords that a backend does not have."""
+    """The keywords that a backend does not have."""
     return frozenset(
         keyword
         for row in TABLE
@@ -210,7 +210,7 @@ _NOTHING: Mapping[str, tuple[object, ...]] = {
 
 
 def is_empty(schema: Schema, keyword: str) -> bool:
-    """Tell whether a keyword of a schema has no meaning there, so that nothing is lost without it."""
+    """Tell whether a keyword has no meaning in a schema, so that nothing is lost without it."""
     value: object = schema[keyword]
     if keyword in _NEEDS:
         return not _NEEDS[keyword] & schema.keys()

@@ -1,4 +1,4 @@
-"""Bounds and steps of numbers as guides read them: 64-bit integers in xgrammar, doubles of 18 digits in llguidance."""
+"""Bounds and steps of numbers in guides: 64-bit integers in xgrammar, doubles of 18 digits in llguidance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_DIGITS = 10**9
 
 
 def bounds(schema: Schema) -> dict[str, int | float]:
-    """Return the bounds of a schema of numbers, within the range of guides; draft 4's flags become bounds."""
+    """The bounds of a schema of numbers, within the range of guides; draft 4's flags become bounds."""
     found: dict[str, int | float] = {}
     for inclusive, exclusive, sign in (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1)):
         stated = {key: schema[key] for key in (inclusive, exclusive) if key in schema}
@@ -40,7 +40,7 @@ def _least(value: int | float) -> int | float:
 
 
 def contradiction(found: Mapping[str, int | float], step: Fraction | None) -> str | None:
-    """Return the lower bound above which the upper ones leave no number, or no multiple of a step; None without one."""
+    """Find the lower bound that leaves no number, or no multiple of a step, below the upper bounds."""
     for lower in ("minimum", "exclusiveMinimum"):
         for upper in ("maximum", "exclusiveMaximum"):
             if lower not in found or upper not in found:
@@ -57,12 +57,12 @@ def contradiction(found: Mapping[str, int | float], step: Fraction | None) -> st
 
 
 def exactly(value: int | float) -> Fraction:
-    """Return the number that was written: 0.3 is three tenths."""
+    """The number as it was written: 0.3 is three tenths."""
     return Fraction(value) if isinstance(value, int) else Fraction(repr(value))
 
 
 def common_step(steps: Iterable[int | float]) -> Fraction | None:
-    """Return the least number that is a multiple of all steps; None without any."""
+    """The least common multiple of steps; None without steps."""
     found: Fraction | None = None
     for step in map(exactly, steps):
         found = found or step

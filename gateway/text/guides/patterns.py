@@ -1,4 +1,4 @@
-"""Regular expressions: those of schemas, as guides take them, and those that stand for formats of strings."""
+"""Regular expressions: patterns of schemas in the form of guides, and patterns of string formats."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def has_assertions(pattern: str) -> bool:
 
 
 def portable(pattern: str) -> str | None:
-    """Write an expression in words that ECMA's, Rust's and xgrammar's dialects read alike; None where there are none.
+    """Rewrite an expression so that the dialects of ECMA, Rust and xgrammar read it alike; None if impossible.
 
     JSON Schema recommends ECMA's (2020-12, 6.4). Its look-around, back-references, control letters, flags and
     surrogates have no other words.
@@ -86,7 +86,7 @@ class PatternMatcher:
         self._compiled: dict[str, TypeAdapter[str] | None] = {}
 
     def fits(self, pattern: str, text: str) -> bool | None:
-        """Tell whether an expression of ``portable`` is found in a text; None where it is one too many, or unknown."""
+        """Tell whether an expression of ``portable`` matches in a text; None beyond the bound, or where unknown."""
         if pattern not in self._compiled:
             if len(self._compiled) >= _MOST_EXPRESSIONS:
                 return None
@@ -105,7 +105,7 @@ class PatternMatcher:
 
 
 def are_disjoint(one: str, other: str) -> bool:
-    """Tell whether no text fits two expressions, as far as the characters that it must begin with show."""
+    """Tell whether no text fits two expressions, by the characters with which it must begin."""
     (first, first_ends), (second, second_ends) = _beginning(one), _beginning(other)
     if any(a.isdisjoint(b) for a, b in zip(first, second, strict=False)):
         return True
@@ -113,7 +113,7 @@ def are_disjoint(one: str, other: str) -> bool:
 
 
 def fewest(pattern: str) -> tuple[int, int | None]:
-    """Return the least number of characters of a text that fits an expression, and the greatest where it is known."""
+    """The least number of characters of a matching text, and the greatest where it is known."""
     characters, ends = _beginning(pattern)
     return len(characters), len(characters) if ends else None
 
@@ -243,7 +243,7 @@ class StringFormat(NamedTuple):
     """A format of strings.
 
     Attributes:
-        expression: of whole strings, for guides: nowhere wider than the standard, for some formats narrower.
+        expression: expression of whole strings for guides: never wider than the standard, for some formats narrower.
         least: length of its shortest string.
         most: greatest ``minLength`` that is served; None is any.
         wide: expression for finished answers, as wide as the standard; empty where it is the same one, None where
@@ -292,5 +292,5 @@ CHECKED: Mapping[str, re.Pattern[str]] = {
 
 
 def pattern_of(name: str) -> str | None:
-    """Return the pattern of a schema that stands for a format; None where there is none."""
+    """The pattern of a schema that stands for a format; None without one."""
     return f"^({STRING_FORMATS[name].expression})$" if name in STRING_FORMATS else None

@@ -1,4 +1,4 @@
-"""References of schemas: as JSON pointers from the root, their targets, and those that lead to no finite value."""
+"""References of schemas: JSON pointers from the root, their targets, and references without a finite value."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MOST_PASSES = 20  # over all references; two are enough for most schemas
 
 
 def localized(schema: Schema) -> Schema:
-    """Write the references of a schema as JSON pointers from its root, and leave out the names that they went by.
+    """Rewrite the references of a schema as JSON pointers from its root, and leave out ids and anchors.
 
-    Relative references count from the nearest ``$id`` (JSON Schema 2020-12, 8.2; ``id`` in draft 4). One that is a
-    pointer from the root only, because its author forgot an ``$id`` on the way, is taken for that. A reference to
-    nothing here stays as it is.
+    Relative references count from the nearest ``$id`` (JSON Schema 2020-12, 8.2; ``id`` in draft 4). A reference that
+    is only valid from the root, because its author forgot an ``$id`` on the way, is read from the root. A reference
+    without a target here stays as it is.
 
     Args:
         schema: any JSON object; it need not be well-formed.
@@ -126,10 +126,10 @@ def _escaped(key: str) -> str:
 
 
 def resolve(root: Schema, reference: str) -> Any:
-    """Return the target of a reference of the form ``#/$defs/Place``.
+    """Find the target of a reference of the form ``#/$defs/Place``.
 
     Raises:
-        LookupError: it points to nothing here.
+        LookupError: the reference has no target here.
     """
     if reference == "#":
         return root
@@ -148,14 +148,14 @@ def resolve(root: Schema, reference: str) -> Any:
 
 
 def followed(root: Schema, schema: Any) -> Any:
-    """Return the schema behind a chain of references, or itself. Chains of a checked schema end."""
+    """Follow a chain of references to a schema; chains of a checked schema end."""
     while isinstance(schema, dict) and "$ref" in schema:
         schema = resolve(root, schema["$ref"])
     return schema
 
 
 def endless(root: Schema) -> frozenset[str]:
-    """Return the references of a well-formed schema that no finite value fits; none where that takes too long."""
+    """Find the references of a well-formed schema that no finite value fits; none where that takes too long."""
     left = dict.fromkeys(_references(root))
     finite: set[str] = set()
     for _ in range(_MOST_PASSES):

@@ -1,4 +1,4 @@
-"""Constraints on values of one type, as guides have them."""
+"""Rewrites constraints on values of one type for guides."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class TypedRewriter(ABC):
         """Rewrite a schema within.
 
         Args:
-            schema: well-formed.
-            path: of it in the request.
+            schema: a well-formed schema.
+            path: path of the schema in the request.
             within: its place among schemas that one value must fit; None where it stands alone.
 
         Raises:
             BadRequestError: with the path of a keyword that guides do not have.
-            NoValueError: no value fits it.
+            NoValueError: no value fits the schema.
         """
 
     def cannot(self, path: str, what: str) -> None:

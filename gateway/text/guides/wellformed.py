@@ -1,4 +1,4 @@
-"""Checks that a schema is a JSON schema, small enough to compile, and within OpenAI's strict mode.
+"""Checks that a schema is a valid JSON schema, small enough to compile, and within OpenAI's strict mode.
 
 Schemas of earlier drafts pass: generators of other languages write draft 4 and draft 7. A schema that no value fits
 passes, too. A metaschema of jsonschema is not a substitute: it knows one draft, and took 18 s for a list of 32,000
@@ -16,6 +16,7 @@ from typing import Any
 
 from gateway.text.bad_request import BadRequestError
 from gateway.text.bounded_dict import BoundedDict
+from gateway.text.client_json import write_client_json
 from gateway.text.guides.keywords import (
     LISTED,
     NAMED,
@@ -30,7 +31,6 @@ from gateway.text.guides.keywords import (
     unsupported,
 )
 from gateway.text.guides.references import localized, resolve
-from gateway.text.repeated import repeated
 
 _KEY_BYTES = 32
 _NULL = re.compile(rb"[:,\[]null")
@@ -55,16 +55,16 @@ def check_schema(schema: Any, param: str, tenant: str = "") -> None:
     """Reject a value that is not a JSON schema, refers outside of itself, or is too large for engines.
 
     Args:
-        schema: as a request has it.
-        param: path of it in the request.
-        tenant: of whom a schema that has passed is not checked again. Others cannot learn by time that it has.
+        schema: schema of a request.
+        param: path of the schema in the request.
+        tenant: owner for whom a valid schema is not checked again; others cannot learn about it by timing.
 
     Raises:
         BadRequestError: with the path of the first fault.
     """
     if not isinstance(schema, Mapping):
         raise invalid(param, "the value must be an object")
-    text = repeated(schema)
+    text = write_client_json(schema)
     key = _key(tenant, text)
     if key in _passed:  # the tools of an agent are the same at each turn
         return

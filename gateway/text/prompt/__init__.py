@@ -1,6 +1,6 @@
-"""Chat templates and prompts: messages to text and ids. Pure, but for two things that are asked for.
+"""Chat templates and prompts: renders messages to text and token ids.
 
-A template file is read, and the template of a request is rendered in a process of its own.
+Pure, except that template files are read, and that request templates are rendered in another process.
 """
 
 from gateway.text.prompt.chat_template import ChatTemplate, load_template

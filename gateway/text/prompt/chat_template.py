@@ -1,4 +1,4 @@
-"""Chat templates: where they come from, the Jinja environment that they are written for, and messages to text.
+"""Chat templates: their sources, their Jinja environment, and the rendering of messages.
 
 The environment has Hugging Face's conventions (https://huggingface.co/docs/transformers/chat_templating_writing), in a
 sandbox.
@@ -52,31 +52,33 @@ def _stand_in(value: Any, words: Collection[str]) -> Any:
 
 
 class SpecialTokens(Protocol):
-    """The tokens of a tokenizer that a template may write."""
+    """The special tokens that a template may write."""
 
     bos_token: str | None
     eos_token: str | None
 
     @property
     def control_tokens(self) -> Sequence[str]:
-        """Texts of the tokens that only a template may write."""
+        """The texts of tokens that only a template may write."""
         ...
 
     @property
     def special_tokens(self) -> Mapping[str, str]:
-        """Texts of the named special tokens, for example ``{"bos_token": "<s>"}``."""
+        """The texts of the named special tokens, for example ``{"bos_token": "<s>"}``."""
         ...
 
 
 class ChatTemplate:
-    """A compiled chat template with the special tokens of its tokenizer. Safe to share between threads.
+    """A compiled chat template with the special tokens of its tokenizer.
+
+    Safe to share between threads.
 
     Attributes:
         source: the template's text.
         variables: names that the template reads from outside.
         reserved: names that no request may set: the arguments of ``render``, special tokens and the environment's own.
-        special_tokens: names and texts of the tokenizer's.
-        control_tokens: of the tokenizer, and their stand-ins in what ``render_marked`` returns.
+        special_tokens: names and texts of the tokenizer's special tokens.
+        control_tokens: the tokenizer's control tokens, and their stand-ins in the result of ``render_marked``.
     """
 
     def __init__(self, source: str, tokenizer: SpecialTokens, control_tokens: ControlTokens | None = None) -> None:
@@ -113,12 +115,12 @@ class ChatTemplate:
 
     @cached_property
     def shows_tools(self) -> bool:
-        """Whether it shows definitions of tools."""
+        """Whether the template shows definitions of tools."""
         return shows_tools(self._probed(PROBE_TOOLS))
 
     @cached_property
     def fault(self) -> str | None:
-        """The reason why not even a single message of a user can be rendered; None where it can, or must not be."""
+        """Why not even one user message can be rendered; None where it can, or must not be."""
         try:
             rendered = self.render_marked(history(_ASKED, self.abilities(tools=False)))
         except TemplateError as error:
@@ -128,11 +130,11 @@ class ChatTemplate:
         return "it builds control tokens from parts, which cannot be distinguished from text of a request"
 
     def abilities(self, *, tools: bool, variables: Mapping[str, Any] = MappingProxyType({})) -> TemplateAbilities:
-        """The way it takes a conversation.
+        """Find out how the template takes a conversation.
 
         Args:
-            tools: whether it is given definitions of tools; there are templates that show calls only then.
-            variables: of the request; a template may show reasoning only where one of them switches thinking on.
+            tools: whether it gets definitions of tools; some templates show calls only then.
+            variables: variables of the request; a template may show reasoning only with one of them.
         """
         tools = tools and self.shows_tools
         read = {name: _stand_in(value, self._words) for name, value in variables.items() if name in self.variables}
@@ -223,12 +225,12 @@ def load_template(
     """Find and compile a served model's chat template: the configured file, else the tokenizer folder's.
 
     Args:
-        tokenizer: whose folder may hold templates.
-        path: the file that the configuration key ``template`` names; None when it names none.
-        name: which of the folder's named templates, when it has several.
+        tokenizer: tokenizer whose folder may have templates.
+        path: the file of the configuration key ``template``; None without one.
+        name: name of the template, when the folder has several.
 
     Raises:
-        TemplateError: when there is none, or it does not compile; the message names the configuration key.
+        TemplateError: there is no template, or it does not compile; the message names the configuration key.
     """
     if path is not None:
         try:
@@ -258,7 +260,7 @@ class _GenerationBlock(Extension):
 
 
 def make_environment() -> ImmutableSandboxedEnvironment:
-    """Make an environment for chat templates.
+    """Make the Jinja environment of chat templates.
 
     The sandbox rejects attributes that lead out of the data and ranges over 100,000 items; a template comes from the
     model's folder or the configuration, so its author is trusted not to burn time on purpose.

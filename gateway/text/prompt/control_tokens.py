@@ -35,7 +35,7 @@ _ROLE_FILTER = "template_role"
 
 
 def nonce() -> str:
-    """Random symbols, which data cannot guess."""
+    """Make random symbols, which data cannot guess."""
     return "".join(secrets.choice(_SYMBOLS) for _ in range(_NONCE))
 
 
@@ -57,7 +57,7 @@ class ControlTokens:
 
     Attributes:
         texts: of the tokens, the longest first.
-        nonce: that each stand-in has; two objects of the same texts and nonce have the same stand-ins.
+        nonce: part of each stand-in; equal texts and nonces make equal stand-ins.
     """
 
     def __init__(self, control_tokens: Iterable[str], own_nonce: str | None = None) -> None:
@@ -72,17 +72,17 @@ class ControlTokens:
         self._overlap = _overlap(self.texts)
 
     def occurs_in(self, text: str) -> bool:
-        """Whether the text has that of a control token anywhere."""
+        """Tell whether a text has the text of a control token anywhere."""
         return self._pattern is not None and self._prefix in text and self._pattern.search(text) is not None
 
     def touches(self, text: str) -> bool:
-        """Whether the text begins or ends within the text of a control token."""
+        """Tell whether a text begins or ends within the text of a control token."""
         starts, ends, longest = self._pieces
         sizes = range(1, min(len(text), longest) + 1)
         return any(text[-size:] in starts or text[:size] in ends for size in sizes)
 
     def broken(self, text: str, breaker: str) -> str:
-        """The text with ``breaker`` behind the first character of each control token's text, overlapping ones too."""
+        """Put ``breaker`` behind the first character of each control token's text, overlapping ones too."""
         pieces: list[str] = []
         position = 0
         while self._pattern is not None and (found := self._pattern.search(text, position)):
@@ -91,22 +91,22 @@ class ControlTokens:
         return "".join([*pieces, text[position:]])
 
     def stand_ins(self, text: str) -> str:
-        """Text of a template with stand-ins for its control tokens."""
+        """Replace control tokens in a template's text by stand-ins."""
         text = without_marks(text, self)
         if self._pattern is None or self._prefix not in text:
             return text
         return self._pattern.sub(lambda found: self.stand_in(self._numbers[found[0]]), text)
 
     def stand_in(self, number: int) -> str:
-        """The stand-in of this number: 0 for a mark in the data, then those of the tokens, then others."""
+        """Make the stand-in with a number: 0 for a mark in the data, then those of the tokens, then others."""
         return f"{_MARK}{self._key(number)}{_MARK}"
 
     def expanded(self, rendered: str) -> str:
-        """A rendering with the text of each control token in place of its stand-in."""
+        """Replace stand-ins in a rendering by the texts of their control tokens."""
         return "".join(self.parts(rendered))
 
     def parts(self, rendered: str) -> list[str]:
-        """Cut a rendering: texts and, between two of them each, the text of a control token of the template."""
+        """Cut a rendering into texts, with a control token of the template between each two."""
         parts = rendered.split(_MARK)
         try:
             parts[1::2] = map(self._by_key.__getitem__, parts[1::2])
@@ -115,13 +115,13 @@ class ControlTokens:
         return parts
 
     def spans(self, parts: Sequence[str], *, every: bool = False) -> list[PromptSpan] | None:
-        """Spans of a prompt where a text of ``parts`` holds a control token's text; None where none does.
+        """Make spans of a prompt where data has a control token's text; None where it has none.
 
         A literal span reaches from one control token of the template to the next, because tokenizers cut there anyway.
 
         Args:
-            parts: of the prompt.
-            every: whether all that stands between control tokens of the template is literal.
+            parts: parts of the prompt.
+            every: whether all text between control tokens of the template is literal.
         """
         if self._pattern is None or not (every or self._overlap or any(map(self.occurs_in, parts[::2]))):
             return None
@@ -158,7 +158,7 @@ class ControlTokens:
 
 
 def own_spans(parts: Sequence[str]) -> dict[tuple[int, int], None]:
-    """Where the control tokens of the template are in the text of ``ControlTokens.parts``, in order."""
+    """The places of the template's control tokens in the text of ``ControlTokens.parts``, in order."""
     ends = list(itertools.accumulate(map(len, parts)))
     return dict.fromkeys((end - len(part), end) for part, end in zip(parts[1::2], ends[1::2], strict=True))
 
@@ -191,7 +191,7 @@ def _overlap(longest_first: Sequence[str]) -> bool:
 
 
 class AssembledTokens(NodeTransformer):
-    """Control tokens that a template puts together: pieces of its own around a role, or around another of its words.
+    """Control tokens that a template assembles from its own pieces around a role or another word.
 
     Phi-3 writes ``<|``, the role and ``|>``; Hunyuan writes ``'<|user{}|>'.format(':suffix')``. Pieces and words have
     stand-ins, too, and so has the role of a message where it is written: the same text of the data has none.
@@ -230,23 +230,23 @@ class AssembledTokens(NodeTransformer):
         return bool(self._texts)
 
     def marked(self, constant: str) -> str:
-        """A constant of the template with stand-ins for pieces that it begins or ends with, or for all of it."""
+        """Mark a constant of the template with stand-ins for pieces at its beginning and end, or for all of it."""
         if constant in self._inside and constant not in ROLES:
             return self._inside[constant]
         return "".join(map(self._marked, _PLACEHOLDER.split(constant)))
 
     def joined(self, rendered: str) -> str:
-        """A rendering with stand-ins for the control tokens that were put together, and the text of other pieces."""
+        """Replace assembled control tokens in a rendering by stand-ins, and other pieces by their texts."""
         groups = (("|".join(each.values())) for each in (self._before, self._inside, self._after))
         rendered = re.sub("".join(f"({group})" for group in groups), self._token, rendered)
         return re.sub("|".join(self._texts), lambda found: self._texts[found[0]], rendered)
 
     def role(self, role: Any) -> Any:
-        """A role as it is written: with a stand-in where it may be a part of a control token."""
+        """Write a role, with a stand-in where it may be a part of a control token."""
         return self._inside.get(role, role) if isinstance(role, str) else role
 
     def visit_written(self, node: Any) -> Any:
-        """Have roles that are operands of the node pass ``role``."""
+        """Make roles that are operands of the node pass ``role``."""
         self.generic_visit(node)
         for name, value in node.iter_fields():
             if isinstance(value, list):
@@ -258,7 +258,7 @@ class AssembledTokens(NodeTransformer):
     visit_Add = visit_Concat = visit_Output = visit_written  # noqa: N815 - Jinja's names
 
     def visit_Call(self, node: nodes.Call) -> Any:  # noqa: N802 - Jinja's name
-        """Have roles that a text is formatted with pass ``role``."""
+        """Make roles that a text is formatted with pass ``role``."""
         formats = isinstance(node.node, nodes.Getattr) and node.node.attr == "format"
         return self.visit_written(node) if formats else self.generic_visit(node)
 
@@ -284,12 +284,12 @@ def _written(node: Any) -> Any:
 def with_stand_ins(
     tree: nodes.Template, control_tokens: ControlTokens, filters: dict[str, Callable[..., Any]]
 ) -> AssembledTokens:
-    """Put stand-ins for control tokens into the text of a parsed template.
+    """Put stand-ins for control tokens into the texts of a parsed template.
 
     Args:
-        tree: of the template, which is changed.
-        control_tokens: of the tokenizer.
-        filters: of the environment, which get one more.
+        tree: syntax tree of the template, which is changed.
+        control_tokens: the tokenizer's control tokens.
+        filters: filters of the environment, to which one is added.
     """
     kinds: list[tuple[type[nodes.Expr], str]] = [(nodes.TemplateData, "data"), (nodes.Const, "value")]
     constants = [
@@ -308,7 +308,7 @@ def with_stand_ins(
 
 
 def holds_marks(*data: Any) -> bool:
-    """Whether any string of nested data holds the mark of stand-ins, which JSON writes as it is."""
+    """Tell whether a string of nested data has the mark of stand-ins, which JSON writes as it is."""
     return _MARK in json.dumps(data, ensure_ascii=False)
 
 

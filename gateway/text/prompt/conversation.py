@@ -1,4 +1,4 @@
-"""A conversation in the order that every template can show: results behind their calls, turns of one role joined."""
+"""A conversation in an order that every template can show: results behind their calls, joined turns of one role."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PARAGRAPH = "\n\n"
 
 
 class OpenCalls(Generic[Place]):
-    """Calls that have no result yet, by id; several turns may use one id."""
+    """Calls without results yet, by id; several turns may use one id."""
 
     def __init__(self) -> None:
         self._open: dict[str, list[deque[Place]]] = {}
 
     def add(self, calls: Sequence[tuple[str, Place]]) -> None:
-        """Take the calls of one turn, as ids and places."""
+        """Add the calls of one turn, as ids and places."""
         turn: dict[str, deque[Place]] = {}
         for call_id, place in calls:
             turn.setdefault(call_id, deque()).append(place)
@@ -28,9 +28,9 @@ class OpenCalls(Generic[Place]):
             self._open.setdefault(call_id, []).append(places)
 
     def bind(self, call_id: str) -> Place | None:
-        """Give a result to the nearest open call with this id; None where there is none.
+        """Bind a result to the nearest open call with its id; None without one.
 
-        Of several in one turn it is the first.
+        Of several calls in one turn it is the first.
         """
         turns = self._open.get(call_id)
         if not turns:
@@ -47,13 +47,13 @@ class OpenCalls(Generic[Place]):
 
 @dataclass(slots=True)
 class Turn:
-    """A message, and the results of its calls.
+    """A message with the results of its calls.
 
     Attributes:
-        place: of the message in the request.
+        place: place of the message in the request.
         message: see ``history``.
         results: one for each call that has one, in the order of the calls.
-        function: the name of the called function, of a result.
+        function: the name of the called function, for a result.
     """
 
     place: int
@@ -63,7 +63,7 @@ class Turn:
 
 
 def turns_of(messages: Sequence[Message]) -> list[Turn]:
-    """The turns of a conversation; each result is moved behind its call, and what stood between follows it."""
+    """Order a conversation into turns: each result moves behind its call, and messages between them follow."""
     turns: list[Turn] = []
     calls: OpenCalls[tuple[Turn, int, str]] = OpenCalls()
     results: dict[int, dict[int, Turn]] = {}
@@ -84,10 +84,10 @@ def turns_of(messages: Sequence[Message]) -> list[Turn]:
 
 
 def joined(turns: Sequence[Turn], joins: Collection[str], changed: list[str]) -> list[Turn]:
-    """The turns with those as one that a template rejects one behind the other.
+    """Join turns that a template rejects one behind the other.
 
     Args:
-        turns: of a conversation.
+        turns: turns of a conversation.
         joins: as of ``TemplateAbilities``.
         changed: takes the paths of texts of the user that are shown in a result.
     """
@@ -108,7 +108,7 @@ def joined(turns: Sequence[Turn], joins: Collection[str], changed: list[str]) ->
 
 
 def merged(first: Message, second: Message) -> Message:
-    """Two messages as one, a paragraph each; the second may have calls."""
+    """Merge two messages into one, with a paragraph each; the second may have calls."""
     texts = [text for text in second.get("parts") or [second["content"]] if text]
     if texts and (name := second.get("name")) and name != first.get("name"):
         texts[0] = f"{name}: {texts[0]}"

@@ -1,4 +1,4 @@
-"""Puts a conversation into the terms of one chat template, without losing any of the conversation.
+"""Converts a conversation to the form that one chat template takes, without losing any of it.
 
 What would be lost is rejected by name.
 
@@ -27,8 +27,8 @@ class TemplateError(BadRequestError):
     """A chat template that is missing, does not compile or does not render these messages.
 
     Attributes:
-        by_author: True when the message is the template author's own word to the caller (``raise_exception``), so the
-            request is at fault; False when template and request do not fit for another reason.
+        by_author: whether the message is the template author's (``raise_exception``), so that the request is at fault;
+            False when template and request do not fit for another reason.
     """
 
     def __init__(self, message: str, *, by_author: bool = False, detail: str = "", param: str = "messages") -> None:
@@ -46,7 +46,7 @@ REASONING_PART = "part"
 
 @dataclass(frozen=True, slots=True)
 class TemplateAbilities:
-    """The way one template takes a conversation, with tool definitions or without; ``probing`` finds it out.
+    """The abilities of one template, with definitions of tools or without; ``probing`` finds them.
 
     Roles are those of messages: system, user, assistant, tool. The defaults fit most templates.
 
@@ -122,7 +122,7 @@ _SIMPLE_KEYS = 2  # role and content
 def history(
     messages: Sequence[Mapping[str, Any]], abilities: TemplateAbilities, changed: list[str] | None = None
 ) -> Sequence[Mapping[str, Any]]:
-    """The messages as a template takes them.
+    """Convert messages to the form that a template takes.
 
     Results stand behind their calls, in the order of the calls. Calls, results and names that the template does not
     show are text of their messages, in plain form; several text parts are lines, where it does not read parts itself.
@@ -176,7 +176,7 @@ def _has_user(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def short_id(call_id: str) -> str:
-    """The id, or nine letters and digits that stand for it wherever it occurs."""
+    """Return an id of nine letters and digits as it is, and for any other id one that always replaces it."""
     if len(call_id) == _SHORT and call_id.isascii() and call_id.isalnum():
         return call_id
     return hashlib.sha256(call_id.encode()).hexdigest()[:_SHORT]

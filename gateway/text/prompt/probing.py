@@ -1,7 +1,7 @@
-"""Probes of a chat template: small conversations of marked texts are rendered, and the marks are looked for.
+"""Probes a chat template: renders small conversations of marked texts, and searches the marks.
 
-A pattern over the template's source would have to know how its author spells a question; a rendering only has to
-know the answer. Each fact is found in the light of those before it, through ``history`` as requests go through it.
+A pattern over the template's source would have to know how its author writes a condition; a rendering only has to know
+the result. Each probe uses the facts found before, through ``history`` as requests do.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _ASK, _ANSWER, _AGAIN = _text("user", "a"), _text("assistant", "a"), _text("user
 
 
 def shows_tools(render: Render, mark: str = "marktool") -> bool:
-    """Whether a template shows definitions of tools; ``render`` gives it ``PROBE_TOOLS``.
+    """Tell whether a template shows definitions of tools; ``render`` gets ``PROBE_TOOLS``.
 
     Whether it shows the definitions that their schemas refer to, ``markdefined`` of ``REFERRING_TOOLS`` tells.
     """
@@ -85,10 +85,10 @@ def shows_tools(render: Render, mark: str = "marktool") -> bool:
 
 
 def probe(render: Render) -> TemplateAbilities:
-    """What a template shows of a conversation.
+    """Find the abilities of a template.
 
     Args:
-        render: of the template, with definitions of tools or without.
+        render: renders a conversation with the template, with definitions of tools or without.
     """
     return _Probing(render).abilities
 

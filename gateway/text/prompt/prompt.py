@@ -17,7 +17,7 @@ class Prompt:
             That prompt cannot travel as text.
         bos_text: the BOS token's text where ``ids`` begin with BOS and the tokenizer adds BOS by itself when asked
             for special tokens; empty otherwise. A text dialect needs it to send BOS exactly once.
-        recalled: how many of the ids were known from an earlier prompt; the same prompt may be known or not.
+        recalled: number of ids from the token cache; the same prompt may be cached or not.
         changed: paths of texts of the conversation that the prompt has changed or moved.
     """
 
@@ -30,5 +30,5 @@ class Prompt:
 
     @property
     def bare_text(self) -> str:
-        """The text for a server that puts BOS before it by itself."""
+        """The text for a server that adds BOS itself."""
         return self.text.removeprefix(self.bos_text)

@@ -1,4 +1,4 @@
-"""Messages to a prompt: rendered, tokenized, and free of control tokens that only the template may write."""
+"""Builds prompts from messages: rendered, tokenized, with control tokens from the template only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PromptBuilder:
     does it. So BOS is never there twice because a tokenizer would add its own.
 
     Attributes:
-        template: the model's.
+        template: the model's template.
     """
 
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate, *, escape_special_tokens: bool = True) -> None:
@@ -65,9 +65,9 @@ class PromptBuilder:
             documents: documents.
             add_generation_prompt: whether the assistant's turn is opened.
             continue_final_message: whether the prompt ends with the last character of the last message's content.
-            template: one to use instead of the model's.
+            template: a template to use instead of the model's.
             variables: more names for the template.
-            how: the rendered text is tokenized.
+            how: how the rendered text is tokenized.
 
         Raises:
             TemplateError: as ``ChatTemplate.render``; also when the template does not show the message to continue.
@@ -113,13 +113,13 @@ class PromptBuilder:
         frames: bool | None = None,
         how: TokenizingContext | None = None,
     ) -> Prompt:
-        """A prompt of text as it is: texts of control tokens in it are control tokens.
+        """Build a prompt from text, in which texts of control tokens are control tokens.
 
         Args:
             text: of the prompt.
             add_special_tokens: whether BOS goes first where the tokenizer has it so and the text does not have it.
             frames: as of ``ids``; a prompt whose BOS a server would add nevertheless is marked ``escaped``.
-            how: it is tokenized.
+            how: how it is tokenized.
 
         Raises:
             TokenizerError: when the text holds a lone surrogate.
@@ -140,7 +140,7 @@ class PromptBuilder:
         )
 
     def ids(self, ids: Sequence[int], *, frames: bool | None = None) -> Prompt:
-        """A prompt of token ids as they are, and the text that a server makes them of.
+        """Build a prompt from token ids, with the text from which a server makes them.
 
         Args:
             ids: in the vocabulary.
@@ -159,7 +159,7 @@ class PromptBuilder:
         return other if same else dataclasses.replace(prompt, escaped=True)
 
     def as_read(self, prompt: Prompt, *, frames: bool, how: TokenizingContext | None = None) -> Prompt:
-        """The prompt with the ids that a server makes of its text.
+        """Replace the ids of a prompt by those that a server makes from its text.
 
         They are those of ``prompt`` unless the template leaves out what the tokenizer adds, or the tokenizer takes the
         start of a text otherwise than what follows BOS.
@@ -167,7 +167,7 @@ class PromptBuilder:
         Args:
             prompt: to be sent as text.
             frames: as of ``ids``.
-            how: the text is tokenized.
+            how: how the text is tokenized.
         """
         if frames:
             ids = self._tokenizer.framed_known(prompt.bare_text, how)
@@ -176,7 +176,7 @@ class PromptBuilder:
         return dataclasses.replace(prompt, ids=ids)
 
     def of_request(self, source: str) -> RequestTemplate:
-        """Return the request's own template, with this tokenizer's tokens; the last few templates are cached."""
+        """Make the request's own template with this tokenizer's tokens; the last few are cached."""
         return self._of_requests(source)
 
     def _bos_text(self, ids: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""Compiles and renders the chat template of one request, an untrusted program, in a process of its own.
+"""Compiles and renders a request template, an untrusted program, in another process.
 
 That process imports this module, too, and calls ``answer``.
 """
@@ -41,12 +41,12 @@ _renderer = Helper(
 
 
 class RequestTemplate:
-    """A template that is compiled where it is rendered, with bounds on its time, its memory and its output.
+    """A template that is compiled and rendered in another process, with limits of time, memory and output.
 
     Attributes:
         source: the template's text.
         reserved: names that no request may set.
-        control_tokens: of the tokenizer.
+        control_tokens: the tokenizer's control tokens.
     """
 
     def __init__(self, source: str, models: ChatTemplate) -> None:
@@ -72,7 +72,7 @@ class RequestTemplate:
 
     @property
     def shows_tools(self) -> bool:
-        """Whether it shows definitions of tools.
+        """Whether the template shows definitions of tools.
 
         Raises:
             TemplateError: it does not compile, or passes a bound.
@@ -80,7 +80,7 @@ class RequestTemplate:
         return self._facts(True, {})[0]
 
     def abilities(self, *, tools: bool, variables: Mapping[str, Any] = MappingProxyType({})) -> TemplateAbilities:
-        """The way it takes a conversation; as ``ChatTemplate.abilities``.
+        """Find out how the template takes a conversation, as ``ChatTemplate.abilities`` does.
 
         Raises:
             TemplateError: it does not compile, or passes a bound.
@@ -129,7 +129,7 @@ class _Tokens:
 
 
 def answer(question: bytes | bytearray) -> bytes:
-    """Answer a question in JSON.
+    """Answer a question in JSON, in the other process.
 
     Its keys are ``source``, ``special_tokens``, ``control_tokens`` and ``nonce`` of a template, and either a
     ``conversation`` to render into ``most`` characters, or ``tools`` and ``variables`` to probe the template with.

@@ -1,4 +1,4 @@
-"""Control-token text in conversations whose prompts travel as text: a server would read it as control tokens."""
+"""Breaks control-token text in prompts that travel as text, where a server would read it as control tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TokenBreaker:
         self._control_tokens = control_tokens
 
     def messages(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """The messages of a conversation, broken where that is needed."""
+        """Return the messages, with control-token text broken where needed."""
         return [
             self._message(each, f"messages[{index}]") if each["role"] == "assistant" else each
             for index, each in enumerate(messages)
@@ -67,7 +67,7 @@ class TokenBreaker:
 
 
 def path_of(data: Mapping[str, Any], control_tokens: ControlTokens) -> str:
-    """The path of the first control-token text in data, else of the first piece of one; ``messages`` where none is."""
+    """The path of the first control-token text in data, else of the first part of one; ``messages`` without either."""
     found = list(_texts(data, ""))
     whole = (path for path, text in found if control_tokens.occurs_in(text))
     pieces = (path for path, text in found if control_tokens.touches(text))

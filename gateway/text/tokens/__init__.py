@@ -1,6 +1,6 @@
-"""Tokenizer, exact token bytes and incremental detokenisation. Pure: reads the tokenizer folder once.
+"""The tokenizer, exact token bytes and incremental detokenization. Pure: reads the tokenizer folder once.
 
-A folder without tokenizer.json is converted in a process of its own.
+A folder without tokenizer.json is converted in another process.
 """
 
 from gateway.text.tokens.conversion import VOCABULARY_FILES, unreadable

@@ -8,13 +8,13 @@ from typing import Any
 
 
 def any_of(texts: Iterable[str]) -> re.Pattern[str] | None:
-    """Compile a pattern that finds the leftmost of the texts, and of those that begin there the longest.
+    """Compile a pattern that finds the leftmost of many texts, the longest of those that begin there.
 
     Texts that begin alike are tried together: a plain alternation of a thousand reserved tokens is tried one by one at
     each character that begins one of them.
 
     Args:
-        texts: to find; empty ones are not.
+        texts: texts to find; empty ones are ignored.
 
     Returns:
         The pattern; None when there is nothing to find.

@@ -1,7 +1,7 @@
-"""Conversion of tokenizer folders that have no tokenizer.json: transformers converts, the file's own library checks.
+"""Converts tokenizer folders without tokenizer.json by transformers, and checks the result by the file's own library.
 
-Both run in a process of their own, since they take seconds and hundreds of megabytes, which running streams would feel
-at a reload. The packages for it are the extra ``transformers``; nothing else of the gateway imports them.
+Both run in another process, since they take seconds and hundreds of megabytes, which would slow running streams at a
+reload. The packages for it are the extra ``transformers``; nothing else of the gateway imports them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _RUN = 25  # tokens of the vocabulary in one text
 
 
 def unreadable(folder: Path) -> str | None:
-    """Tell in a sentence why a folder's tokenizer cannot be read, as far as the names of its files say; else None."""
+    """Say in a sentence why a folder's tokenizer cannot be read, by the names of its files; else None."""
     if (folder / TOKENIZER_FILE).is_file():
         return None
     if not folder.exists():
@@ -72,13 +72,13 @@ def unreadable(folder: Path) -> str | None:
 
 
 def convert(folder: Path) -> tuple[tokenizers.Tokenizer, Mapping[str, str]]:
-    """Convert the tokenizer of a folder, and compare the result with the library that its file was made for.
+    """Convert the tokenizer of a folder, and compare the result with the library of its file.
 
     Returns:
         The tokenizer, and the texts of the named special tokens as transformers has them.
 
     Raises:
-        TokenizerError: it cannot be converted, or the result makes other ids or other text.
+        TokenizerError: the tokenizer cannot be converted, or the result makes other ids or other text.
     """
     helper = Helper(__name__, memory_bytes=2**36, seconds=600, largest=2**30)
     try:
@@ -100,7 +100,7 @@ class _RejectedError(Exception):
 
 
 def answer(question: bytes | bytearray) -> bytes:
-    """Convert the folder whose path is the question.
+    """Convert the folder whose path is the question, in the other process.
 
     Returns:
         JSON: the ``tokenizer`` and its ``special_tokens``, or why it is ``rejected``.

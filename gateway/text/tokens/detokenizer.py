@@ -1,4 +1,4 @@
-"""Ids to text one at a time: the text so far is always a prefix of the full decode.
+"""Converts ids to text one at a time; the text so far is always a prefix of the full decode.
 
 Wire contract 3.2 says why chunks must not be decoded alone. Byte-level and SentencePiece decoders are followed
 exactly, whatever the ids; any other decoder is followed by decoding a window (the last bullet of that section).
@@ -37,7 +37,7 @@ class _Stream(Protocol):
 
 
 class IncrementalDetokenizer:
-    """Turns a sequence of ids into text, token by token, at a cost that does not grow with the sequence.
+    """Converts a sequence of ids to text, token by token, at a constant cost for each.
 
     The concatenation of all pushes and the flush equals ``Tokenizer.decode`` of all ids: for any ids when the decoder
     is byte-level or SentencePiece-like, for valid text otherwise. A byte-fallback decoder reads a run of byte tokens as
@@ -80,17 +80,17 @@ class IncrementalDetokenizer:
         self.flush, self.foresee = stream.flush, stream.foresee
 
     def contribution(self, index: int) -> bytes:
-        """The bytes that the token would add if its id were pushed now; none for a token that is skipped."""
+        """The bytes that a token would add if its id were pushed now; none for a skipped token."""
         return self._stream.contribution(index)
 
     @property
     def characters(self) -> int:
-        """Characters of the text that are complete: the index of the character that the next token writes to."""
+        """The number of complete characters, which is the index of the next token's first character."""
         return self._stream.characters
 
     @property
     def unfinished(self) -> bool:
-        """Whether the character at the index ``characters`` has begun and is not complete."""
+        """Whether the character at the index ``characters`` has begun."""
         return self._stream.unfinished
 
 

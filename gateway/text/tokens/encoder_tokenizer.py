@@ -1,4 +1,4 @@
-"""The tokenizer of an encoder: single texts and pairs to token ids with the special tokens that the model expects."""
+"""The tokenizer of an encoder: texts and pairs to token ids with the model's special tokens."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class EncoderInput:
 
 
 class InputTooLongError(Exception):
-    """An input that is longer than its model takes.
+    """An input with more tokens than its model takes.
 
     Attributes:
-        index: of the input.
-        tokens: that it has; of one that is far too long those that it has at least.
-        most: that it may have.
+        index: index of the input.
+        tokens: tokens of the input; of one that is far too long, a lower bound.
+        most: most tokens of an input.
         of_query: whether the first text of a pair leaves no room for the second.
     """
 
@@ -54,10 +54,12 @@ class InputTooLongError(Exception):
 
 
 class EncoderTokenizer:
-    """Tokenizes the inputs of an encoder. Immutable and safe to share between threads.
+    """Tokenizes the inputs of an encoder.
+
+    Immutable and safe to share between threads.
 
     Args:
-        tokenizer: of the model.
+        tokenizer: the model's tokenizer.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -80,18 +82,18 @@ class EncoderTokenizer:
         total: int,
         stopped: Callable[[], bool] = lambda: False,
     ) -> list[EncoderInput]:
-        """Add the token ids to texts and pairs; ids that are there stay.
+        """Add token ids to texts and pairs; inputs with ids stay.
 
         Args:
-            inputs: to tokenize.
-            most: tokens of one input, special tokens included; None: any number.
-            truncation: what becomes of longer ones. Of a pair the second text is cut.
-            document_tokens: of the second text of a pair, the end of which is cut before; None: any number.
+            inputs: the inputs.
+            most: most tokens of one input, special tokens included; None for any number.
+            truncation: how longer inputs are cut. Of a pair the second text is cut.
+            document_tokens: most tokens of the second text of a pair, which is cut before; None for any number.
             total: tokens of all inputs, after which the rest is left out.
             stopped: asked before each input whether to leave out the rest.
 
         Raises:
-            InputTooLongError: one is longer, and is not to be cut or cannot be.
+            InputTooLongError: an input is longer, and must not or cannot be cut.
         """
         if document_tokens is not None:
             room = document_tokens + self._backend.num_special_tokens_to_add(is_pair=False)

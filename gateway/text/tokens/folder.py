@@ -25,7 +25,7 @@ NAMED_TOKENS: Final = (
 
 
 class TokenizerError(Exception):
-    """A tokenizer folder or a text that cannot be used; the message is one sentence that names the file and the key."""
+    """An unusable tokenizer folder or text; the message is one sentence with the file and the key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Copies of a tokenizer that read the text of special tokens as ordinary text."""
+"""Copies of a tokenizer that read texts of special tokens as ordinary text."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tokenizers import models
 
 
 def literal_copies(backend: tokenizers.Tokenizer) -> dict[bool, tokenizers.Tokenizer]:
-    """Make them, by whether the text opens the prompt.
+    """Make the copies, by whether the text opens the prompt.
 
-    They differ only for a Metaspace step with the scheme ``first``, which puts a space before the first word of the
-    whole prompt and must not do so further on.
+    The copies differ only for a Metaspace step with the scheme ``first``, which puts a space before the first word of
+    the whole prompt only.
     """
     step = backend.pre_tokenizer
     only_first = step is not None and b'"prepend_scheme":"first"' in step.__getstate__()

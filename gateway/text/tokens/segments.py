@@ -1,4 +1,4 @@
-"""Tokenization by parts: each is looked up among those that were tokenized before.
+"""Tokenizes a text by parts, each of which may be known from earlier prompts.
 
 A tokenizer cuts text at its added tokens before it does anything else, unless they are to be found in normalized text,
 and goes on with what is between them. So a part from behind one such token to the end of another has the same ids in
@@ -39,14 +39,14 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 class CacheScope:
-    """The parts that those may find who share one scope of the cache.
+    """The part of the token cache that belongs to one tokenizer and caller.
 
     Args:
-        cache: of all scopes.
-        scope: what tells this one from others: the tokenizer and the requester.
+        cache: cache of all scopes.
+        scope: identity of the tokenizer and the caller.
 
     Attributes:
-        found: tokens that were found.
+        found: number of found tokens.
     """
 
     def __init__(self, cache: TokenCache, *scope: bytes) -> None:
@@ -56,7 +56,7 @@ class CacheScope:
         self.found = 0
 
     def key(self, kind: str, text: str) -> bytes:
-        """The key of a text, by what else its ids depend on."""
+        """Make the key of a text, with the other facts on which its ids depend."""
         if self._begun is None:
             self._begun = self._cache.hasher(*self._scope)
         hasher = self._begun.copy()
@@ -64,57 +64,57 @@ class CacheScope:
         return hasher.digest()
 
     def find(self, key: bytes) -> bytes | None:
-        """Packed ids; None where they are not known."""
+        """Find packed ids; None for an unknown key."""
         packed = self._cache.get(key)
         if packed is not None:
             self.found += len(packed) // ID_BYTES
         return packed
 
     def keep(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        """Have packed ids found by their keys."""
+        """Store packed ids by their keys."""
         self._cache.put(entries)
 
 
 class TokenizingContext(Protocol):
-    """How a prompt is tokenized: what is known of it, and within which bounds."""
+    """The cache and the bounds with which a prompt is tokenized."""
 
     @property
     def recall(self) -> CacheScope | None:
-        """Where ids of parts are looked up and stored; None: nowhere."""
+        """The cache of ids; None without one."""
         ...
 
     @property
     def most(self) -> int:
-        """Tokens beyond which nothing more is tokenized."""
+        """The most tokens; nothing is tokenized beyond them."""
         ...
 
     @property
     def characters(self) -> int:
-        """Characters that ``check_characters`` lets pass in any case."""
+        """Characters that ``check_characters`` accepts in any case."""
         ...
 
     def check_characters(self, size: int) -> None:
-        """Raise an error of its own where so many characters cannot fit."""
+        """Raise an error of the context where so many characters cannot fit."""
         ...
 
     def check(self, count: int) -> None:
-        """Raise an error of its own when there are too many tokens already, or the caller no longer waits."""
+        """Raise an error of the context after too many tokens, or when the caller no longer waits."""
         ...
 
     def stopped(self) -> bool:
-        """Return whether the caller no longer waits."""
+        """Tell whether the caller no longer waits."""
         ...
 
     def begin(self, size: int) -> None:
-        """Raise an error of its own where so many more unknown characters are not to be tokenized."""
+        """Raise an error of the context where so many more unknown characters are not allowed."""
         ...
 
 
 class NoBounds:
-    """No bound.
+    """A context without bounds.
 
     Args:
-        recall: what is known; None: nothing.
+        recall: the cache of ids; None without one.
     """
 
     most = 2**62
@@ -163,7 +163,7 @@ class SegmentTokenizer:
         self._pattern = any_of(token.content for token in added)
 
     def parts(self, text: str) -> Iterator[Part]:
-        """Cut a text."""
+        """Cut a text into parts."""
         start, before, tokens, least = 0, "", self.tokens, self._least_first
         for found in self._pattern.finditer(text) if self._pattern else ():
             end = found.end()
@@ -174,15 +174,15 @@ class SegmentTokenizer:
             yield before, text[start:], False
 
     def encode(self, text: str, how: TokenizingContext, count: int = 0) -> bytes:
-        """Return the packed ids of a text.
+        """Tokenize a text; returns packed ids.
 
         Args:
-            text: to tokenize; texts of special tokens in it are these.
-            how: it is done.
+            text: text to tokenize; texts of special tokens in it are special tokens.
+            how: the context.
             count: tokens that count in addition.
 
         Raises:
-            UnicodeEncodeError: it holds a lone surrogate.
+            UnicodeEncodeError: the text has a lone surrogate.
         """
         recall = how.recall
         if 0 < len(text) < self._least_first:  # no part of it can be known
@@ -279,7 +279,7 @@ def _batch(missing: Sequence[_Missing], most: int) -> Sequence[_Missing]:
 def count_beyond(
     backend: tokenizers.Tokenizer, text: str, most: int, stopped: Callable[[], bool] = lambda: False
 ) -> int:
-    """Count roughly: the tokens of pieces of a text by themselves, up to the piece with which there are too many.
+    """Count the tokens of a text roughly, by pieces, up to the piece with too many.
 
     See ``Tokenizer.count_beyond``.
     """
@@ -292,7 +292,7 @@ def count_beyond(
 
 
 def obstacle(backend: tokenizers.Tokenizer) -> str | None:
-    """Why texts of a tokenizer must be tokenized whole, as the end of a sentence; None where parts do.
+    """Say why a tokenizer's texts must be tokenized whole, as the end of a sentence; None where parts are the same.
 
     Texts that are hard to cut are tokenized whole and by parts, between tokens of all sorts.
     """

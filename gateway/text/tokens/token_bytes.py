@@ -1,4 +1,4 @@
-"""The contribution of one token to the text, by the kind of decoder that the tokenizer has.
+"""The bytes that one token adds to the text, by the tokenizer's kind of decoder.
 
 The kinds are recognised from the decoder's own serialised form. Two of them cover nearly all language models and are
 streamed exactly; anything else is streamed by decoding a window (see ``detokenizer``).
@@ -27,7 +27,7 @@ _BYTE_OF = _byte_level_alphabet()
 
 
 def byte_level_bytes(token: str) -> bytes:
-    """Bytes of a byte-level token; a token with a character outside the alphabet stands for its own UTF-8."""
+    """The bytes of a byte-level token; a token with a character outside the alphabet is its UTF-8."""
     try:
         return bytes([_BYTE_OF[character] for character in token])
     except KeyError:
@@ -35,13 +35,13 @@ def byte_level_bytes(token: str) -> bytes:
 
 
 def byte_token(token: str) -> int | None:
-    """The byte that a SentencePiece ``<0xNN>`` token stands for; None for any other token."""
+    """The byte of a SentencePiece ``<0xNN>`` token; None for any other token."""
     match = _BYTE_TOKEN.fullmatch(token)
     return int(match[1], 16) if match else None
 
 
 def spelled_bytes(token: str) -> bytes:
-    """Bytes that a token's spelling stands for, in whichever of the two ways it is spelled."""
+    """The bytes that a token's spelling stands for, in either of the two ways."""
     byte = byte_token(token)
     return byte_level_bytes(token) if byte is None else bytes([byte])
 
@@ -70,7 +70,7 @@ class SentencePieceDecoder:
     strip: tuple[str, int] | None = None
 
     def text(self, token: str, *, first: bool) -> str:
-        """The token's text, ``first`` when no token came before it (stripping is not applied here)."""
+        """The text of a token, ``first`` when no token came before it, without the stripping."""
         for old, new in self.replacements:
             token = token.replace(old, new)
         if self.metaspace is not None:
@@ -82,7 +82,7 @@ Decoder = ByteLevelDecoder | SentencePieceDecoder | None
 
 
 def classify(serialised: bytes) -> Decoder:
-    """Recognise a decoder from its serialised form (JSON); None when it must be treated as a black box."""
+    """Recognise a decoder by its serialised form (JSON); None for any other decoder."""
     spec = json.loads(serialised)
     if not isinstance(spec, dict):
         return None

@@ -1,4 +1,4 @@
-"""Shares the token ids of earlier prompts' parts among all worker processes, in memory.
+"""A cache of token ids of earlier prompts' parts, which all worker processes share in memory.
 
 Entries go one after another into a ring, a new one over the oldest. An index of buckets leads to them; both are of a
 fixed size. Readers take no lock: an entry says whose it is and has a checksum, so that one which is overwritten
@@ -33,11 +33,11 @@ _PATIENCE_S: Final = 0.0001
 
 
 class TokenCache:
-    """Holds ids by keys that cannot be guessed.
+    """Stores ids by keys that cannot be guessed.
 
     Args:
         size: bytes of ids.
-        descriptor: of the memory that all processes share, of ``size_of(size)`` bytes; None: this process is alone.
+        descriptor: file of the shared memory, of ``size_of(size)`` bytes; None for one process.
     """
 
     def __init__(self, size: int, descriptor: int | None = None) -> None:
@@ -53,7 +53,7 @@ class TokenCache:
 
     @property
     def used(self) -> int:
-        """Bytes of the ring that hold entries."""
+        """The bytes of the ring that are in use."""
         return min(self._head(), self._size)
 
     def hasher(self, *parts: bytes) -> hashlib.blake2b:
@@ -67,7 +67,7 @@ class TokenCache:
         return found
 
     def get(self, key: bytes) -> bytes | None:
-        """The packed ids of a key; None where they are not, or no longer, known."""
+        """Find the packed ids of a key; None where they are unknown or overwritten."""
         place = self._place(key)
         if place is None:
             return None
@@ -78,7 +78,7 @@ class TokenCache:
         return packed
 
     def put(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        """Keep packed ids, each by its key, unless another process is writing all the time."""
+        """Store packed ids by their keys, unless another process is writing for long."""
         with self._lock, self._shared.locked(0, _PATIENCE_S) as held:
             if held:
                 for key, packed in entries:
@@ -126,19 +126,19 @@ class TokenCache:
 
 
 def own_token_cache(size: int) -> TokenCache | None:
-    """Make the cache of a process that is alone; None for no bytes."""
+    """Make the cache of a single process; None for no bytes."""
     return TokenCache(size) if size else None
 
 
 def create_shared(size: int) -> int:
-    """Make the cache that several processes share; returns the file descriptor that they are to inherit."""
+    """Make the memory that processes share for the cache; returns the file descriptor to inherit."""
     descriptor = create_memory(size_of(size))
     TokenCache(size, descriptor)  # which makes the secret
     return descriptor
 
 
 def size_of(size: int) -> int:
-    """Bytes of memory for a number of bytes of ids."""
+    """The bytes of memory for a number of bytes of ids."""
     return _PAGE + _buckets(size) * _BUCKET + size
 
 

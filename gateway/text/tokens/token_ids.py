@@ -1,4 +1,4 @@
-"""Token ids in the form in which they travel: 32-bit integers, one after another."""
+"""Packed token ids: 32-bit integers, one after another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ID_BYTES: Final = 4
 
 @final
 class TokenIds(Sequence[int]):
-    """Ids of a long text. A tuple of them takes nine times the memory, and milliseconds to make.
+    """The ids of a long text, which take a ninth of a tuple's memory.
 
     Attributes:
         packed: little-endian, 4 bytes for each.

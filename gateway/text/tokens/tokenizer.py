@@ -1,4 +1,4 @@
-"""A Hugging Face tokenizer as the gateway needs it: ids, exact bytes, special tokens, ends and templates."""
+"""A Hugging Face tokenizer with exact bytes, special tokens, end ids and templates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _PANIC = "The text cannot be tokenized because the tokenizers library fails with
 
 
 class Tokenizer:
-    """Text to ids and back. Immutable after construction and safe to share between threads.
+    """Converts text to ids and back.
+
+    Immutable after construction and safe to share between threads.
 
     No method adds special tokens by itself: a prompt has the BOS that its template writes, and no other.
 
@@ -105,12 +107,12 @@ class Tokenizer:
 
     @classmethod
     def from_folder(cls, folder: Path) -> Tokenizer:
-        """Load ``folder``: its tokenizer and, where present, the configuration files and templates beside it.
+        """Load a folder: its tokenizer, and configuration files and templates where present.
 
         Without a tokenizer.json the folder's vocabulary is converted, which takes seconds.
 
         Raises:
-            TokenizerError: when a usable tokenizer is missing, or another file has a wrong key.
+            TokenizerError: a usable tokenizer is missing, or another file has a wrong key.
         """
         if trouble := unreadable(folder):
             raise TokenizerError(trouble)
@@ -129,7 +131,7 @@ class Tokenizer:
     # Text to ids
 
     def encode(self, text: str) -> list[int]:
-        """Ids of ``text``; texts of special tokens become these tokens, and none are added.
+        """Tokenize ``text``; texts of special tokens become these tokens, and no others are added.
 
         Raises:
             TokenizerError: when the text holds a lone surrogate, which no UTF-8 text can.
@@ -137,7 +139,7 @@ class Tokenizer:
         return self._encode(self.backend, text)
 
     def encode_framed(self, text: str) -> list[int]:
-        """Ids of ``text`` with the special tokens that the tokenizer puts around a text, such as BOS.
+        """Tokenize ``text`` with the special tokens that the tokenizer adds around it, such as BOS.
 
         Raises:
             TokenizerError: as ``encode``.
@@ -146,7 +148,7 @@ class Tokenizer:
 
     @cached_property
     def obstacle(self) -> str | None:
-        """Why a text is tokenized whole at each time, as the end of a sentence; None where known parts are not."""
+        """Why a text is always tokenized whole, as the end of a sentence; None where parts may be cached."""
         try:
             with _failures_of_the_library:
                 return obstacle(self.backend)
@@ -155,13 +157,13 @@ class Tokenizer:
 
     @cached_property
     def normalizes_control_tokens(self) -> bool:
-        """Whether text beside or other than a control token's own decides that it is one."""
+        """Whether a control token is recognised by more than its exact text."""
         special = [token for token in self.backend.get_added_tokens_decoder().values() if token.special]
         normalized = any(token.normalized for token in special) or isinstance(self.backend.model, models.Unigram)
         return any(token.single_word for token in special) or (self.backend.normalizer is not None and normalized)
 
     def control_spans(self, text: str) -> list[tuple[int, int]]:
-        """Where control tokens are in a text, in characters, those for unknown text left out.
+        """The places of control tokens in a text, in characters, without tokens for unknown text.
 
         Raises:
             TokenizerError: as ``encode``.
@@ -174,17 +176,17 @@ class Tokenizer:
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """What tells this tokenizer from others."""
+        """The identity of this tokenizer's content."""
         return hashlib.sha256(self.backend.to_str().encode()).digest()
 
     def encode_known(self, text: str, how: TokenizingContext | None = None, count: int = 0) -> TokenIds:
-        """Return ids as ``encode`` does, in steps.
+        """Tokenize as ``encode`` does, in steps.
 
         Known parts are looked up, and the others are tokenized, some at a time.
 
         Args:
-            text: to tokenize.
-            how: it is done: what is known, and a bound, which raises before many more tokens are made.
+            text: text to tokenize.
+            how: the context: a cache, and bounds, which raise an error before many more tokens are made.
             count: tokens that count in addition.
 
         Raises:
@@ -200,7 +202,7 @@ class Tokenizer:
         return TokenIds.of(ids)
 
     def framed_known(self, text: str, how: TokenizingContext | None = None) -> TokenIds:
-        """Ids as of ``encode_framed``, where parts of the text may be known.
+        """Tokenize as ``encode_framed`` does, with cached parts.
 
         Raises:
             TokenizerError: as ``encode``.
@@ -225,7 +227,7 @@ class Tokenizer:
     def literal_known(
         self, text: str, how: TokenizingContext | None = None, count: int = 0, *, at_start: bool = False
     ) -> TokenIds:
-        """Ids as of ``encode_literal``, looked up where they are known; other arguments as of ``encode_known``."""
+        """Tokenize as ``encode_literal`` does, with cached parts; other arguments as of ``encode_known``."""
         how = how or NoBounds()
         recall = how.recall
         key = recall.key(f"literal {at_start}", text) if recall else None
@@ -252,9 +254,9 @@ class Tokenizer:
         token.
 
         Args:
-            text: to count.
-            most: tokens after which the rest is not looked at.
-            stopped: asked before each piece whether to stop counting.
+            text: text to count.
+            most: tokens after which the rest is not counted.
+            stopped: returns, before each piece, whether to stop.
 
         Raises:
             TokenizerError: as ``encode``.
@@ -263,7 +265,7 @@ class Tokenizer:
             return count_beyond(self.backend, text, most, stopped)
 
     def encode_literal(self, text: str, *, at_start: bool = False) -> list[int]:
-        """Ids of ``text`` where the text of a special token is ordinary text: no control token comes out.
+        """Tokenize ``text``, in which texts of special tokens are ordinary text.
 
         Args:
             text: one stretch of text between two special tokens of a prompt.
@@ -276,9 +278,10 @@ class Tokenizer:
         return self._encode(self._literal[at_start], text)
 
     def prepare_literal(self) -> None:
-        """Make the tokenizers of ``encode_literal``, which takes as long as loading; else its first call makes them.
+        """Make the tokenizers of ``encode_literal``; otherwise its first call makes them.
 
-        They are copies, since the library's switch for special tokens must not be thrown while other threads encode.
+        That takes as long as loading. They are copies, since the library's switch for special tokens must not change
+        while other threads encode.
         """
         with self._literal_lock:
             if not self._literal:
@@ -287,13 +290,13 @@ class Tokenizer:
     # Ids to text
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """Text of ``ids`` as one whole; ids outside the vocabulary are ignored, invalid UTF-8 becomes U+FFFD."""
+        """Decode ``ids`` as one whole; ids outside the vocabulary are ignored, invalid UTF-8 becomes U+FFFD."""
         # A batch of one, as in ``_encode``.
         text: str = self.backend.decode_batch([list(ids)], skip_special_tokens=skip_special_tokens)[0]
         return text
 
     def token_bytes(self, index: int) -> bytes:
-        """Exact bytes of a token in the middle of a text; empty for an id outside the vocabulary.
+        """The exact bytes of a token in the middle of a text; empty for an id outside the vocabulary.
 
         A special token's bytes are its text. Where the decoder drops a space at the very start of a text, that space
         is in here nevertheless (``IncrementalDetokenizer.contribution`` knows the position).
@@ -304,21 +307,21 @@ class Tokenizer:
         return known
 
     def token_text(self, index: int) -> str:
-        """The token's readable text: an added token's own, else its bytes as UTF-8, with U+FFFD where they are not."""
+        """The readable text of a token: an added token's own, else its bytes as UTF-8, with U+FFFD."""
         if index in self._added_ids:
             return self.backend.id_to_token(index) or ""
         return self.token_bytes(index).decode("utf-8", "replace")
 
     def raw_token(self, index: int) -> str | None:
-        """The vocabulary's own spelling of a token, as decoders see it; None for an id outside the vocabulary."""
+        """The vocabulary's spelling of a token; None for an id outside the vocabulary."""
         return self.backend.id_to_token(index) if index >= 0 else None
 
     def token_id(self, text: str) -> int | None:
-        """The id of a token by the vocabulary's own spelling; None when there is none."""
+        """The id of a token by the vocabulary's spelling; None without one."""
         return self.backend.token_to_id(text)
 
     def is_special(self, index: int) -> bool:
-        """Whether the id is an added token marked special, which ``decode`` skips by default."""
+        """Tell whether an id is an added token marked special, which ``decode`` skips by default."""
         return index in self._special_ids
 
     # Private
@@ -388,7 +391,7 @@ _ANCHOR = "\n"  # text after it continues no word and begins no text
 
 
 def word_sequences(tokenizer: Tokenizer, word: str) -> tuple[tuple[int, ...], ...]:
-    """Token sequences that write ``word``: at the start of a text, after a space, and right after other text.
+    """The token sequences that write ``word``: at the start of a text, after a space, and right after other text.
 
     An engine bans exact token sequences (wire contract 1.4), and most vocabularies write a word with a space before
     it in another way than without. Unusual ways to split the word into tokens are not in here, so a ban makes the word

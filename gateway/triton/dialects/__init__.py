@@ -1,1 +1,1 @@
-"""Dialects: a file for each kind of Triton model that is called."""
+"""Dialects: one module for each kind of Triton model."""

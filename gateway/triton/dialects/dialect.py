@@ -1,4 +1,4 @@
-"""The interface of a dialect, and the checks that they have in common."""
+"""The interface of a dialect, and checks that all dialects have in common."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ Made = TypeVar("Made", bound=Engine)
 
 
 class DiscoveryError(ValueError):
-    """What is configured cannot be served; the message says why, in one sentence.
+    """The configured model cannot be served; the message says why, in one sentence.
 
-    It cannot until the model's repository or the gateway's settings change.
+    It stays so until the model repository or the gateway's settings change.
     """
 
 
 def decoupled(model: ModelView) -> ModelView:
-    """The model with a configuration that lets it return several responses."""
+    """Make the configuration of a model decoupled, so that a request may have several responses."""
     return replace(model, decoupled=True)
 
 
 class Dialect(ABC, Generic[Made]):
-    """The way to call one kind of Triton model: the gateway and ``gateway check`` ask it.
+    """Calls one kind of Triton model, for the gateway and ``gateway check``.
 
     Attributes:
         path: the value of the setting ``path``.
         kind: a word or two for lists of models.
         name: the kind with its article.
-        served: the kind with the tensors that it is known by, for lists of what is supported.
-        lacking: for a setting ``path`` that names it with a model of another kind, with ``{name}``; empty where the
-            other kind's check words the error.
+        served: the kind with its tensors, for lists of supported models.
+        lacking: error with ``{name}`` for a setting ``path`` of this dialect with a model of another kind; empty where
+            the other kind's check makes the error.
         spec: the tensors by the contract.
-        always: tensors that every request holds.
-        cures: by sentence, changes of a configuration that may end a loss.
+        always: tensors that every request has.
+        cures: changes of a configuration that may end a loss, by their sentence.
     """
 
     path: ClassVar[EngineForm]
@@ -61,7 +61,7 @@ class Dialect(ABC, Generic[Made]):
 
     @abstractmethod
     def recognizes(self, model: ModelView) -> bool:
-        """Whether a model is of this kind, by its tensors and never by its name."""
+        """Tell whether a model is of this kind, by its tensors and never by its name."""
 
     def kind_of(self, model: ModelView) -> str | None:
         """The kind of a recognized model; None where it lacks what a configured model needs."""
@@ -69,7 +69,7 @@ class Dialect(ABC, Generic[Made]):
         return self.kind
 
     def completed(self, model: ModelView) -> ModelView:
-        """The model as it is once Triton has loaded it, which ``gateway check`` reads from files."""
+        """Complete a model from files as Triton does when it loads it, for ``gateway check``."""
         return model
 
     @abstractmethod
@@ -81,24 +81,24 @@ class Dialect(ABC, Generic[Made]):
         """
 
     def choose(self, models: Models, path: EnginePath) -> tuple[Dialect[Made], str]:
-        """Choose the dialect that requests are sent in, if the engine answers, with the reason."""
+        """Choose the dialect of the requests, if the engine responds, with the reason."""
         del path
         return self, f"{models.entry.name!r} is {self.name}"
 
     def assume(self, models: Models) -> Models:
-        """Fill in the likeliest result of ``learn``."""
+        """Fill in the most probable result of ``learn``."""
         return models
 
     async def learn(self, asked: Made, make: Callable[[Models], Made], models: Models) -> Models:
-        """Ask an engine for what configurations do not tell.
+        """Probe an engine for facts that configurations do not tell.
 
         Args:
             asked: the engine of the models.
             make: makes another engine.
-            models: of which nothing was learned yet.
+            models: the models, without learned facts.
 
         Raises:
-            DiscoveryError: it cannot be served.
+            DiscoveryError: the model cannot be served.
             EngineError: Triton is not available.
         """
         del asked, make
@@ -109,7 +109,7 @@ class Dialect(ABC, Generic[Made]):
         """Make the engine.
 
         Raises:
-            DiscoveryError: the called model requires what is not sent.
+            DiscoveryError: the called model requires inputs that are not sent.
         """
 
     @abstractmethod
@@ -122,13 +122,13 @@ class Dialect(ABC, Generic[Made]):
 
     @abstractmethod
     def lost(self, models: Models, options: EngineOptions) -> tuple[str, ...]:
-        """What is lost of an answer: a sentence each, without a capital and without a full stop."""
+        """List what answers lose, one sentence each, without a capital and without a full stop."""
 
     def losses(self, models: Models, options: EngineOptions) -> dict[str, str]:
-        """What is lost of answers, nothing where they come as token ids, one response after the other.
+        """List what answers lose; nothing for token ids in one response after the other.
 
         Returns:
-            By loss the sentence on what cures it; empty where no change of the configuration does.
+            The sentence on the cure by loss; empty where no change of the configuration cures it.
         """
         said = self.lost(models, options)
         left = {
@@ -141,13 +141,13 @@ class Dialect(ABC, Generic[Made]):
         return {loss: next((fix for fix, rest in left.items() if loss not in rest), otherwise) for loss in said}
 
     def otherwise(self, models: Models) -> str:
-        """What cures a loss that none of ``cures`` does."""
+        """The cure of a loss that none of ``cures`` ends."""
         del models
         return ""
 
 
 class GeneratorDialect(Dialect[TokenGenerator]):
-    """The way to call a model that generates text."""
+    """A dialect of models that generate text."""
 
     async def ask(self, engine: TokenGenerator) -> EngineError | None:
         """Generate one token; see ``Dialect``."""
@@ -158,10 +158,10 @@ class TritonEngine(ABC):
     """An Engine that calls a Triton model.
 
     Args:
-        connection: the way to Triton.
-        model: that is called.
+        connection: connection to Triton.
+        model: the called model.
         spec: its tensors by the contract.
-        features: what was discovered of it.
+        features: its features by discovery.
     """
 
     def __init__(self, connection: Connection, model: ModelView, spec: ModelSpec, features: EngineFeatures) -> None:
@@ -171,7 +171,7 @@ class TritonEngine(ABC):
 
     @property
     def features(self) -> EngineFeatures:
-        """What this engine can do."""
+        """The features of this engine."""
         return self._features
 
     def describe(self, request: GenerationRequest) -> list[dict[str, Any]]:
@@ -180,20 +180,20 @@ class TritonEngine(ABC):
 
     @abstractmethod
     def encode(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
-        """Turn a request into tensors.
+        """Convert a request to tensors.
 
         Raises:
-            EngineError: it asks for what the model does not have, or its prompt cannot travel as text.
+            EngineError: the request needs what the model lacks, or its prompt cannot travel as text.
         """
 
 
 def check_required(model: ModelView, spec: ModelSpec, filled: frozenset[str]) -> None:
-    """Reject a model that requires inputs that are not sent, or takes inputs of another type or shape.
+    """Reject a model that requires unsent inputs, or takes inputs of another type or shape.
 
     Args:
         model: the model that is called.
         spec: its tensors by the contract.
-        filled: names of the tensors that every request holds.
+        filled: names of the tensors that every request has.
 
     Raises:
         DiscoveryError: with the names.

@@ -1,4 +1,4 @@
-"""The dialect of encoders: texts, pairs or token ids to a model, and vectors or scores back (wire contract 12)."""
+"""The dialect of encoders: texts, pairs or token ids in; vectors or scores out (wire contract 12)."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ Takes = Literal["text", "pair", "query", "ids", "json"]
 
 @dataclass(frozen=True, slots=True)
 class EncoderForm:
-    """How an encoder is called.
+    """The form of an encoder's requests and responses.
 
     Attributes:
         takes: the form of a request.
-        tensors: names of its inputs, by what they hold.
+        tensors: names of its inputs, by their content.
         output: name of the output with vectors, scores or, of vLLM, JSON.
-        order: name of the output with the places of the scores of documents that come sorted; None: they come in order.
+        order: name of the output with the places of sorted scores; None where scores come in the order of documents.
         count: name of the output with the tokens of each item; None where the model does not count.
-        width: name of the output with the length of vectors that come one behind the other; None where none has it.
+        width: name of the output with the length of concatenated vectors; None without one.
         hidden: whether the output has a vector for each token.
-        most_items: of one request.
+        most_items: most items of one request.
     """
 
     takes: Takes
@@ -76,10 +76,10 @@ class EncoderForm:
 
 
 def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
-    """Find out how an encoder is called, by its configuration and what the settings add.
+    """Find the form of an encoder in its configuration and settings.
 
     Raises:
-        DiscoveryError: with the setting that says what the configuration does not.
+        DiscoveryError: the configuration does not tell; the message names the setting that does.
     """
     tensors = _tensors(model, settings)
     takes = _takes(model, tensors)
@@ -192,7 +192,7 @@ def _output(model: ModelView, settings: EncoderSettings, takes: Takes) -> str:
 
 
 class EncoderDialect(Dialect[Encoder]):
-    """The dialect of a model whose task is another one than to generate."""
+    """The dialect of models with another task than to generate."""
 
     path = "encoder"
     kind = "encoder"
@@ -202,12 +202,12 @@ class EncoderDialect(Dialect[Encoder]):
     always: ClassVar[frozenset[str]] = frozenset()
 
     def recognizes(self, model: ModelView) -> bool:
-        """Whether texts or token ids go in and numbers come out; see ``Dialect``."""
+        """Tell whether a model takes texts or token ids and returns numbers; see ``Dialect``."""
         takes = "input_ids" in model.inputs or "BYTES" in model.datatypes.values()
         return takes and any(datatype in _FLOATS for datatype in model.answered.values())
 
     def check(self, models: Models, path: EnginePath) -> None:
-        """Reject a path that only generating models have; see ``Dialect``."""
+        """Reject a setting ``path`` of generating models; see ``Dialect``."""
         del models
         if path not in ("auto", self.path):
             raise DiscoveryError(f"path: {path} is configured, but only models whose task is to generate have it")
@@ -253,7 +253,7 @@ class EncoderDialect(Dialect[Encoder]):
         return None
 
     def lost(self, models: Models, options: EngineOptions) -> tuple[str, ...]:
-        """Nothing: vectors and scores come whole."""
+        """Return nothing: vectors and scores come whole."""
         del models, options
         return ()
 
@@ -288,14 +288,14 @@ class TritonEncoder:
     """An Encoder that calls a Triton model.
 
     Args:
-        connection: the way to Triton.
-        model: that is called.
-        form: how.
-        settings: what is added to each request.
-        features: what was discovered of it.
+        connection: connection to Triton.
+        model: the called model.
+        form: form of requests and responses.
+        settings: settings with additions to each request.
+        features: its features by discovery.
 
     Attributes:
-        form: the same.
+        form: form of requests and responses.
     """
 
     def __init__(
@@ -314,7 +314,7 @@ class TritonEncoder:
 
     @property
     def features(self) -> EngineFeatures:
-        """What this encoder can do."""
+        """The features of this encoder."""
         return self._features
 
     async def encode(self, request: EncoderRequest) -> EncodedItems:
@@ -339,7 +339,7 @@ class TritonEncoder:
         return self._read(answered, request)
 
     def wire(self, request: EncoderRequest) -> service_pb2.ModelInferRequest:
-        """Turn a request into tensors and request parameters."""
+        """Convert a request to tensors and request parameters."""
         form, model, params = self.form, self._model, request.params
         wire = service_pb2.ModelInferRequest(model_name=model.name, id=request.id)
         wire.parameters["triton_enable_empty_final_response"].bool_param = True
@@ -527,13 +527,13 @@ def _vectors_of_json(raw: NDArray[Any] | bytes) -> NDArray[np.float32]:
     raise MalformedOutputError("the output is not a list of numbers")
 
 
-def _rows(values: NDArray[Any], rows: int, form: EncoderForm, width: NDArray[Any] | bytes | None) -> NDArray[Any]:
+def _rows(values: NDArray[Any], rows: int, form: EncoderForm, widths: NDArray[Any] | bytes | None) -> NDArray[Any]:
     """The output with one row for each item; vectors that come one behind the other are split by their length."""
     if values.ndim < 2:
-        length = int(width.reshape(-1)[0]) if isinstance(width, np.ndarray) and width.size else values.size // rows
-        if length * rows != values.size:
-            raise MalformedOutputError(f"{values.size} numbers of {rows} inputs, in vectors of {length}")
-        return values.reshape(rows, length)
+        width = int(widths.reshape(-1)[0]) if isinstance(widths, np.ndarray) and widths.size else values.size // rows
+        if width * rows != values.size:
+            raise MalformedOutputError(f"{values.size} numbers of {rows} inputs, in vectors of {width}")
+        return values.reshape(rows, width)
     if form.hidden and values.ndim == 2:  # of one text, without a dimension for items
         values = values[None]
     if not form.hidden and values.shape[1:-1] == (1,) * (values.ndim - 2):
@@ -562,7 +562,7 @@ def _pooled(values: NDArray[Any], items: Sequence[EncoderInput], form: EncoderFo
 
 
 def scaled(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Rows scaled to length 1; a row of zeros stays as it is."""
+    """Scale rows to length 1; a row of zeros stays as it is."""
     rows: NDArray[np.float32] = values.astype(np.float32, copy=False)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.divide(rows, np.where(lengths > 0, lengths, 1), dtype=np.float32)

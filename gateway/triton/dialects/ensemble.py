@@ -1,4 +1,4 @@
-"""The dialect of ensembles and BLS models: text to them; token ids back where exposed, else text (contract 1 and 4).
+"""The dialect of ensembles and BLS models: text in; token ids out where exposed, else text (contract 1 and 4).
 
 A gRPC cancel does not reach the ensemble's engine step; a ``stop`` request to the engine does (wire contract 3.6).
 """
@@ -58,7 +58,7 @@ _TEXT = frozenset({"text_input", "max_tokens"})
 
 
 class EnsembleDialect(TensorRtLlmDialect):
-    """The dialect of an ensemble and of a BLS model, which take text."""
+    """The dialect of ensembles and BLS models, which take text."""
 
     path = "ensemble"
     kind = "ensemble"
@@ -68,7 +68,7 @@ class EnsembleDialect(TensorRtLlmDialect):
     always = ALWAYS | _TEXT | {"stream"}
 
     def recognizes(self, model: ModelView) -> bool:
-        """Whether it has steps, or calls models as they are; see ``Dialect``."""
+        """Tell whether a model has steps, or calls models as a BLS model does; see ``Dialect``."""
         return bool(model.steps) or is_bls(model)
 
     def kind_of(self, model: ModelView) -> str | None:
@@ -131,11 +131,11 @@ class EnsembleDialect(TensorRtLlmDialect):
         return EnsembleEngine(connection, entry, features, abilities, path, engine=stopped)
 
     def lost(self, models: Models, options: EngineOptions) -> tuple[str, ...]:
-        """What is lost of an answer; see ``Dialect``."""
+        """List what answers lose; see ``Dialect``."""
         return tuple(_losses(models, read_text_path(models, options), options))
 
     def otherwise(self, models: Models) -> str:
-        """Name the way past the ensemble, which is not taken unless something is wrong; see ``Dialect``."""
+        """Name the path ``tokens`` as the cure for an ensemble; a BLS model has none. See ``Dialect``."""
         return "" if models.bls else "Set path: tokens, so that the gateway calls the engine step with token ids."
 
 
@@ -220,7 +220,7 @@ def _not_passed_on(models: Models) -> Iterator[str]:
 
 
 def takes_stops(models: Models) -> bool:
-    """Whether the engine step of an ensemble takes requests that end another."""
+    """Tell whether the engine step of an ensemble takes requests that end another request."""
     return models.engine is not None and "stop" in models.engine.inputs and not models.bls
 
 
@@ -234,11 +234,11 @@ def _as_read(model: ModelView) -> ModelView:
 
 
 class ResponsePump:
-    """Hands over a stream's responses. Cancelling its reader does not cancel the RPC.
+    """Passes on the responses of a stream; cancelling the reader does not cancel the RPC.
 
     Attributes:
         task: runs until the request has ended.
-        final: whether the last response handed over was the final one.
+        final: whether the last read response was the final one.
     """
 
     def __init__(self, stream: ResponseStream, background: BackgroundTasks) -> None:
@@ -284,7 +284,7 @@ class ResponsePump:
         return response
 
     def abandon(self) -> None:
-        """Drop what is queued and what still comes, until the request has ended."""
+        """Drop queued and later responses until the request has ended."""
         self._abandoned = True
         while not self._queue.empty():
             self._queue.get_nowait()
@@ -294,7 +294,7 @@ class StopSender:
     """Ends requests that run in the engine step of an ensemble.
 
     Args:
-        connection: the way to Triton.
+        connection: connection to Triton.
         engine: the engine step's model; it must declare the input ``stop``.
     """
 
@@ -332,7 +332,7 @@ class StopSender:
             stream.close()
 
     def encode(self, request_id: str) -> service_pb2.ModelInferRequest:
-        """Make the stop request for a request; all tensors but ``stop`` are there only because they are required."""
+        """Make the stop request for a request; all tensors except ``stop`` are only there because they are required."""
         wire = self._encoder.request(request_id, ("output_ids", "sequence_length"))
         self._encoder.put(wire, "input_ids", 0)
         self._encoder.put(wire, "input_lengths", 1)
@@ -342,13 +342,13 @@ class StopSender:
 
 
 class EnsembleEngine(TritonEngine):
-    """An Engine that calls an ensemble with text, or a BLS model, which has its tensors and a few more.
+    """An Engine that calls an ensemble or a BLS model with text.
 
     Args:
-        connection: the way to Triton.
+        connection: connection to Triton.
         model: the ensemble or BLS model.
-        features: what was discovered of it.
-        abilities: which of its tensors give what.
+        features: its features by discovery.
+        abilities: its abilities with their tensors.
         path: the form of its answers.
         engine: its engine step's model, which takes the ``stop`` requests; None when there is none that does: a
             request is then left by a gRPC cancel, which an ensemble does not pass on.
@@ -372,7 +372,7 @@ class EnsembleEngine(TritonEngine):
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.TokenGenerator``.
 
-        When it is left early, the request is stopped in the background.
+        When the generator is closed early, the request is stopped in the background.
         """
         reader = self._reader(request)
         message = self.encode(request)
@@ -413,10 +413,10 @@ class EnsembleEngine(TritonEngine):
         stream.close()
 
     def encode(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
-        """Turn a request into tensors.
+        """Convert a request to tensors.
 
         Raises:
-            EngineError: it asks for what the model does not have, or its prompt cannot travel as text.
+            EngineError: the request needs what the model lacks, or its prompt cannot travel as text.
         """
         encoder = self._encoder
         tokens = self._features.token_ids

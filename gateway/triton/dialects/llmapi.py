@@ -1,7 +1,7 @@
-"""The dialect of the stock model of the LLM API, of each of its versions: text to it and back (wire contract 8).
+"""The dialect of the stock model of the LLM API, in each of its versions: text in and out (wire contract 8).
 
-What it does with a request follows from what it declares. What TensorRT-LLM itself ignores without a word goes by the
-version, which Triton does not tell: the operator does.
+The declared inputs tell how the model serves a request. Which parameters TensorRT-LLM itself ignores depends on its
+version, which the operator sets because Triton does not report it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class LlmApiForm:
     """The form of the requests and responses of one model.
 
     Attributes:
-        text: of its responses; ``whole`` where it does not stream.
+        text: the text of its responses; ``whole`` where it does not stream.
         adds_special_tokens: whether it puts the tokenizer's special tokens around a prompt's text.
         certain_of_special_tokens: whether that is known; of 0.20 and 0.21 it is not.
-        cancels: whether it ends a request in the engine whose gRPC call was cancelled.
+        cancels: whether a cancelled gRPC call ends its request in the engine.
         ends_at_eos: whether the tokenizer's own end token alone ends an answer.
         ignored: request parameters that TensorRT-LLM drops or may drop silently, each with the reason of its rejection.
     """
@@ -57,11 +57,11 @@ class LlmApiForm:
 
     @property
     def streams(self) -> bool:
-        """Whether a response comes for each step of the engine."""
+        """Whether the engine returns a response for each step."""
         return self.text != "whole"
 
     def losses(self) -> tuple[str, ...]:
-        """What is lost of an answer here, a sentence each."""
+        """What answers lose, a sentence each."""
         found = ["completion tokens are counted by tokenizing the text again unless the finish reason is length"]
         if not self.streams:
             found.append("the model returns one response, so that a stream has the whole text in one event")
@@ -76,15 +76,15 @@ class LlmApiForm:
 
 
 def read_form(model: ModelView, options: EngineOptions) -> LlmApiForm:
-    """Tell by the declared inputs which model it is, and by the version what its engine does.
+    """Find the version of a model by its declared inputs, and its engine's behaviour by the operator's version.
 
     Upstream's models differ: that of 0.19 has ``sampling_param_beam_width``, those from 1.0 on have ``stop``, and the
     first that passes ``streaming`` on to its engine also has ``lora_id``. The policy decides, not the model's yaml: a
     model that is not decoupled answers once.
 
     Args:
-        model: the LLM API's.
-        options: what the operator says.
+        model: the LLM API's model.
+        options: the operator's settings.
     """
     current = "stop" in model.inputs
     oldest = "sampling_param_beam_width" in model.inputs
@@ -163,7 +163,7 @@ class LlmApiDialect(TextDialect):
     cures: ClassVar = {"Set model_transaction_policy { decoupled: true }.": decoupled}
 
     def recognizes(self, model: ModelView) -> bool:
-        """Whether it takes text and sampling parameters; see ``Dialect``."""
+        """Tell whether a model takes text and sampling parameters; see ``Dialect``."""
         sampling = any(name.startswith("sampling_param_") for name in model.inputs)
         return sampling and not model.steps and "text_input" in model.inputs
 
@@ -181,7 +181,7 @@ class LlmApiDialect(TextDialect):
             )
 
     async def learn(self, asked: TokenGenerator, make: Callable[[Models], TokenGenerator], models: Models) -> Models:
-        """Reject a model whose settings make every request fail, as it says itself; see ``Dialect``."""
+        """Reject a model whose own error says that its settings fail every request; see ``Dialect``."""
         del make
         error = await ask(asked)
         if error is not None and error.message == LLMAPI_WITH_ADAPTERS:
@@ -208,21 +208,21 @@ class LlmApiDialect(TextDialect):
         return LlmApiEngine(connection, entry, features, form)
 
     def lost(self, models: Models, options: EngineOptions) -> tuple[str, ...]:
-        """What is lost of an answer; see ``Dialect``."""
+        """List what answers lose; see ``Dialect``."""
         return read_form(models.entry, options).losses()
 
 
 def broken_by_adapters(model: str) -> str:
-    """Word the error for a model before 1.3 that loads adapters, as its yaml or a request shows."""
+    """Make the error of a model before 1.3 that loads adapters, which fail every request."""
     return f"model {model!r}: {LLMAPI_WITH_ADAPTERS.rstrip('.')}; remove lora_config, or upgrade to 1.3"
 
 
 def llmapi_capabilities(model: ModelView, form: LlmApiForm) -> dict[str, Capability]:
-    """Decide for every request parameter that depends on the engine how it is served.
+    """Decide how each request parameter that depends on the engine is served.
 
     Args:
-        model: the LLM API's.
-        form: of its requests and responses.
+        model: the LLM API's model.
+        form: form of its requests and responses.
 
     Returns:
         A capability by the name of OpenAI's parameter or of the extension.
@@ -259,10 +259,10 @@ class LlmApiEngine(TextEngine):
     """An Engine that calls the LLM API's model.
 
     Args:
-        connection: the way to Triton.
+        connection: connection to Triton.
         model: the LLM API's model.
-        features: what was discovered of it.
-        form: of its requests and responses.
+        features: its features by discovery.
+        form: form of its requests and responses.
     """
 
     def __init__(self, connection: Connection, model: ModelView, features: EngineFeatures, form: LlmApiForm) -> None:
@@ -274,9 +274,9 @@ class LlmApiEngine(TextEngine):
         return LlmApiReader(self._form.text)
 
     def encode(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
-        """Turn a request into tensors; see ``TextEngine.encode``.
+        """Convert a request to tensors; see ``TextEngine.encode``.
 
-        What the model would fill in by itself is always sent: it stops after 32 tokens, and repeats the prompt.
+        Values with defaults in the model are always sent: it would stop after 32 tokens, and repeat the prompt.
         """
         encoder = self._encoder
         self._reject(request)
@@ -309,8 +309,7 @@ class LlmApiReader:
     """Reads the responses of one request.
 
     Args:
-        text: what the text of a response is. Nothing is concluded from the texts themselves: "ha" and then "haha" may
-            be either form.
+        text: the form of a response's text. The texts themselves do not tell: "ha" and then "haha" may be either form.
     """
 
     __slots__ = ("_answered", "_ended", "_outputs", "_so_far", "_text")
@@ -322,7 +321,7 @@ class LlmApiReader:
         self._answered = self._ended = False
 
     def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
-        """Turn a response into a chunk: its new text, which may be none, and why the answer ended.
+        """Convert a response to a chunk: its new text, perhaps empty, and the finish reason.
 
         Raises:
             MalformedOutputError: its outputs are not what the contract says, a cumulative text does not continue the

@@ -1,4 +1,4 @@
-"""The dialect of a model of no known kind: text to it, and text back (wire contract 11)."""
+"""The dialect of plain text models, of no other known kind: text in and out (wire contract 11)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TEXT_ONLY = "The model returns text without token ids."
 
 
 class PlainTextDialect(TextDialect):
-    """The dialect of a model of no kind known otherwise that takes and answers text."""
+    """The dialect of models that take and return text and are of no other known kind."""
 
     path = "text"
     kind = "text"
@@ -50,7 +50,7 @@ class PlainTextDialect(TextDialect):
     )
 
     def recognizes(self, model: ModelView) -> bool:
-        """Whether it takes and answers text, and is of no other kind; see ``Dialect``."""
+        """Tell whether a model takes and returns text and is of no other kind; see ``Dialect``."""
         if model.steps or "end_id" in model.inputs:  # of TensorRT-LLM: without it answers go on to their limit
             return False
         is_text = model.datatypes.get("text_input") == model.answered.get("text_output") == "BYTES"
@@ -62,7 +62,7 @@ class PlainTextDialect(TextDialect):
         return self, f"{models.entry.name!r} reads and returns text"
 
     def check_model(self, model: ModelView) -> None:
-        """Reject a model whose inputs or outputs would make every request fail; see ``TextDialect``."""
+        """Reject a model whose inputs or outputs would fail every request; see ``TextDialect``."""
         wide = sorted({name for tensor in PLAIN_TEXT.inputs for name in tensor.names} & model.inputs - model.single)
         if wide:
             raise DiscoveryError(
@@ -94,7 +94,7 @@ class PlainTextDialect(TextDialect):
         return PlainEngine(connection, entry, features)
 
     def lost(self, models: Models, options: EngineOptions) -> tuple[str, ...]:
-        """What is lost of an answer; no configuration makes the model's code do more."""
+        """List what answers lose; no configuration changes the model's code."""
         del options
         return tuple(_losses(models.entry))
 
@@ -127,12 +127,12 @@ def _capabilities(model: ModelView) -> dict[str, Capability]:
 
 
 class PlainEngine(TextEngine):
-    """An Engine that calls a model with text, and with the parameters that it declares.
+    """An Engine that calls a plain text model with text and its declared parameters.
 
     Args:
-        connection: the way to Triton.
-        model: that takes and answers text.
-        features: what was discovered of it.
+        connection: connection to Triton.
+        model: the called model.
+        features: its features by discovery.
     """
 
     def __init__(self, connection: Connection, model: ModelView, features: EngineFeatures) -> None:
@@ -143,7 +143,7 @@ class PlainEngine(TextEngine):
         return PlainReader(request.max_tokens, decoupled=self._encoder.model.decoupled)
 
     def encode(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
-        """Turn a request into tensors; see ``TextEngine.encode``."""
+        """Convert a request to tensors; see ``TextEngine.encode``."""
         self._reject(request)
         encoder, params, model = self._encoder, request.params, self._encoder.model
         wire = encoder.request(request.id, ("text_output", *self._returned))
@@ -168,8 +168,8 @@ class PlainReader:
     """Reads the responses of one request.
 
     Args:
-        most: tokens that were asked for: numbers that add up to more are none of new tokens of the answer.
-        decoupled: whether a request may have several responses, each with what is new of the text.
+        most: requested tokens: counts with a larger sum are not counts of the answer's new tokens.
+        decoupled: whether a request may have several responses, each with new text.
     """
 
     __slots__ = ("_answered", "_decoder", "_decoupled", "_left", "_outputs", "_reported")
@@ -182,7 +182,7 @@ class PlainReader:
         self._answered = self._reported = False
 
     def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
-        """Turn a response into a chunk: its new text, and what the model tells of it.
+        """Convert a response to a chunk: its new text and the model's counts.
 
         Raises:
             MalformedOutputError: its outputs are not what the contract says, or a model that answers once answers

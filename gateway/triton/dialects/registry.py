@@ -1,4 +1,4 @@
-"""The list of dialects, and the one that a model is served in."""
+"""The list of dialects, and the choice for a model."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ _OF_TOKENS = frozenset({"output_ids", "sequence_length"})
 
 
 def find_dialect(model: ModelView) -> Dialect[Any] | None:
-    """The dialect of a configured model; None for one of no kind that is served."""
+    """Find the dialect of a configured model; None for an unsupported kind."""
     return next((each for each in DIALECTS if each.recognizes(model)), None)
 
 
 def kind_of(model: ModelView) -> str | None:
-    """What a model that can be configured is, in a word or two; None for one of no kind that is served."""
+    """Name the kind of a model that can be configured, in a word or two; None for an unsupported kind."""
     found = find_dialect(model)
     return None if found is None else found.kind_of(model)
 
 
 def check(models: Models, path: EnginePath, task: Task = "generate") -> Dialect[Any]:
-    """Return the dialect of the configured model, once its rules are known to hold.
+    """Check the rules of a configured model's dialect, and return the dialect.
 
     Args:
-        models: that are configured.
-        path: as of the settings.
-        task: as of the settings.
+        models: the configured models.
+        path: ``path`` of the settings.
+        task: ``task`` of the settings.
 
     Raises:
         DiscoveryError: with the reason why the models cannot be served.

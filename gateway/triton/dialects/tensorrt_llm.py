@@ -1,4 +1,4 @@
-"""The common part of the two dialects of TensorRT-LLM's backend: how they serve each parameter (wire contract 2)."""
+"""The common part of the two dialects of TensorRT-LLM's backend: the parameters that they serve (wire contract 2)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TensorRtLlmDialect(GeneratorDialect):
     }
 
     async def learn(self, asked: TokenGenerator, make: Callable[[Models], TokenGenerator], models: Models) -> Models:
-        """Find out whether the engine has the guides and takes the drafts that it declares; see ``Dialect``."""
+        """Probe whether the engine has the guides and takes the drafts that it declares; see ``Dialect``."""
         del make
         if asked.features.guide_types and not await has_guided_decoder(asked):
             models = replace(models, guided=False)
@@ -65,7 +65,7 @@ class TensorRtLlmDialect(GeneratorDialect):
     def features(
         self, called: ModelView, models: Models, abilities: Abilities, options: EngineOptions, reason: str
     ) -> EngineFeatures:
-        """What follows from abilities, whichever model is called."""
+        """Make the features that follow from the abilities, for any called model."""
         tokens = self.path == "tokens"
         return EngineFeatures(
             path=self.path,
@@ -95,7 +95,7 @@ def _draft_room(models: Models, options: EngineOptions) -> int:
 
 
 def relative(called: ModelView, models: Models, options: EngineOptions) -> Iterator[str]:
-    """Say that log-probs are relative to what sampling leaves, where they are."""
+    """Warn of log-probs that are relative to the candidates that sampling leaves."""
     if read_abilities(called, models.engine, options).normalizes:
         yield (
             "log-probs are rejected with temperature 0, top_k, top_p or min_p: normalize_log_probs of "
@@ -105,7 +105,7 @@ def relative(called: ModelView, models: Models, options: EngineOptions) -> Itera
 
 
 def one_response(models: Models) -> str:
-    """Say which models have a stream come in one event."""
+    """Say which models make a stream come in one event."""
     entry = models.entry if models.bls else models.engine
     deciding = {model.name for model in (entry, models.engine) if model is not None and not model.decoupled}
     who = " and ".join(map(repr, sorted(deciding))) + (" is" if len(deciding) == 1 else " are")
@@ -115,12 +115,12 @@ def one_response(models: Models) -> str:
 def capabilities(
     called: ModelView, engine: ModelView | None, abilities: Abilities, *, prompt_ids: bool
 ) -> dict[str, Capability]:
-    """Decide for every request parameter that depends on the engine how it is served.
+    """Decide how each request parameter that depends on the engine is served.
 
     Args:
         called: the model that requests name.
         engine: the engine model behind it, which has the parameters; the same as ``called`` on the tokens path.
-        abilities: what was read of both.
+        abilities: the abilities of both.
         prompt_ids: whether prompts travel as token ids, which is the tokens path.
 
     Returns:
@@ -142,7 +142,7 @@ def capabilities(
 
 
 def relative_log_probs(engine: ModelView | None) -> str:
-    """Say why an engine's log-probs cannot be served where sampling truncates, and what cures that."""
+    """Say why an engine's log-probs cannot be served where sampling truncates, and the cure."""
     name = "the engine model" if engine is None else repr(engine.name)
     return (
         f"normalize_log_probs of {name} is not false, so that log-probs would be relative to the remaining "

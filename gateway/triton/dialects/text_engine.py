@@ -1,4 +1,4 @@
-"""The common part of dialects whose prompts travel as text to one model, in a call that a gRPC cancel ends."""
+"""The common part of dialects that send text to one model in a call that a gRPC cancel ends."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class ResponseReader(Protocol):
     """Reads the responses of one request."""
 
     def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
-        """Turn a response into a chunk.
+        """Convert a response to a chunk.
 
         Raises:
-            EngineError: it is not what the contract says.
+            EngineError: the response contradicts the contract.
         """
         ...
 
 
 class TextDialect(GeneratorDialect):
-    """A dialect of one model that takes and answers text."""
+    """A dialect of one model that takes and returns text."""
 
     def check(self, models: Models, path: EnginePath) -> None:
         """Reject a model that cannot be served; see ``Dialect``."""
@@ -57,10 +57,10 @@ class TextDialect(GeneratorDialect):
         """
 
     def features(self, models: Models, reason: str, options: EngineOptions, **more: Any) -> EngineFeatures:
-        """Facts of the engine: those of all such dialects, and ``more``.
+        """Make the features of the engine: those of all such dialects, and ``more``.
 
         Raises:
-            DiscoveryError: the model requires what is not sent.
+            DiscoveryError: the model requires inputs that are not sent.
         """
         entry = models.entry
         check_required(entry, self.spec, self.always)
@@ -78,7 +78,7 @@ class TextDialect(GeneratorDialect):
 
 
 def estimates(*, counts: bool, finishes: bool) -> frozenset[Estimate]:
-    """List what may be inexact where a model does not report counts or finish reasons."""
+    """List the parts of an answer that are estimated where a model does not report counts or finish reasons."""
     reported: Mapping[Estimate, bool] = {"completion_tokens": counts, "finish_reason": finishes}
     return frozenset(name for name, tells in reported.items() if not tells)
 
@@ -87,10 +87,10 @@ class TextEngine(TritonEngine):
     """An Engine that calls one model with text.
 
     Args:
-        connection: the way to Triton.
-        model: that is called.
+        connection: connection to Triton.
+        model: the called model.
         spec: its tensors by the contract.
-        features: what was discovered of it.
+        features: its features by discovery.
     """
 
     def __init__(self, connection: Connection, model: ModelView, spec: ModelSpec, features: EngineFeatures) -> None:
@@ -105,7 +105,7 @@ class TextEngine(TritonEngine):
     async def generate_relayed(
         self, request: GenerationRequest, take: Take | None, began: Began | None
     ) -> AsyncGenerator[EngineChunk, None]:
-        """Generate one sequence; see ``RelayingEngine``. Nothing is relayed: all is read."""
+        """Generate one sequence without the relay, as all of it is read; see ``RelayingEngine``."""
         del take
         reader = self._reader(request)
         call = self._connection.transport.infer(

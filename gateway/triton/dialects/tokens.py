@@ -1,4 +1,4 @@
-"""The dialect of the engine model: token ids to it and back (wire contract 1.3 and 4)."""
+"""The dialect of the engine model: token ids in and out (wire contract 1.3 and 4)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TokensDialect(TensorRtLlmDialect):
     always = ALWAYS | {"input_ids", "input_lengths", "request_output_len", "streaming"}
 
     def recognizes(self, model: ModelView) -> bool:
-        """Whether it is an engine model; see ``Dialect``."""
+        """Tell whether a model is an engine model; see ``Dialect``."""
         return is_engine(model)
 
     def check(self, models: Models, path: EnginePath) -> None:
@@ -101,18 +101,18 @@ class TokensDialect(TensorRtLlmDialect):
         return TokensEngine(connection, engine, features, abilities)
 
     def lost(self, models: Models, options: EngineOptions) -> tuple[str, ...]:
-        """What is lost of an answer; see ``Dialect``."""
+        """List what answers lose; see ``Dialect``."""
         one = () if is_decoupled(models) else (one_response(models),)
         return (*one, *relative(models.engine or models.entry, models, options))
 
 
 class RequestCache:
-    """The parts that requests have in common, by what they ask for.
+    """The common parts of requests, by the parameters that they have.
 
-    Most clients ask for the same each time. Building the tensors of it again took a tenth of a short request.
+    Most clients send the same parameters each time. To build their tensors again took a tenth of a short request.
 
     Args:
-        build: makes that part of a request; it must not look at the id, prompt, length or seed of a usual one.
+        build: makes that part from a request; it must not use the id, prompt, length or seed.
     """
 
     def __init__(self, build: Callable[[GenerationRequest], service_pb2.ModelInferRequest]) -> None:
@@ -120,10 +120,10 @@ class RequestCache:
         self._built = BoundedDict[Hashable, service_pb2.ModelInferRequest](_MOST_CACHED)
 
     def common(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
-        """The part of a request that others have, too; not to be changed.
+        """Return the part that a request shares with others; not to be changed.
 
         Raises:
-            EngineError: it cannot be built.
+            EngineError: the part cannot be built.
         """
         if not _is_usual(request):
             return self._build(request)
@@ -140,13 +140,15 @@ def _is_usual(request: GenerationRequest) -> bool:
 
 
 class TokensEngine(TritonEngine):
-    """An Engine that calls the engine model with token ids. A gRPC cancel frees its slot.
+    """An Engine that calls the engine model with token ids.
+
+    A gRPC cancel frees its slot.
 
     Args:
-        connection: the way to Triton.
+        connection: connection to Triton.
         model: the engine model.
-        features: what was discovered of it.
-        abilities: which of its tensors give what.
+        features: its features by discovery.
+        abilities: its abilities with their tensors.
     """
 
     def __init__(
@@ -195,10 +197,10 @@ class TokensEngine(TritonEngine):
             stream.close()
 
     def encode(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
-        """Turn a request into tensors.
+        """Convert a request to tensors.
 
         Raises:
-            EngineError: it asks for what the model does not have.
+            EngineError: the request needs what the model lacks.
         """
         if not request.prompt.ids:
             raise EngineError(ErrorKind.INVALID_REQUEST, "The prompt is empty.", param="prompt")

@@ -1,7 +1,7 @@
-"""The dialect of Triton's vLLM backend: text and JSON to it; text back, or token ids with log-probs (contract 10).
+"""The dialect of Triton's vLLM backend: text and JSON in; text, or token ids with log-probs, out (contract 10).
 
-Triton reports neither the backend's version nor vLLM's. Versions are distinguished by the inputs, and by one probe for
-guides.
+Triton reports neither the backend's version nor vLLM's. The inputs distinguish versions, and a probe finds the
+parameter for guides.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class VllmForm:
     """The form of the requests and responses of one model.
 
     Attributes:
-        token_ids: whether answers carry token ids where something depends on them: as keys of their log-probs.
+        token_ids: whether answers can carry token ids, as keys of their log-probs.
         counts: whether it counts tokens.
-        finishes: whether it says why an answer ended.
-        guide_field: the sampling parameter that takes guides; None where none does.
+        finishes: whether it reports a finish reason.
+        guide_field: the sampling parameter for guides; None without one.
     """
 
     token_ids: bool
@@ -77,7 +77,7 @@ class VllmForm:
     guide_field: str | None
 
     def needs_ids(self, request: GenerationRequest) -> bool:
-        """Whether a request is answered by token ids, which costs vLLM the log-probs of each token."""
+        """Tell whether a request needs token ids, which cost vLLM the log-probs of each token."""
         params = request.params
         return self.token_ids and bool(
             params.logprobs
@@ -89,7 +89,7 @@ class VllmForm:
         )
 
     def losses(self) -> tuple[str, ...]:
-        """What is lost of an answer here, a sentence each."""
+        """What answers lose, a sentence each."""
         found = []
         if not self.counts:
             found.append(
@@ -106,11 +106,11 @@ class VllmForm:
 
 
 def read_form(model: ModelView, guide_field: str | None) -> VllmForm:
-    """Tell by what the model declares how it is asked.
+    """Find the form of a model by its declarations.
 
     Args:
-        model: of the vLLM backend.
-        guide_field: that was found to take guides.
+        model: model of the vLLM backend.
+        guide_field: the sampling parameter for guides, by the probe.
     """
     return VllmForm(
         token_ids=model.inputs >= _ASKED_FOR_IDS and model.outputs >= _ANSWERED_WITH_IDS,
@@ -165,12 +165,12 @@ class VllmDialect(TextDialect):
     always = frozenset({"text_input", "stream", "sampling_parameters"})
 
     def recognizes(self, model: ModelView) -> bool:
-        """Whether it takes text and JSON; see ``Dialect``."""
+        """Tell whether a model takes text and JSON; see ``Dialect``."""
         takes = {"text_input", "sampling_parameters"} <= model.inputs
         return takes and not model.steps and "text_output" in model.outputs
 
     def completed(self, model: ModelView) -> ModelView:
-        """The model with what the backend adds as it is loaded, as the newest that was read does."""
+        """Add the inputs and outputs that the backend's newest known version adds when it loads the model."""
         if model.backend != "vllm":
             return model
         inputs, outputs = ({tensor.name for tensor in tensors} for tensors in (VLLM.inputs, VLLM.outputs))
@@ -190,13 +190,13 @@ class VllmDialect(TextDialect):
             raise DiscoveryError(f"model {model.name!r} of the vLLM backend has a max_batch_size above 0; set it to 0")
 
     def assume(self, models: Models) -> Models:
-        """Take the likelier parameter for guides; see ``Dialect``."""
+        """Assume the more probable parameter for guides; see ``Dialect``."""
         return replace(models, guide_field=next(iter(_guide_fields(models.entry)), None))
 
     async def learn(self, asked: TokenGenerator, make: Callable[[Models], TokenGenerator], models: Models) -> Models:
-        """Find the sampling parameter for guides, by a token by a guide of each form: it goes by the version.
+        """Find the sampling parameter for guides, which depends on the version, by a token with a guide of each form.
 
-        A failure that says nothing of it leaves it at the likeliest. See ``Dialect``.
+        A failure for another reason leaves the assumed one. See ``Dialect``.
         """
         del asked
         for field in _guide_fields(models.entry):
@@ -228,7 +228,7 @@ class VllmDialect(TextDialect):
         return VllmEngine(connection, models.entry, features, form)
 
     def lost(self, models: Models, options: EngineOptions) -> tuple[str, ...]:
-        """What is lost of an answer; see ``Dialect``."""
+        """List what answers lose; see ``Dialect``."""
         del options
         return read_form(models.entry, models.guide_field).losses()
 
@@ -282,10 +282,10 @@ class VllmEngine(TextEngine):
     """An Engine that calls a model of the vLLM backend.
 
     Args:
-        connection: the way to Triton.
-        model: of the vLLM backend.
-        features: what was discovered of it.
-        form: of its requests and responses.
+        connection: connection to Triton.
+        model: model of the vLLM backend.
+        features: its features by discovery.
+        form: form of its requests and responses.
     """
 
     def __init__(self, connection: Connection, model: ModelView, features: EngineFeatures, form: VllmForm) -> None:
@@ -296,9 +296,9 @@ class VllmEngine(TextEngine):
         return VllmReader(request, self._form)
 
     def encode(self, request: GenerationRequest) -> service_pb2.ModelInferRequest:
-        """Turn a request into tensors; see ``TextEngine.encode``.
+        """Convert a request to tensors; see ``TextEngine.encode``.
 
-        It is always streamed: whole answers would begin with the prompt before 24.06, and stop strings end them early.
+        Requests are always streamed: whole answers begin with the prompt before 24.06, and stop strings end them early.
         """
         self._reject(request)
         encoder, form = self._encoder, self._form
@@ -353,8 +353,8 @@ class VllmReader:
     """Reads the responses of one request.
 
     Args:
-        request: what was asked.
-        form: of the request and its responses.
+        request: the request.
+        form: form of the request and its responses.
     """
 
     __slots__ = (
@@ -384,7 +384,7 @@ class VllmReader:
         self._tokens, self._sum = 0, 0.0
 
     def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
-        """Turn a response into a chunk: its new text with its count, or its new ids with their log-probs.
+        """Convert a response to a chunk: its new text with its count, or its new ids with their log-probs.
 
         Raises:
             MalformedOutputError: its outputs are not what the contract says, or what was asked for is missing.

@@ -1,4 +1,4 @@
-"""The asyncio side of one connection: bytes between the socket and the core, readers woken, signs of life."""
+"""The asyncio side of one connection: passes bytes between socket and core, wakes readers, and sends pings."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class H2Protocol(asyncio.Protocol):
     """Drives an ``Http2Connection``.
 
     Args:
-        headers: encodes those of requests.
-        limits: of the connection.
-        timing: of signs of life.
+        headers: encodes headers of requests.
+        limits: limits of the connection.
+        timing: times of pings.
         reject: called with the reason when the server breaks the protocol, or needs what this client lacks.
 
     Attributes:
         ready: done when the server's settings have come, or the connection has ended.
         closed: done when the connection has ended.
-        drop: takes the oldest messages of a stream that has as many, like ``read``, and sends nothing: for calls that
-            are being woken, after which it is sent.
+        drop: removes the oldest messages of a stream that has as many, without sending credit: for calls that are
+            being woken, after which credit is sent.
     """
 
     def __init__(self, headers: RequestHeaders, limits: Limits, timing: Timing, reject: Callable[[str], None]) -> None:
@@ -63,7 +63,7 @@ class H2Protocol(asyncio.Protocol):
         return self._core.failure
 
     def start(self, stream: Http2Stream) -> None:
-        """Send a request, as soon as the server permits it."""
+        """Send a request when the server permits it."""
         self._core.open(stream)
         self._keepalive.begin()
         self._settle()
@@ -76,7 +76,7 @@ class H2Protocol(asyncio.Protocol):
         self._settle()
 
     def read(self, stream: Http2Stream) -> bytes:
-        """Take the oldest message of a stream that has one."""
+        """Remove and return the oldest message of a stream that has one."""
         message = stream.messages[0]
         self.drop(stream, 1)
         if self._core.out:
@@ -91,7 +91,7 @@ class H2Protocol(asyncio.Protocol):
         self._settle()
 
     def retire(self) -> None:
-        """Take no more requests; the connection ends with the last one that it has."""
+        """Accept no more requests; the connection ends with its last request."""
         self._core.goodbye()
         self._settle()
 
@@ -110,7 +110,7 @@ class H2Protocol(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; of much, a part in each turn of the loop, which has others to serve as well."""
+        """Read received bytes; many bytes in parts, one in each turn of the loop, so that others run as well."""
         if len(data) <= _TURN_BYTES and not self._untaken:
             self._take(data)
         else:
@@ -143,10 +143,10 @@ class H2Protocol(asyncio.Protocol):
             self.ready.set_result(None)
 
     def eof_received(self) -> None:
-        """Let asyncio close this side, as the server has closed its own."""
+        """Let asyncio close this side, because the server has closed its side."""
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End what is in flight, once all is taken that came before."""
+        """End requests in flight, once the bytes before are read."""
         data, self._untaken = self._untaken, b""
         if data:
             self._take(data)
@@ -160,11 +160,11 @@ class H2Protocol(asyncio.Protocol):
                 future.set_result(None)
 
     def pause_writing(self) -> None:
-        """The socket takes no more for now."""
+        """Note that the socket's buffer is full."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """The socket takes more again."""
+        """Note that the socket's buffer has room again."""
         self._paused = False
         self._flush()
 

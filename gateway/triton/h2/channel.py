@@ -1,4 +1,4 @@
-"""``Transport`` over h2: a connection to one Triton, found again when it is lost, and the requests that it carries."""
+"""``Transport`` over h2: a connection to one Triton, which is renewed when it is lost, and its requests."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _TIMING = Timing()
 
 
 class H2Transport:
-    """``Transport`` over HTTP/2. Connects when first used, and again when a request finds no connection.
+    """``Transport`` over HTTP/2, which connects on first use and when a request finds no connection.
 
     Args:
         url: ``host:port``, with or without ``grpc://``.
-        limits: of a connection.
-        timing: of attempts and pings.
-        access: on what terms.
+        limits: limits of a connection.
+        timing: times of attempts and pings.
+        access: access to the Triton.
 
     Attributes:
         reject: called with the reason when the server breaks the protocol, or needs what this transport lacks.
@@ -71,10 +71,10 @@ class H2Transport:
         return call
 
     async def prepare(self) -> None:
-        """Nothing: it connects when it is used; see ``Transport``."""
+        """Do nothing, as it connects on first use; see ``Transport``."""
 
     async def renew(self) -> str | None:
-        """Connect anew; see ``RenewableTransport``."""
+        """Connect again; see ``RenewableTransport``."""
         before = self._current
         if before is None or not before.accepting:
             return None
@@ -89,9 +89,9 @@ class H2Transport:
         return None
 
     async def probe(self, seconds: float) -> str | None:
-        """Ask the server immediately whether it lives.
+        """Check now whether the server responds.
 
-        After a failure the next request connects anew: a connection may be dead without a sign.
+        After a failure the next request connects again: a connection may be dead without a sign.
 
         Returns:
             Why this transport cannot reach or use the server, or None.
@@ -109,7 +109,7 @@ class H2Transport:
         return None if call.encoding == "identity" else f"its responses may be compressed ({call.encoding})"
 
     async def close(self) -> None:
-        """End what is in flight with CANCELLED, and the connection; see ``Transport``."""
+        """End requests in flight with CANCELLED, and close the connection; see ``Transport``."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -202,7 +202,7 @@ class H2Transport:
 
 
 class H2Call:
-    """An ``InferCall``. It waits for a connection, and moves to another one while no server has worked on it.
+    """An ``InferCall`` that waits for a connection, and moves to another one while no server has processed it.
 
     Messages queue up as they arrive; a reader that finds some takes them without waiting, and is woken once for all
     that come in one read of the socket.
@@ -211,7 +211,7 @@ class H2Call:
         request: serialized.
         timeout: seconds for the whole request.
         submit: finds a connection for it, and calls ``start`` or ``end``.
-        path: of the RPC.
+        path: path of the RPC.
         traceparent: see ``Transport.infer``.
     """
 
@@ -244,11 +244,11 @@ class H2Call:
 
     @property
     def encoding(self) -> str:
-        """How the server compresses messages."""
+        """The server's compression of messages."""
         return self._stream.encoding
 
     def start(self, protocol: H2Protocol) -> None:
-        """Travel on a connection."""
+        """Send the request on a connection."""
         self._protocol = protocol
         self._stream.timeout = self._deadline - self._loop.time()
         protocol.start(self._stream)
@@ -276,7 +276,7 @@ class H2Call:
         self.end(_CANCELLED)
 
     def end(self, status: Status) -> None:
-        """End it from this side, unless it has ended."""
+        """End the call from this side, unless it has ended."""
         if self._protocol is not None:
             self._protocol.cancel(self._stream, status)
         elif self._stream.status is None:
@@ -284,7 +284,7 @@ class H2Call:
             self.settle()
 
     def settle(self) -> None:
-        """Take note that the stream has ended."""
+        """Handle the end of the stream: move unprocessed requests to another connection."""
         stream = self._stream
         if stream.unprocessed and self._moves < _MOST_MOVES:
             self._moves += 1
@@ -298,7 +298,7 @@ class H2Call:
         stream.owner = None  # without a cycle, the garbage collector has nothing to do
 
     def wake(self) -> None:
-        """Let the reader look again, unless the tap takes all that there is."""
+        """Wake the reader, unless the tap takes all messages."""
         if self._waiter is None or self._waiter.done():
             return
         stream, protocol = self._stream, self._protocol

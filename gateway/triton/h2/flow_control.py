@@ -15,7 +15,7 @@ _LARGEST_FRAME = 4 * frames.MAX_FRAME_BYTES  # larger ones would make other requ
 
 
 class OutboundFlow:
-    """Sends request bodies as the server has room for them, a frame of each in turn.
+    """Sends request bodies as the server grants credit, a frame of each in turn.
 
     Attributes:
         window: octets that the connection still takes.
@@ -31,11 +31,11 @@ class OutboundFlow:
 
     @property
     def pending(self) -> bool:
-        """Whether ``pump`` would send something."""
+        """Whether ``pump`` would send a frame."""
         return bool(self._ready) and self.window > 0
 
     def begin(self, stream: Http2Stream, out: list[bytes]) -> None:
-        """Start to send a stream's body: append it to ``out`` where it is one frame and nothing waits, as mostly."""
+        """Begin to send a stream's body; a body of one frame is appended to ``out`` if no other waits."""
         stream.send_window = self.initial
         size = len(stream.body)
         if not self._ready and 0 < size <= min(self.initial, self.window, self.frame_bytes, _LARGEST_FRAME):
@@ -51,7 +51,7 @@ class OutboundFlow:
         """Change a stream's window; a new initial window may make it smaller, and even negative.
 
         Raises:
-            StreamFailure: it would be larger than a window may be.
+            StreamFailure: the window would be larger than allowed.
         """
         stream.send_window += increment
         if stream.send_window > frames.MAX_WINDOW:
@@ -62,10 +62,10 @@ class OutboundFlow:
             self._ready[stream] = None
 
     def resize(self, initial: int, running: Iterable[Http2Stream]) -> None:
-        """Follow a new initial window, which counts for running streams, too.
+        """Apply a new initial window, which changes running streams, too.
 
         Raises:
-            StreamFailure: a stream's window would be larger than a window may be.
+            StreamFailure: a stream's window would be larger than allowed.
         """
         change, self.initial = initial - self.initial, initial
         if change:
@@ -73,10 +73,10 @@ class OutboundFlow:
                 self.widen(stream, change)
 
     def widen_connection(self, increment: int) -> None:
-        """Give the connection's window more room.
+        """Widen the connection's window.
 
         Raises:
-            ConnectionFailure: it would be larger than a window may be.
+            ConnectionFailure: the window would be larger than allowed.
         """
         self.window += increment
         if self.window > frames.MAX_WINDOW:
@@ -106,14 +106,14 @@ class OutboundFlow:
 
 
 class InboundFlow:
-    """Grants the server credit for what it sends, by WINDOW_UPDATE frames.
+    """Grants the server credit for data, by WINDOW_UPDATE frames.
 
     A stream's credit follows its reader. The connection's is given back as data arrives, so that a slow reader stops
     no other, until ``limits.held`` octets wait for their readers. A message that would not fit a stream's window
     gets credit of its own, in turn, out of ``limits.message`` octets for all of these together.
 
     Args:
-        limits: of the connection.
+        limits: limits of the connection.
         send: queues a frame.
 
     Attributes:
@@ -133,21 +133,21 @@ class InboundFlow:
         self._waiting: deque[tuple[Http2Stream, int]] = deque()  # large messages without credit so far
 
     def open(self) -> None:
-        """Open the connection's window, which no setting does."""
+        """Widen the connection's window, which no setting does."""
         self._replenish(self._limits.connection_window - self.window)
 
     def received(self, octets: int) -> None:
-        """Count what came as payload of DATA frames.
+        """Count the payload of DATA frames.
 
         Raises:
-            ConnectionFailure: it was more than the credit.
+            ConnectionFailure: the payload exceeds the credit.
         """
         self.window -= octets
         if self.window < 0:
             raise ConnectionFailure(ErrorCode.FLOW_CONTROL_ERROR, "more data than the connection's window")
 
     def credit_connection(self) -> None:
-        """Give credit back for the connection where that is worth a frame, and not too much is held."""
+        """Return credit for the connection where that is worth a frame and few octets are held."""
         missing = self._limits.connection_window - self.window
         if 2 * missing < self._limits.connection_window:
             return
@@ -156,7 +156,7 @@ class InboundFlow:
             self._replenish(missing)
 
     def credit_stream(self, stream: Http2Stream) -> None:
-        """Give credit back for what was read of a running stream, where that is worth a frame."""
+        """Return credit for the read octets of a running stream, where that is worth a frame."""
         if stream.drained >= self._half:
             self._send(frames.window_update(stream.id, stream.drained))
             stream.window += stream.drained
@@ -164,7 +164,7 @@ class InboundFlow:
         self.credit_connection()
 
     def announce(self, stream: Http2Stream) -> None:
-        """Give credit for the message whose head has come, if it is a large one and its turn has come."""
+        """Grant credit for a large message whose head has come, when its turn has come."""
         octets = stream.length + _MESSAGE_HEAD
         if octets <= self._small:
             return
@@ -174,7 +174,7 @@ class InboundFlow:
             self._grant(stream, octets)
 
     def drop(self, stream: Http2Stream, count: int) -> None:
-        """Take the ``count`` oldest messages of a stream, which has as many; the server may send more."""
+        """Remove the ``count`` oldest messages of a stream, so that the server may send more."""
         drained = 0
         for _ in range(count):
             octets = len(stream.messages.popleft()) + _MESSAGE_HEAD
@@ -190,7 +190,7 @@ class InboundFlow:
             self.credit_stream(stream)
 
     def forget(self, stream: Http2Stream) -> None:
-        """Count nothing any more of a stream that has ended."""
+        """Stop counting an ended stream."""
         if stream.messages:
             sizes = [len(message) + _MESSAGE_HEAD for message in stream.messages]
             self.held -= sum([size for size in sizes if size <= self._small])

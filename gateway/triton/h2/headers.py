@@ -1,4 +1,4 @@
-"""Field blocks in both directions, which HPACK compresses (RFC 9113, section 4.3; RFC 7541)."""
+"""Header blocks in both directions, compressed by HPACK (RFC 9113, section 4.3; RFC 7541)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _WHOLE = frames.END_HEADERS | frames.END_STREAM
 
 
 class RequestHeaders:
-    """Encodes the headers of requests, which rarely differ except in the deadline.
+    """Encodes the headers of requests, which mostly differ only in the deadline.
 
     Args:
         authority: ``host:port``.
-        scheme: ``https`` by TLS.
+        scheme: ``https`` with TLS.
         metadata: further headers of each request.
     """
 
@@ -45,13 +45,13 @@ class RequestHeaders:
         self._sizes: tuple[int, int] | None = None  # the smallest since the last block, and the last
 
     def resize_table(self, octets: int) -> None:
-        """Follow the server's limit for the table of known headers."""
+        """Apply the server's limit for the table of known headers."""
         octets = min(octets, _TABLE_BYTES)
         smallest = self._sizes[0] if self._sizes else self._encoder.header_table_size
         self._sizes = (min(smallest, octets), octets)
 
     def encode(self, path: str, timeout: float | None, traceparent: str | None = None) -> bytes:
-        """The header block of a request. It is far smaller than any frame."""
+        """Encode the header block of a request, far smaller than any frame."""
         if self._sizes is not None:
             for size in self._sizes:
                 if size != self._encoder.header_table_size:  # else hpack forgets to tell of the change before
@@ -75,11 +75,11 @@ class RequestHeaders:
 
 
 class HeaderBlocks:
-    """Collects and decodes the header blocks that a server sends.
+    """Collects and decodes the server's header blocks.
 
     Attributes:
-        stream_id: whose block is unfinished; 0 for none.
-        end_stream: whether that block is the last of its stream.
+        stream_id: the stream with an unfinished block; 0 for none.
+        end_stream: whether the block is the last of its stream.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -92,7 +92,7 @@ class HeaderBlocks:
         self.end_stream = False
 
     def begin(self, stream_id: int, payload: bytes, flags: int) -> dict[str, str] | None:
-        """Take the payload of a HEADERS frame; the headers when they are complete.
+        """Add the payload of a HEADERS frame; returns the headers when they are complete.
 
         Raises:
             ConnectionFailure: it cannot be understood, or is beyond the limits.
@@ -110,7 +110,7 @@ class HeaderBlocks:
         return self.go_on(payload, flags)
 
     def go_on(self, payload: bytes, flags: int) -> dict[str, str] | None:
-        """Take the payload of a CONTINUATION frame; the headers when they are complete.
+        """Add the payload of a CONTINUATION frame; returns the headers when they are complete.
 
         Raises:
             ConnectionFailure: it cannot be understood, or is beyond the limits.

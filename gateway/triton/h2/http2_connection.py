@@ -1,7 +1,7 @@
-"""The client's side of one HTTP/2 connection (RFC 9113), without I/O: bytes in, bytes out, and streams that change.
+"""The client's side of one HTTP/2 connection (RFC 9113), without I/O: bytes in, bytes out, and stream states.
 
-What drives it hands over what was read (``receive``), writes what ``take_output`` gives, and looks at
-``streams.woken`` and ``streams.ended`` after each call.
+The driver passes read bytes to ``receive``, writes the result of ``take_output``, and reads ``streams.woken`` and
+``streams.ended`` after each call.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Http2Connection:
     """A connection that carries gRPC requests.
 
     Args:
-        headers: encodes those of requests.
-        limits: what it may hold.
+        headers: encodes headers of requests.
+        limits: limits of the connection.
 
     Attributes:
         streams: its streams.
-        inbound: credit of the server.
-        outbound: bodies on their way out.
-        failure: why it ended, or None. Nothing more is read or said then.
-        settled: the server's settings have come: it does speak HTTP/2.
+        inbound: the server's credit.
+        outbound: bodies of requests.
+        failure: why the connection ended, or None. After it nothing is read or written.
+        settled: whether the server's settings have come, so that it speaks HTTP/2.
         out: frames that wait to be written; see ``take_output``.
         reject: called with the reason when the server breaks the protocol, or needs what this client lacks.
     """
@@ -75,11 +75,11 @@ class Http2Connection:
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing left to do but to write what waits and to close."""
+        """Whether only waiting output is left to write before the connection is closed."""
         return self.failure is not None or (self.streams.closing and not self.streams.running)
 
     def start(self) -> None:
-        """Send the connection preface. The first thing to do."""
+        """Send the connection preface, before all else."""
         own = {
             Setting.ENABLE_PUSH: 0,
             Setting.INITIAL_WINDOW_SIZE: self._limits.window,
@@ -89,7 +89,7 @@ class Http2Connection:
         self.inbound.open()
 
     def open(self, stream: Http2Stream) -> None:
-        """Send a request, immediately or when the server permits another stream."""
+        """Send a request, now or when the server permits another stream."""
         if self.streams.closing:
             unavailable = Status("UNAVAILABLE", self.failure or "the connection is closing")
             self.streams.end(stream, unavailable, unprocessed=True)
@@ -99,7 +99,7 @@ class Http2Connection:
         self._admit()
 
     def cancel(self, stream: Http2Stream, status: Status) -> None:
-        """End a stream from this side, unless it has ended, and tell the server. What was not read is gone."""
+        """End a stream from this side, unless it has ended, and reset it at the server; unread messages are lost."""
         if stream.status is not None:
             return
         if stream.id:
@@ -108,22 +108,22 @@ class Http2Connection:
         stream.discard()
 
     def ping(self) -> None:
-        """Ask for a sign of life."""
+        """Send a ping."""
         self._send(frames.frame(frames.PING, 0, 0, b"keepaliv"))
 
     def close(self) -> None:
-        """Say goodbye. Running streams must have been ended."""
+        """Send GOAWAY; running streams must have ended."""
         self.streams.closing = True
         self._send(frames.goaway(ErrorCode.NO_ERROR))
 
     def goodbye(self, last_id: int = frames.MAX_STREAM_ID) -> None:
-        """Open no more streams; those that wait, and those above ``last_id``, have not been processed."""
+        """Open no more streams; waiting ones, and those above ``last_id``, were not processed."""
         status = Status("UNAVAILABLE", self.failure or "no more requests on this connection")
         for stream in self.streams.close(last_id):
             self._finish(stream, status, unprocessed=True)
 
     def lost(self, reason: str) -> None:
-        """End everything, because the connection has ended. Requests that were never sent count as unprocessed."""
+        """End all streams because the connection has ended; unsent requests count as unprocessed."""
         if self.failure is not None:
             return
         self.failure = reason
@@ -132,7 +132,7 @@ class Http2Connection:
             self._finish(stream, Status("UNAVAILABLE", reason))
 
     def take_output(self, budget: int) -> list[bytes]:
-        """What to write now; of request bodies about ``budget`` octets at most. Empty: nothing for now."""
+        """Return the bytes to write now, with about ``budget`` octets of bodies at most; empty for nothing."""
         if self.outbound.pending and self.failure is None:
             self.outbound.pump(self.out, budget)
             self._idle = 0
@@ -141,7 +141,7 @@ class Http2Connection:
         return out
 
     def receive(self, data: bytes) -> None:
-        """Take what came from the server, in whatever pieces. Never raises; see ``failure``."""
+        """Read bytes of the server, in any pieces; never raises, see ``failure``."""
         if self.failure is not None:
             return
         try:

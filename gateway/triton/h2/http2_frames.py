@@ -59,7 +59,7 @@ class ErrorCode(IntEnum):
 
 
 def error_name(code: int) -> str:
-    """The name of an error code; its number where it is not a known one."""
+    """The name of an error code; the number of an unknown one."""
     return ErrorCode(code).name if code in ErrorCode.__members__.values() else f"error {code:#x}"
 
 
@@ -83,11 +83,11 @@ _BOUNDS = {
 
 
 class ConnectionFailure(Exception):  # noqa: N818 - the failure of a connection, as RFC 9113 has "connection error"
-    """A connection error: nothing more can be understood on this connection.
+    """A connection error, after which the connection cannot be used.
 
     Attributes:
-        code: for GOAWAY.
-        reason: what was wrong, in words.
+        code: error code for GOAWAY.
+        reason: the fault in words.
     """
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
@@ -97,13 +97,13 @@ class ConnectionFailure(Exception):  # noqa: N818 - the failure of a connection,
 
 
 class StreamFailure(Exception):  # noqa: N818
-    """A stream error: this stream ends, the others go on.
+    """A stream error, which ends one stream.
 
     Attributes:
-        code: for RST_STREAM.
+        code: error code for RST_STREAM.
         status: name of the gRPC status of the request.
-        reason: what was wrong, in words.
-        unserved: nothing was wrong, but this client lacks it.
+        reason: the fault in words.
+        unserved: whether the server is right, and this client lacks the feature.
     """
 
     def __init__(self, code: ErrorCode, status: str, reason: str, *, unserved: bool = False) -> None:
@@ -115,40 +115,40 @@ class StreamFailure(Exception):  # noqa: N818
 
 
 def head(kind: int, flags: int, stream_id: int, length: int) -> bytes:
-    """The nine octets before a payload of ``length`` octets."""
+    """Make the nine octets before a payload of ``length`` octets."""
     return HEAD.pack(length >> 8, length & 0xFF, kind, flags, stream_id)
 
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
-    """A whole frame."""
+    """Make a whole frame."""
     return head(kind, flags, stream_id, len(payload)) + payload
 
 
 def window_update(stream_id: int, increment: int) -> bytes:
-    """A WINDOW_UPDATE frame; stream 0 is the connection."""
+    """Make a WINDOW_UPDATE frame; stream 0 is the connection."""
     return frame(WINDOW_UPDATE, 0, stream_id, _U32.pack(increment))
 
 
 def rst_stream(stream_id: int, code: ErrorCode) -> bytes:
-    """A RST_STREAM frame."""
+    """Make a RST_STREAM frame."""
     return frame(RST_STREAM, 0, stream_id, _U32.pack(code))
 
 
 def goaway(code: ErrorCode, reason: str = "") -> bytes:
-    """A GOAWAY frame of a client that has processed no stream of the server's."""
+    """Make a GOAWAY frame of a client that has processed no stream of the server's."""
     return frame(GOAWAY, 0, 0, _U32.pack(0) + _U32.pack(code) + reason.encode()[:200])
 
 
 def settings(values: dict[Setting, int]) -> bytes:
-    """A SETTINGS frame."""
+    """Make a SETTINGS frame."""
     return frame(SETTINGS, 0, 0, b"".join(_SETTING.pack(key, value) for key, value in values.items()))
 
 
 def parse_settings(payload: bytes) -> list[tuple[Setting, int]]:
-    """The settings of a server's SETTINGS frame in their order, without unknown ones, which are to be ignored.
+    """Parse a SETTINGS frame; unknown settings are left out, as the RFC demands.
 
     Raises:
-        ConnectionFailure: the frame's size or a value is not as the protocol demands.
+        ConnectionFailure: the frame's size or a value breaks the protocol.
     """
     if len(payload) % _SETTING.size:
         raise ConnectionFailure(ErrorCode.FRAME_SIZE_ERROR, "a SETTINGS frame of a wrong size")
@@ -165,17 +165,17 @@ def parse_settings(payload: bytes) -> list[tuple[Setting, int]]:
 
 
 def u32(payload: bytes, offset: int = 0) -> int:
-    """An unsigned 32-bit number."""
+    """Read an unsigned 32-bit number."""
     return int(_U32.unpack_from(payload, offset)[0])
 
 
 def u31(payload: bytes, offset: int = 0) -> int:
-    """A 31-bit number behind a reserved bit, which is ignored."""
+    """Read a 31-bit number behind a reserved bit."""
     return u32(payload, offset) & MAX_WINDOW
 
 
 def without_padding(payload: bytes, flags: int) -> bytes:
-    """The payload of a DATA or HEADERS frame without its padding.
+    """Remove the padding from the payload of a DATA or HEADERS frame.
 
     Raises:
         ConnectionFailure: there is more padding than payload.

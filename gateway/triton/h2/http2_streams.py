@@ -1,4 +1,4 @@
-"""Streams (RFC 9113, section 5): one for each request, and all those of a connection."""
+"""Streams (RFC 9113, section 5): one for each request, and the set of a connection's streams."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _HEAD = MESSAGE.size
 
 
 class Http2Stream:
-    """State of a stream. The connection writes it; messages are read through the connection, which counts them.
+    """The state of a stream, which the connection writes; messages are read through the connection.
 
     Args:
         body: the request as a gRPC message with its head.
         timeout: seconds for the server, or None.
         owner: its request, until it has ended.
-        path: of the RPC.
+        path: path of the RPC.
         traceparent: see ``Transport.infer``.
 
     Attributes:
@@ -30,12 +30,12 @@ class Http2Stream:
         drained: octets read and not yet given back to the server.
         reserved: octets of credit for a large message, until it is read.
         messages: complete messages, without their heads, oldest first.
-        plain: a frame that holds exactly one message may be appended as it is.
-        started: response headers have come.
-        encoding: how the server compresses messages, as those headers say.
-        waiting: its reader waits for something to happen.
-        status: how it ended; None before. Messages may still be there.
-        unprocessed: the server says that it did nothing for it, or it was never sent.
+        plain: whether a frame with exactly one message may be appended as it is.
+        started: whether response headers have come.
+        encoding: the compression of messages, by those headers.
+        waiting: whether its reader waits.
+        status: status at the end; None before. Messages may still be there.
+        unprocessed: whether the server has not processed it, or it was never sent.
     """
 
     __slots__ = (
@@ -92,7 +92,7 @@ class Http2Stream:
 
     @property
     def partial(self) -> int:
-        """Octets of an unfinished message, its head included."""
+        """The octets of an unfinished message with its head."""
         return len(self._partial) + (_HEAD if self._length >= 0 else 0)
 
     def announced(self, data: bytes, position: int, longest: int) -> int | None:
@@ -130,11 +130,11 @@ class Http2Stream:
 
     @property
     def length(self) -> int:
-        """Length of the message whose head has come, -1 between messages."""
+        """The length of the message whose head has come; -1 between messages."""
         return self._length
 
     def take(self, data: bytes, position: int) -> int:
-        """Take what there is of the announced message; the position behind it."""
+        """Read available octets of the announced message; returns the position behind them."""
         missing = self._length - len(self._partial)
         behind = min(position + missing, len(data))
         if behind - position < missing:
@@ -152,7 +152,7 @@ class Http2Stream:
         return behind
 
     def discard(self) -> None:
-        """Forget everything that has come and not been read."""
+        """Drop all unread octets and messages."""
         self.messages.clear()
         self._partial = bytearray()
         self._length = -1
@@ -160,15 +160,15 @@ class Http2Stream:
 
 
 class Http2Streams:
-    """Streams that run, those that wait for the server to permit them, and what became of either.
+    """The running and waiting streams of a connection, and those that changed.
 
     Attributes:
         running: open streams by id.
         most: streams that the server permits at a time.
-        last_id: of the newest stream.
-        woken: streams whose reader waits and now finds something; emptied by what drives the connection.
-        ended: streams that have ended; also emptied by what drives the connection.
-        closing: no new stream may be opened.
+        last_id: id of the newest stream.
+        woken: streams with news for a waiting reader; the driver of the connection empties it.
+        ended: streams that have ended; the driver of the connection empties it.
+        closing: whether no new stream may be opened.
     """
 
     def __init__(self) -> None:
@@ -185,11 +185,11 @@ class Http2Streams:
         return len(self.running) + len(self._queue)
 
     def all(self) -> list[Http2Stream]:
-        """Streams that run and streams that wait."""
+        """The running and waiting streams."""
         return [*self.running.values(), *self._queue]
 
     def ask(self, stream: Http2Stream) -> None:
-        """Let a stream wait for its turn."""
+        """Add a waiting stream."""
         self._queue[stream] = None
 
     @property
@@ -228,12 +228,12 @@ class Http2Streams:
         self.ended.append(stream)
 
     def wake(self, stream: Http2Stream) -> None:
-        """Have a stream's reader look again, if it waits."""
+        """Wake a stream's reader, if it waits."""
         if stream.waiting:
             stream.waiting = False
             self.woken.append(stream)
 
     def close(self, last_id: int = MAX_STREAM_ID) -> list[Http2Stream]:
-        """Open no more streams; returns those that the server does not work on: waiting, or above ``last_id``."""
+        """Open no more streams; returns those that the server does not process: waiting, or above ``last_id``."""
         self.closing = True
         return [*self._queue, *(stream for key, stream in self.running.items() if key > last_id)]

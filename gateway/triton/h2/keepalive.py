@@ -1,4 +1,4 @@
-"""Signs of life of a connection, asked for only while requests are in flight."""
+"""Pings of a connection, sent only while requests are in flight."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class KeepAlive:
     Args:
         interval: seconds of silence before a ping. From the third ping on without an answer to a request it is at
             least five minutes.
-        timeout: seconds for any sign of life after a ping.
+        timeout: seconds for any data after a ping.
         busy: whether requests are in flight.
         ping: sends a ping.
         give_up: called when the server is silent.
@@ -44,19 +44,19 @@ class KeepAlive:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """A request is in flight."""
+        """Note that a request is in flight."""
         if self._timer is None:
             self._heard_at = self._loop.time()
             self._timer = self._loop.call_later(self._interval, self._check)
 
     def heard(self, *, progress: bool) -> None:
-        """The server sent something; ``progress``: of a request."""
+        """Note received data; ``progress``: whether it belongs to a request."""
         self._heard_at = self._loop.time()
         if progress:
             self._pings = 0
 
     def stop(self) -> None:
-        """The connection has ended."""
+        """Stop, because the connection has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""Limits of one connection: memory, work that a server may cause, and time."""
+"""Limits of one connection: memory, work that a server may cause, and times."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gateway.triton.transport import MAX_RESPONSE_BYTES
 class Limits:
     """Bounds of a connection, in bytes unless said otherwise.
 
-    A message of more than half of ``window`` could not arrive within it: it gets credit of its own, out of a budget of
-    ``message`` bytes for all such messages of the connection until they are read. Everything else that waits for its
-    reader is bounded by ``window`` per stream and by ``held`` (plus ``connection_window`` on its way) per connection.
+    A message of more than half of ``window`` gets credit of its own, out of a budget of ``message`` bytes for all such
+    messages of the connection until they are read. Other unread messages are bounded by ``window`` per stream and by
+    ``held`` (plus ``connection_window`` on its way) per connection.
 
     Attributes:
         window: what a stream's server may send ahead of the reader. A server may take the protocol's default for
@@ -46,20 +46,20 @@ class Limits:
 
     @property
     def small(self) -> int:
-        """Largest message, with its head, that needs no credit of its own."""
+        """The largest message, with its head, that needs no credit of its own."""
         return self.window // 2
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Holds times of connecting and of signs of life in seconds, as the options of the grpcio channel do.
+    """The times of connecting and of pings in seconds, as of grpcio's channel options.
 
     Attributes:
         first_backoff: pause after a first attempt that failed; requests during the pause fail immediately.
         last_backoff: longest pause.
-        connect: for a connection and the server's preface.
+        connect: time for a connection and the server's preface.
         keepalive: silence before a ping, while requests are in flight.
-        keepalive_timeout: for a sign of life after it, and for TCP's acknowledgement of what was sent.
+        keepalive_timeout: time for any data after a ping, and for TCP's acknowledgement of sent data.
     """
 
     first_backoff: float = 0.2

@@ -1,4 +1,4 @@
-"""gRPC statuses from what arrives over HTTP/2 (gRPC over HTTP2; the mapping of HTTP codes in gRPC's documentation)."""
+"""Maps HTTP/2 responses to gRPC statuses (gRPC over HTTP2; gRPC's mapping of HTTP codes)."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ _BY_RESET = {
 
 
 class Status(NamedTuple):
-    """How a request ended.
+    """The gRPC status of an ended request.
 
     Attributes:
-        name: of the gRPC status.
+        name: name of the status.
         text: its details.
     """
 
@@ -63,7 +63,7 @@ _OK = Status("OK")
 
 
 def status_of_trailers(headers: Mapping[str, str]) -> Status:
-    """The status in the last headers of a stream."""
+    """Read the status in the trailers of a stream."""
     number = headers.get("grpc-status")
     if number == "0" and "grpc-message" not in headers:
         return _OK
@@ -76,7 +76,7 @@ def status_of_trailers(headers: Mapping[str, str]) -> Status:
 
 
 def status_of_headers(headers: Mapping[str, str]) -> Status | None:
-    """Return why a stream's first headers are not a gRPC response, or None."""
+    """Say why a stream's first headers are not a gRPC response; None where they are."""
     code = headers.get(":status", "")
     if code != "200":
         return Status(_BY_HTTP.get(code, "UNKNOWN"), f"HTTP status {code[:3]!r}")
@@ -86,18 +86,18 @@ def status_of_headers(headers: Mapping[str, str]) -> Status | None:
 
 
 def status_of_reset(code: int) -> Status:
-    """The status of a stream that the server reset."""
+    """Make the status of a stream that the server reset."""
     name = _BY_RESET.get(ErrorCode(code), "INTERNAL") if code in ErrorCode.__members__.values() else "INTERNAL"
     return Status(name, f"the server reset the stream ({error_name(code)})")
 
 
 def decode_message(value: str) -> str:
-    """Undo the percent-encoding of ``grpc-message``; what is not valid stays as it is."""
+    """Decode the percent-encoding of ``grpc-message``; invalid sequences stay."""
     return unquote_to_bytes(value).decode(errors="replace")
 
 
 def encode_timeout(seconds: float) -> str:
-    """``grpc-timeout``: at most eight digits, in the finest of the units that has room for it; never longer than asked.
+    """Encode ``grpc-timeout``: at most eight digits in the finest unit that has room, never longer than given.
 
     A deadline that has passed already is one of a nanosecond.
     """

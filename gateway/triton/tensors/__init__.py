@@ -1,1 +1,1 @@
-"""Tensors of requests and of responses: what the dialects have in common."""
+"""Tensors of requests and responses, common to all dialects."""

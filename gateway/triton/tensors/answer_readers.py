@@ -1,4 +1,7 @@
-"""Output tensors to chunks. Runs once per token: no NumPy, no copies beyond the values."""
+"""Converts output tensors to chunks.
+
+Runs once per token: no NumPy, no copies beyond the values.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +42,13 @@ class TokenReader:
     """Reads the responses of one request that carry token ids.
 
     Attributes:
-        template: knows the responses that say no more than an id; they need not be read.
+        template: recognises responses with only an id, which need not be read.
         answered: whether there was any data; to be set for responses that are not read.
 
     Args:
-        request: what was asked; outputs beyond that are ignored, some versions send them unasked (contract 9.2).
-        abilities: which tensors give it.
-        known: what is known of the model's responses.
+        request: the request; other outputs are ignored, as some versions send them unrequested (contract 9.2).
+        abilities: abilities of the model.
+        known: known bytes of the model's responses.
     """
 
     __slots__ = (
@@ -90,12 +93,12 @@ class TokenReader:
     def read(
         self, response: service_pb2.ModelInferResponse, *, final: bool, message: bytes | None = None
     ) -> EngineChunk:
-        """Turn a response into a chunk: its new ids, the log-probs of just these.
+        """Convert a response to a chunk: its new ids, and their log-probs.
 
         Args:
-            response: parsed.
+            response: the parsed response.
             final: whether it is the last one.
-            message: what it was parsed from, where ``template`` is to know those like it.
+            message: its bytes, where ``template`` is to learn them.
 
         Raises:
             MalformedOutputError: its outputs are not what the contract says, or log-probs that were asked for are
@@ -112,7 +115,7 @@ class TokenReader:
         return self._read(response, outputs, final=final)
 
     def tap(self, take: Take) -> Callable[[Sequence[bytes]], int]:
-        """Make a function that gives ``take`` the tokens in responses that say no more than was asked of each.
+        """Make a function that gives ``take`` the tokens of responses with nothing else.
 
         It takes serialized responses and returns how many of them ``take`` took, from the first on.
         """
@@ -329,10 +332,10 @@ class TextReader:
     """Reads the responses of one request that carry text only.
 
     Args:
-        most: tokens that were asked for: a number beyond it is none of tokens of the answer.
+        most: requested tokens: a larger number is not a count of the answer's tokens.
         cumulative: whether each response has all of the text so far.
-        counts: outputs that tell the number of tokens; see ``TextPath``.
-        beams: texts that a response may hold at most, the best one first.
+        counts: outputs with the number of tokens; see ``TextPath``.
+        beams: most texts of a response, the best one first.
     """
 
     __slots__ = ("_answered", "_by_logprobs", "_counted", "_most", "_outputs", "_text")
@@ -353,7 +356,7 @@ class TextReader:
         self._outputs = _outputs((*_OF_TEXT, *(("output_log_probs",) if self._by_logprobs else ())), beams)
 
     def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
-        """Turn a response into a chunk: its new text, and the counts that the server gives.
+        """Convert a response to a chunk: its new text, and the server's counts.
 
         Raises:
             MalformedOutputError: its outputs are not what the contract says.

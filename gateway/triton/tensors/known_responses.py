@@ -1,4 +1,4 @@
-"""Known bytes of a model's responses: what is like an earlier response is not parsed again.
+"""Known bytes of a model's responses: a response like an earlier one is not parsed.
 
 Responses that say no more than a token have one template (`relay.response_template`). Those with its log-prob
 have many forms: the list of log-probs grows with the answer. But at the same place of two answers it is the same.
@@ -24,16 +24,16 @@ _parse = service_pb2.ModelStreamInferResponse.FromString
 
 
 class ResponseForm(NamedTuple):
-    """What is the same in all responses of one form, and where the rest stands.
+    """The common bytes of responses of one form, and the places of the others.
 
     Attributes:
-        known: the bytes that are the same, each with its place.
+        known: the common bytes, each with its place.
         token: place of the token id.
         logprobs: place of the log-probs.
-        length: how many there are.
-        top_ids: place of the ids of the alternatives; 0 where there are none.
+        length: number of log-probs.
+        top_ids: place of the ids of the alternatives; 0 without alternatives.
         top_values: place of their log-probs.
-        width: how many there are.
+        width: number of alternatives.
     """
 
     known: tuple[tuple[int, bytes], ...]
@@ -45,11 +45,11 @@ class ResponseForm(NamedTuple):
     width: int = 0
 
     def read(self, message: bytes, place: int) -> ScoredToken:
-        """The token of a response of this form, and the log-prob at a place of the list."""
+        """Read the token of a response, and the log-prob at a place of the list."""
         return _unpack_id(message, self.token)[0], _unpack_value(message, self.logprobs + 4 * place)[0], None
 
     def read_alternatives(self, message: bytes) -> tuple[Sequence[int], Sequence[float]]:
-        """Ids and log-probs of the alternatives."""
+        """Read ids and log-probs of the alternatives."""
         layout = f"<{self.width}"
         return struct.unpack_from(f"{layout}i", message, self.top_ids), struct.unpack_from(
             f"{layout}f", message, self.top_values
@@ -57,7 +57,7 @@ class ResponseForm(NamedTuple):
 
 
 class ResponseForms:
-    """Forms of the responses to a model's requests that want the same outputs, by the length of the response.
+    """Forms of a model's responses with the same requested outputs, by the length of the response.
 
     Equal bytes mean equal fields: where a response has the known bytes at their places, it says the same as the one
     that was parsed but for the contents of those outputs, and for the id of its request.
@@ -68,7 +68,7 @@ class ResponseForms:
         self._learned = 0  # examples looked at, whether they became a form or not
 
     def match(self, message: bytes) -> ResponseForm | None:
-        """The form of a serialized response; None where it is not known."""
+        """The form of a serialized response; None for an unknown one."""
         form = self._forms.get(len(message))
         if form is not None:
             for place, known in form.known:
@@ -77,12 +77,12 @@ class ResponseForms:
         return form
 
     def learn(self, message: bytes, names: Sequence[str], request_id: str) -> None:
-        """Take a response as the example for those of its length.
+        """Learn a form from a response.
 
         Args:
-            message: serialized; it says nothing but one token with its log-prob, and perhaps alternatives.
-            names: of its outputs, in order.
-            request_id: of its request.
+            message: serialized response with only one token, its log-prob and perhaps alternatives.
+            names: names of its outputs, in order.
+            request_id: id of its request.
         """
         if self._learned >= _MOST_LEARNED:
             return
@@ -100,11 +100,11 @@ class ResponseForms:
 
 
 class KnownResponses:
-    """What is known of the responses of one model.
+    """The templates and forms of one model's responses.
 
     Attributes:
-        tokens: the template of those that say no more than a token.
-        entries: the forms of those with its log-prob, by the outputs that a request wants.
+        tokens: template of responses with only a token.
+        entries: forms of responses with its log-prob, by the requested outputs.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class KnownResponses:
 
 
 def read_token(message: bytes) -> bytes | None:
-    """The first raw output of a serialized ``ModelStreamInferResponse``, int32 ids; None where there is none."""
+    """The first raw output of a serialized ``ModelStreamInferResponse``, int32 ids; None without one."""
     try:
         outputs = _parse(message).infer_response.raw_output_contents
     except DecodeError:

@@ -1,4 +1,4 @@
-"""The outputs of a response by name, checked against the contract before anything is made of them."""
+"""Reads the outputs of a response by name, and checks them against the contract."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ class OutputReader:
     differ, and of those the number of bytes is compared.
 
     Args:
-        wanted: names of the outputs that will be read; whatever else comes is let pass, some versions send outputs
-            unasked (wire contract 9.2).
-        beams: sequences that a response may hold at most.
+        wanted: names of the outputs to read; others are ignored, as some versions send outputs unrequested (wire
+            contract 9.2).
+        beams: most sequences of a response.
 
     Attributes:
-        forms: of the wanted outputs of the response that was read last.
-        single: whether that response has one token id, and nothing beside it.
+        forms: forms of the wanted outputs in the last response.
+        single: whether the last response has one token id and nothing else.
     """
 
     __slots__ = ("_arrangements", "_beams", "_wanted", "forms", "single")
@@ -86,7 +86,7 @@ class OutputReader:
         self.single = False
 
     def read(self, response: service_pb2.ModelInferResponse) -> dict[str, bytes]:
-        """Contents by name.
+        """Read the contents by name.
 
         Raises:
             MalformedOutputError: a wanted output is not what the contract says, or the contents are not those of the
@@ -124,10 +124,10 @@ class OutputReader:
 
     @staticmethod
     def number(contents: Mapping[str, bytes], name: str) -> int | None:
-        """What an output counts; None when the response does not have it.
+        """Read an output that counts; None when the response does not have it.
 
         Raises:
-            MalformedOutputError: it is not one number, or below 0.
+            MalformedOutputError: the output is not one number, or below 0.
         """
         raw = contents.get(name)
         if raw is None:
@@ -138,7 +138,7 @@ class OutputReader:
         return value
 
     def string(self, contents: Mapping[str, bytes], name: str) -> bytes | None:
-        """The string of an output, of beams the first; None when the response does not have it, or has none in it.
+        """Read the string of an output, of beams the first; None when the response has none.
 
         Raises:
             MalformedOutputError: the contents are not the strings of its shape, or more than there are beams.
@@ -194,7 +194,7 @@ Alternatives = list[tuple[int, float]]
 
 
 def read_rows(response: service_pb2.ModelInferResponse, name: str) -> NDArray[Any] | None:
-    """The logits of an output as rows, [positions, vocabulary]; None when the response does not hold it.
+    """Read the logits of an output as rows, [positions, vocabulary]; None when the response has none.
 
     The dimensions before the last hold one beam's positions, in whatever order the engine puts the beam.
 
@@ -215,12 +215,12 @@ def read_rows(response: service_pb2.ModelInferResponse, name: str) -> NDArray[An
 def log_probs(
     rows: NDArray[Any], chosen: Sequence[int], alternatives: int, vocab_size: int | None
 ) -> tuple[list[float], list[Alternatives]]:
-    """Natural-log probabilities of one chosen token per row, and the best alternatives.
+    """Compute the log-prob of one chosen token per row, and the best alternatives.
 
     Args:
         rows: [at least len(chosen), vocabulary], padding at the end of the vocabulary allowed.
         chosen: a token id for each row.
-        alternatives: how many per row.
+        alternatives: number per row.
         vocab_size: width of the vocabulary without padding; None takes all.
 
     Raises:
@@ -242,7 +242,7 @@ def log_probs(
 
 
 def ranks(rows: NDArray[Any], chosen: Sequence[int], vocab_size: int | None) -> list[int]:
-    """The place of each chosen token among all of its row, from 1; arguments as of ``log_probs``, which checks them."""
+    """The rank of each chosen token in its row, from 1; arguments as of ``log_probs``, which checks them."""
     width = min(rows.shape[1], vocab_size or rows.shape[1])
     return [
         1 + int(np.count_nonzero(row[:width] > row[token])) + int(np.count_nonzero(row[:token] == row[token]))

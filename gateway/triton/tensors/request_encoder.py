@@ -1,4 +1,4 @@
-"""Values to input tensors: only what the model declares, under the name and with the type that it declares."""
+"""Converts values to input tensors, which have the name and type that the model declares."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class RequestEncoder:
         }
 
     def tensor(self, parameter: str) -> str:
-        """The contract's name of the input that a request parameter becomes."""
+        """The contract's name of a request parameter's input."""
         return self._tensors[parameter]
 
     def declares(self, name: str) -> bool:
-        """Whether the model has the input, under its newest name or an older one."""
+        """Tell whether the model has the input, under its newest name or an older one."""
         return name in self._inputs
 
     def request(self, request_id: str, outputs: Iterable[str]) -> service_pb2.ModelInferRequest:
-        """Begin a request that asks for ``outputs``."""
+        """Begin a request for ``outputs``."""
         request = service_pb2.ModelInferRequest(model_name=self.model.name, id=request_id)
         # Without it, a model that marks its end by a response of its own would end like a broken stream. Models that
         # mark their last data response send nothing more (wire contract 3.4).
@@ -114,14 +114,14 @@ class RequestEncoder:
         return True
 
     def misfit(self, name: str) -> str | None:
-        """Why no value can be sent as an input that the model declares, as the end of a sentence; None where it can."""
+        """Say why no value can be sent as a declared input, as the end of a sentence; None where it can."""
         wire_name, spec, declared = self._inputs[name]
         if declared == spec.wire_datatype or {declared, spec.wire_datatype} <= FLOATS:
             return None
         return f"its input {wire_name} is declared as {declared}, but the gateway sends {spec.wire_datatype}"
 
     def capability(self, name: str, note: str, limit: int | None = None) -> Capability:
-        """Native, with ``note``, where the model declares the input with a type that its values can be sent as."""
+        """Make a native capability with ``note``, where the model declares the input with a fitting type."""
         if not self.declares(name):
             return Capability("impossible", f"The Triton model {self.model.name!r} has no input {name}.")
         if misfit := self.misfit(name):
@@ -171,7 +171,7 @@ _NUMPY = {"FP16": "<f2", "BF16": "<u2", "FP32": "<f4"}
 
 
 def convert(raw: bytes, source: str, target: str) -> bytes | None:
-    """Convert numbers to another floating type, to the nearest that it has.
+    """Convert numbers to another floating type, rounded to the nearest.
 
     Args:
         raw: finite numbers, packed with little endian.
@@ -206,7 +206,7 @@ _FORMATS = {"BOOL": "?", "INT32": "i", "INT64": "q", "UINT64": "Q", "FP16": "e",
 
 
 def describe_tensors(message: service_pb2.ModelInferRequest) -> list[dict[str, Any]]:
-    """The input tensors of a request.
+    """Describe the input tensors of a request.
 
     Returns:
         For each tensor its ``name``, ``datatype`` and ``shape`` on the wire, ``size`` (elements), and ``data``: its

@@ -1,4 +1,4 @@
-"""Sampling and ends, as tensors that avoid the engine's traps (wire contract 2.1)."""
+"""Writes sampling and ends as tensors that avoid the engine's traps (wire contract 2.1)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.triton.tensors.request_encoder import RequestEncoder
 
 
 def put_sampling(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, params: SamplingParams) -> None:
-    """Add the sampling tensors but the seed.
+    """Add the sampling tensors except the seed.
 
     Greedy is ``top_k`` 1 and nothing else: the engine turns temperature 0 with ``top_p`` into random params.
     Otherwise ``top_p`` always travels: without it and ``top_k`` the engine is greedy at any temperature.
@@ -49,7 +49,7 @@ def put_sampling(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, p
 
 
 def put_end_id(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, end_ids: tuple[int, ...]) -> None:
-    """Add ``end_id`` and ``pad_id``: the first end id, or -1, which ends at none."""
+    """Add ``end_id`` and ``pad_id``: the first end id, or -1 for none."""
     end_id = end_ids[0] if end_ids else -1
     encoder.put(wire, "end_id", end_id)
     encoder.put(wire, "pad_id", end_id)
@@ -61,13 +61,13 @@ def put_beams(
     request: GenerationRequest,
     abilities: Abilities,
 ) -> None:
-    """Add the beam search, of which the best beam is the answer.
+    """Add the beam search, whose best beam is the answer.
 
     Args:
         encoder: encoder of the model.
         wire: the request to add to.
-        request: what was asked for.
-        abilities: what the model can do.
+        request: the request.
+        abilities: abilities of the model.
 
     Raises:
         EngineError: more beams than the engine has, or no tensor for the length penalty.
@@ -124,7 +124,9 @@ def put_guide(
     request: GenerationRequest,
     abilities: Abilities,
 ) -> None:
-    """Add what the answer is held to (wire contract 2.7). The kind ``json`` has no text.
+    """Add the guide of the answer (wire contract 2.7).
+
+    The kind ``json`` has no text.
 
     Raises:
         EngineError: the engine does not take guides of that kind: the C++ backend would ignore it in silence. Or beams
@@ -160,7 +162,7 @@ def put_lora(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, reque
 
 
 def put_cache_salt(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
-    """Add the salt of its KV blocks.
+    """Add the salt of the request's KV blocks.
 
     Raises:
         EngineError: the model has no such tensor.
@@ -213,7 +215,7 @@ def put_draft(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, requ
 
 
 def put_draft_model(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
-    """Let the draft model of a BLS model guess.
+    """Let the draft model of a BLS model propose tokens.
 
     Raises:
         EngineError: the model has none.
@@ -231,13 +233,13 @@ def put_returns(
     request: GenerationRequest,
     abilities: Abilities,
 ) -> list[str]:
-    """Ask for log-probs, the finish reason and cached tokens, as wanted and as the model can.
+    """Request log-probs, the finish reason and cached tokens, as needed and as the model can.
 
     Returns:
-        The outputs that come for it.
+        The names of the requested outputs.
 
     Raises:
-        EngineError: log-probs are wanted that the model does not have.
+        EngineError: the request needs log-probs that the model does not have.
     """
     model = encoder.model
     outputs = []
@@ -261,10 +263,10 @@ def put_returns(
 
 
 def uses_logits(request: GenerationRequest, abilities: Abilities) -> bool:
-    """Whether the request's log-probs are computed from logits: all of them then, so that they are of one distribution.
+    """Tell whether the request's log-probs are computed from logits, all of them for one distribution.
 
     Raises:
-        EngineError: alternatives are wanted that the model does not have.
+        EngineError: the request needs alternatives that the model does not have.
     """
     if request.params.top_logprobs and abilities.top_logprobs is None:
         message = "top_logprobs is not supported by this model."

@@ -1,4 +1,4 @@
-"""The review of a Triton model repository before it is deployed."""
+"""Reviews a Triton model repository before its deployment."""
 
 from gateway_ops.check.repository.review import check_repository
 

@@ -1,4 +1,4 @@
-"""Compares the engines that a repository loads, where their files can be read here, with its models."""
+"""Compares built engines of a repository with its models, where their files are on this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAGED = ("enable_kv_cache_reuse", "enable_chunked_context")
 
 
 def check_built(models: Models) -> Iterator[Finding]:
-    """Compare each engine that is on this machine with the model that loads it, and with the GPUs of this machine."""
+    """Compare each engine on this machine with the model that loads it, and with this machine's GPUs."""
     for model in engines(models).values():
         folder = Path(filled(model, "gpt_model_path"))
         if is_native(model) and folder.is_absolute() and (folder / "config.json").is_file():
@@ -26,13 +26,13 @@ def check_built(models: Models) -> Iterator[Finding]:
 
 
 def here() -> Machine | None:
-    """This machine, where it has GPUs, which then are those that serve; None elsewhere."""
+    """This machine as the one that serves, if it has GPUs; else None."""
     gpus = this_machine()
     return Machine("", gpus) if gpus else None
 
 
 def as_finding(found: Mismatch, where: str) -> Finding:
-    """A difference of an engine as a finding."""
+    """Convert a difference of an engine to a finding."""
     severity = Severity.ERROR if found.error else Severity.WARNING
     return Finding(severity, where, f"{found.where}: {found.what}", found.fix)
 

@@ -1,4 +1,4 @@
-"""Faults that make a repository bad for chat, though Triton loads it (wire contract 1.5, 2.1, 2.5 and 3.2)."""
+"""Finds faults of a repository that harm chat although Triton loads it (wire contract 1.5, 2.1, 2.5 and 3.2)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OF_ENGINES = ("gpt_model_path", "gpt_model_type", "engine", "engine_dir")
 
 
 def check_chat(models: Models) -> Iterator[Finding]:
-    """Find what spoils streaming and text."""
+    """Find faults that harm streams and texts."""
     for model in engines(models).values():
         if is_native(model) or any(name in model.config.parameters for name in _OF_ENGINES):
             yield from _check_engine(model)

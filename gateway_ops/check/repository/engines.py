@@ -1,4 +1,4 @@
-"""The engine models of a repository: what they load, how they decode, and which GPUs they share."""
+"""Checks the engine models of a repository: files, decoding, and shared GPUs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MODES = (*("auto", "top_k", "top_p", "top_k_top_p", "beam_search", "medusa", "r
 
 
 def check_engines(models: Models) -> Iterator[Finding]:
-    """Check the engine models, each by itself."""
+    """Check each engine model by itself."""
     for model in engines(models).values():
         if is_native(model):
             yield from _check_native(model)
@@ -139,7 +139,7 @@ _STEPS = ("preprocessing", "postprocessing", "tensorrt_llm_bls")
 
 
 def check_gpus(models: Models) -> Iterator[Finding]:
-    """Check the GPUs of the engines for TensorRT-LLM's backend, and that the Python steps have none."""
+    """Check the GPUs of engines for TensorRT-LLM's backend, and that Python steps have none."""
     natives = {name: model for name, model in engines(models).items() if is_native(model)}
     for name, model in natives.items():
         if len(natives) > 1 and not _gpus(model):

@@ -1,4 +1,4 @@
-"""Upstream's model of the LLM API family, which has settings in a file of its own (wire contract 1.7)."""
+"""Checks upstream's LLM API models, which have settings in a file of their own (wire contract 1.7)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COPY = "Copy it from all_models/llmapi/tensorrt_llm/1"
 
 
 def check_llmapi(models: Models) -> Iterator[Finding]:
-    """Check upstream's LLM API models: their files are there, and agree with their configuration."""
+    """Check that the files of upstream's LLM API models exist and agree with their configuration."""
     for model in of_kind(models, LLMAPI).values():
         yield from _check_policy(model)
         for version in loaded_versions(model):
@@ -33,7 +33,7 @@ def check_llmapi(models: Models) -> Iterator[Finding]:
 
 
 def completed(model: ModelFolder, view: ModelView) -> ModelView:
-    """A model as Triton tells of it once it has completed the configuration by ``model.yaml``."""
+    """Complete a model's configuration by ``model.yaml``, as Triton does."""
     return replace(view, decoupled=view.decoupled or _is_decoupled(model)) if LlmApiDialect().recognizes(view) else view
 
 

@@ -1,4 +1,4 @@
-"""The recognition of stock models in a repository, and findings at lines of a model's configuration."""
+"""Recognises stock models in a repository, and makes findings at lines of a configuration."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _known(name: str) -> set[tuple[str, str]]:
 
 
 def of_kind(models: Models, *stock: str) -> dict[str, ModelFolder]:
-    """The models, by name, that were made from one of the stock models: ``stock`` has those models' names."""
+    """The models by name that were made from one of the ``stock`` models."""
     return {name: model for name, model in models.items() if stock_model(model) in stock}
 
 
@@ -80,7 +80,7 @@ def engines(models: Models) -> dict[str, ModelFolder]:
 
 
 def is_native(model: ModelFolder) -> bool:
-    """Whether a model runs on the C++ backend."""
+    """Tell whether a model runs on the C++ backend."""
     return str(model.config.backend) == _NATIVE
 
 
@@ -90,18 +90,18 @@ def text_steps(models: Models) -> dict[str, ModelFolder]:
 
 
 def filled(model: ModelFolder, name: str) -> str:
-    """The value of a parameter; empty when it is absent or a placeholder."""
+    """The value of a parameter; empty when it is missing or a placeholder."""
     value = model.config.parameters[name].string_value if name in model.config.parameters else ""
     return "" if value.startswith("${") else str(value).strip()
 
 
 def is_count(text: str) -> bool:
-    """Whether a text is a whole number of 64 bits."""
+    """Tell whether a text is a whole number of 64 bits."""
     return re.fullmatch(r"\s*[0-9]{1,19}\s*", text) is not None
 
 
 def instance_count(model: ModelFolder) -> int:
-    """The number of instances, on every GPU where Triton places them."""
+    """The number of instances, over all GPUs."""
     return sum(group.count or 1 for group in model.config.instance_group)
 
 
@@ -116,12 +116,12 @@ def tensors(model: ModelFolder, kind: str) -> dict[str, Any]:
 
 
 def at(model: ModelFolder, text: str) -> str:
-    """The line of a parameter, else of a text, as findings write it."""
+    """Write the line of a parameter, else of a text, as findings do."""
     return f"{model.file}:{model.line_of(f'key: {chr(34)}{text}{chr(34)}') or model.line_of(text) or 1}"
 
 
 def at_tensor(model: ModelFolder, name: str) -> str:
-    """The line of a tensor or of another name in quotes, as findings write it."""
+    """Write the line of a tensor or of another quoted name, as findings do."""
     return f"{model.file}:{model.line_of(f'{chr(34)}{name}{chr(34)}') or 1}"
 
 

@@ -1,4 +1,4 @@
-"""Checks of parameters: unreadable values, misspelt names, and the folders that ``tokenizer_dir`` names."""
+"""Checks parameters: unreadable values, misspelt names, and folders of ``tokenizer_dir``."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def check_values(models: Models) -> Iterator[Finding]:
 
 
 def is_share(text: str) -> bool:
-    """Whether a text is a number above 0 and at most 1."""
+    """Tell whether a text is a number above 0 and at most 1."""
     try:
         return 0 < float(text) <= 1
     except ValueError:
@@ -152,7 +152,7 @@ KNOWN_PARAMETERS = {
 
 
 def check_parameters(models: Models) -> Iterator[Finding]:
-    """Find misspelt parameters, which are ignored in silence so that the default holds."""
+    """Find misspelt parameters, which Triton silently ignores."""
     for model in models.values():
         stock = stock_model(model)
         known = KNOWN_PARAMETERS.get(stock or LLMAPI, frozenset())
@@ -180,7 +180,7 @@ _STEP_MODULES = ("text_to_tokens.py", "tokens_to_text.py")
 
 
 def check_tokenizers(models: Models) -> Iterator[Finding]:
-    """Check the tokenizers of the text steps, and that the steps of an ensemble have the same one."""
+    """Check the tokenizers of the text steps, and that the steps of an ensemble share one."""
     for model in text_steps(models).values():
         if _TOKENIZER not in model.config.parameters:
             yield error(model, "parameters", "tokenizer_dir is missing.", "Set it to the model's folder.")

@@ -1,4 +1,4 @@
-"""All checks of a model repository, and those of each folder by itself: its name, backend and unfilled values."""
+"""All checks of a model repository, and those of each folder: name, backend and unfilled values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OF_TRTLLM = frozenset({"QUERY", "TOKENS_BATCH", "input_ids", "text_input"})
 
 
 def check_repository(folder: Path) -> list[Finding]:
-    """Find what is wrong or doubtful in a model repository; nothing is loaded."""
+    """Find faults and doubts in a model repository; nothing is loaded."""
     try:
         models = read_repository(folder)
     except OSError as error:

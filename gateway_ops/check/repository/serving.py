@@ -1,4 +1,4 @@
-"""Finds by the gateway's rules which models of a repository are rejected or served with losses."""
+"""Finds models of a repository that a gateway rejects or serves with losses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_serving(models: Models) -> Iterator[Finding]:
     """Find what a gateway rejects or serves with losses, for each model that it could serve.
 
     Args:
-        models: all models of the repository whose configurations parse; a model is not judged
+        models: all models of the repository whose configurations parse; a model is not checked
             where a model that it calls is missing.
     """
     views = gateway_views(models)
@@ -58,7 +58,7 @@ def _completed(model: ModelFolder, view: ModelView) -> ModelView:
 
 
 def entries(models: Models, views: Mapping[str, ModelView]) -> list[str]:
-    """The models that a gateway could be pointed at, and that have all the models that they call."""
+    """The models that a gateway could serve, all of whose called models exist."""
     return [
         name
         for name, view in views.items()
@@ -67,7 +67,7 @@ def entries(models: Models, views: Mapping[str, ModelView]) -> list[str]:
 
 
 def describe_entry(views: Mapping[str, ModelView], name: str, path: EnginePath = "auto") -> EngineFeatures:
-    """Judge a model as a gateway that serves it does.
+    """Describe a model as a gateway serves it.
 
     Args:
         views: the repository's models by name, including every model that ``name`` calls.

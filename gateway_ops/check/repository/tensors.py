@@ -1,4 +1,4 @@
-"""The tensors of each model against the contract's tables: names, types and dims, and those that it cannot do without.
+"""Compares the tensors of each model with the contract's tables: names, types, dims and required ones.
 
 An ensemble's maps only show where two models disagree. The gateway calls the engine itself, by the names and types of
 wire contract 1.1 to 1.6, so a repository may agree with itself and still be of no use to it.
@@ -34,7 +34,7 @@ _KINDS = ("input", "output")
 
 
 def check_tables(models: Models) -> Iterator[Finding]:
-    """Compare every model that resembles a stock model with the tensors of that model in all known versions."""
+    """Compare each model that resembles a stock model with that model's tensors in all known versions."""
     for name, model in models.items():
         stock = stock_model(model)
         if stock in MODELS:
@@ -45,24 +45,24 @@ def check_tables(models: Models) -> Iterator[Finding]:
 
 
 def allowed_types(spec: TensorSpec) -> tuple[str, ...]:
-    """The datatypes, without ``TYPE_``, that a tensor may be declared with."""
+    """The allowed datatypes of a tensor, without ``TYPE_``."""
     if spec.datatype == "LOGITS" or spec.name in _OF_ANY_FLOAT:
         return _FLOATS
     return (spec.datatype,)
 
 
 def fits(left: list[int], right: list[int]) -> bool:
-    """Whether Triton takes one shape for another: as many dimensions, of equal sizes unless one varies."""
+    """Tell whether Triton accepts one shape for another: as many dimensions, of equal size unless one varies."""
     return len(left) == len(right) and all(a == b or -1 in (a, b) for a, b in zip(left, right, strict=True))
 
 
 def is_whole(tensor: Any) -> bool:
-    """Whether a tensor has a type and possible dims, without which Triton rejects it."""
+    """Tell whether a tensor has a type and possible dims, without which Triton rejects it."""
     return bool(tensor.data_type and tensor.dims) and all(size > 0 or size == -1 for size in tensor.dims)
 
 
 def known_tensors(stock: str, kind: str) -> dict[str, TensorSpec]:
-    """The inputs or outputs of a stock model by all their names, old ones too."""
+    """The inputs or outputs of a stock model by all their names, old ones among them."""
     spec = MODELS[stock]
     return {name: tensor for tensor in (spec.inputs if kind == "input" else spec.outputs) for name in tensor.names}
 
@@ -120,7 +120,7 @@ def _check_streaming(model: ModelFolder, stock: str) -> Iterator[Finding]:
 
 
 def declaration(kind: str, spec: TensorSpec) -> str:
-    """Word the declaration of a tensor."""
+    """Write the declaration of a tensor."""
     dims, optional = list(spec.dims), " optional: true" if kind == "input" and spec.optional else ""
     return f'Declare {kind} {{ name: "{spec.name}" data_type: {_type_name(spec)} dims: {dims}{optional} }}.'
 

@@ -1,4 +1,4 @@
-"""Faults for which Triton itself rejects the configuration of any model.
+"""Finds faults for which Triton rejects the configuration of any model.
 
 Source: triton-inference-server/core, ``src/model_config_utils.cc`` (ValidateModelConfig, ValidateInstanceGroup,
 ValidateIOShape, ValidateEnsembleSchedulingConfig); each rejection was seen in tritonserver 2.51.
@@ -16,7 +16,7 @@ _REJECTS = "Triton rejects"
 
 
 def check_configuration(model: ModelFolder) -> Iterator[Finding]:
-    """Find what keeps a model from being loaded."""
+    """Find faults that prevent a model from being loaded."""
     yield from _check_tensors(model)
     config = model.config
     if config.max_batch_size < 0:

@@ -1,6 +1,6 @@
-"""The version folders of a model, and the files in them.
+"""Checks the version folders of a model and their files.
 
-Python files are read and not run, to find what keeps Triton's Python backend from loading them.
+Python files are parsed but not run, to find faults for which Triton's Python backend does not load them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NO_VERSIONS = frozenset({"__pycache__", "warmup", "initial_state", "configs"})
 
 
 def check_versions(model: ModelFolder) -> Iterator[Finding]:
-    """Check that Triton finds a version to load, and in it the files that its backend runs."""
+    """Check that Triton finds a version to load, with the files that its backend runs."""
     numbers = version_numbers(model)
     beyond = [version for version in model.versions if _CANONICAL.fullmatch(version) and int(version) > _MOST]
     if beyond:
@@ -55,7 +55,7 @@ def version_numbers(model: ModelFolder) -> list[int]:
 
 
 def loaded_versions(model: ModelFolder) -> list[int]:
-    """Versions that Triton loads by the model's policy."""
+    """The versions that Triton loads by the model's policy."""
     return _loaded_versions(model, version_numbers(model))[0]
 
 
@@ -127,11 +127,11 @@ _FIX = "Copy the file again, or render the model again."
 
 
 def check_python(folder: Path, entry: str) -> Iterator[Finding]:
-    """Check that every file parses, that the entry has its class, and that the model's own modules are there.
+    """Check that each file parses, that the entry has its class, and that the model's own modules exist.
 
     Args:
         folder: a version folder.
-        entry: the file that the backend runs; it is there.
+        entry: the file that the backend runs; it exists.
     """
     for path in sorted(folder.rglob("*.py")):
         try:

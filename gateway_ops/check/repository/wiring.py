@@ -1,4 +1,4 @@
-"""Models that call others: ensembles by their maps, ``tensorrt_llm_bls`` and disaggregated serving by name.
+"""Checks models that call others: ensembles, ``tensorrt_llm_bls`` and disaggregated serving.
 
 Triton finds these faults only when it loads the models, or never.
 """
@@ -45,7 +45,7 @@ def check_ensemble(ensemble: ModelFolder, models: Models, *, unreadable: Set[str
     Args:
         ensemble: a model whose configuration has steps.
         models: all models of the repository whose configurations parse.
-        unreadable: names of the others; the outputs of their steps are unknown, so nothing is compared.
+        unreadable: names of the other models; the outputs of their steps are unknown, so nothing is compared.
     """
     config = ensemble.config
     yield from _check_map(ensemble)
@@ -195,11 +195,11 @@ _CALLEES = (
 
 
 def check_callers(models: Models, *, unreadable: Set[str]) -> Iterator[Finding]:
-    """Check that the models which others call are there, are what they are called for, and fit.
+    """Check that called models exist, have the right kind, and fit.
 
     Args:
         models: all models of the repository whose configurations parse.
-        unreadable: names of the others.
+        unreadable: names of the other models.
     """
     bls = of_kind(models, _BLS)
     for name, model in models.items():
@@ -270,7 +270,7 @@ def _check_drafting(model: ModelFolder, models: Models) -> Iterator[Finding]:
 
 
 def drafts_for(models: Models) -> set[frozenset[str]]:
-    """Pairs of engines of which one drafts for the other."""
+    """Find pairs of engines of which one drafts for the other."""
     called = [
         frozenset(
             {filled(model, "tensorrt_llm_draft_model_name"), filled(model, "tensorrt_llm_model_name") or "tensorrt_llm"}

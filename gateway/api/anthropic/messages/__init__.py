@@ -1,1 +1,1 @@
-"""``POST /v1/messages``: a request becomes a chat request, and its answer content blocks."""
+"""The endpoint ``POST /v1/messages``: translates a request to a chat request, and its answer to content blocks."""

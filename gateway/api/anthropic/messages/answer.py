@@ -1,4 +1,4 @@
-"""The answer to a Messages request over its running generation: its content, the message that it is, its events."""
+"""The answer to a Messages request: its content blocks, its message, and the events of its stream."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ _FIELDS = {"text": "text", "thinking": "thinking", "tool_use": "partial_json"}
 
 
 class ContentBlocks:
-    """Collects the blocks of one answer. A family's parser ends a call before it begins the next.
+    """Collects the content blocks of one answer.
+
+    A family's parser ends a call before it begins the next one.
 
     Attributes:
         blocks: those so far; the last one may be open.
@@ -52,7 +54,7 @@ class ContentBlocks:
         self._shows_thinking = shows_thinking
 
     def open_text(self) -> list[Event]:
-        """Open a block of text unless one is open; returns the events of its start, and of the end of another block."""
+        """Open a text block unless one is open; returns the events that end the block before and start this one."""
         return [] if self._kind == "text" else self._begin("text", {"type": "text", "text": ""})
 
     def text(self, text: str) -> list[Event]:
@@ -107,7 +109,7 @@ class ContentBlocks:
         return [*events, self._event("start", content_block=dict(block))]
 
     def delta(self, kind: type[Content | Reasoning]) -> Event | None:
-        """The event of a text of the open block, here empty; None where such texts are not for it, or not shown."""
+        """Make a delta event with an empty text; None where the open block takes no text of the kind, or hides it."""
         shown = self._kind == "thinking" and self._shows_thinking if kind is Reasoning else self._kind == "text"
         return self._text_delta("") if shown else None
 
@@ -164,7 +166,7 @@ class MessagesAnswer(ChatAnswer):
         self._tools = turn.tools
 
     def feed(self, pieces: Sequence[Piece], *, complete: bool) -> list[Event]:
-        """Add pieces to the content; returns the events that tell of it."""
+        """Add pieces to the content; returns the events of what was added."""
         events: list[Event] = []
         if self.parsed:
             if complete:
@@ -186,14 +188,14 @@ class MessagesAnswer(ChatAnswer):
         self.feed(pieces, complete=complete)
 
     def unfit(self) -> OpenAIError | None:
-        """The reason why the whole answer is not what was asked for."""
+        """The error of a finished answer that is not what the request requires; None without an error."""
         return self.failure(0, "".join(block["text"] for block in self.content.blocks if block["type"] == "text"))
 
     async def body(self, group: Generations) -> bytes:
-        """The message as JSON.
+        """Make the message as JSON.
 
         Raises:
-            OpenAIError: the finished message is not what was asked for.
+            OpenAIError: the finished message is not what the request requires.
         """
         failure = self.unfit()
         if failure is not None:
@@ -202,7 +204,7 @@ class MessagesAnswer(ChatAnswer):
         return orjson.dumps(self.message() | fields)
 
     def message(self) -> dict[str, Any]:
-        """The message before its first block; the cached part of the prompt is not known yet."""
+        """Make the message of the first event: without content blocks and cached prompt tokens."""
         usage = self.generations[0].assembler.usage
         return {
             "id": self._id,
@@ -216,7 +218,7 @@ class MessagesAnswer(ChatAnswer):
         }
 
     def stop(self) -> dict[str, Any]:
-        """Why the answer ended; valid at the end."""
+        """The stop reason and the stop sequence; valid at the end."""
         assembler = self.generations[0].assembler
         reason, sequence = "end_turn", None
         if assembler.finish_reason == "length":
@@ -229,7 +231,7 @@ class MessagesAnswer(ChatAnswer):
         return delta | {"stop_reason_estimated": True} if assembler.finish_estimated else delta
 
     def failed(self, error: OpenAIError) -> bytes:
-        """The data of the event of an error that has ended the answer."""
+        """Make the data of an error event that ends the stream."""
         return error_body(error, self._request_id)
 
     def _said(self, said: ParserEvent) -> list[Event]:
@@ -251,17 +253,17 @@ class MessagesEvents:
         self._answer = answer
 
     def opening(self) -> bytes:
-        """The beginning of the message, and of its text where it can have nothing else."""
+        """Make the events that start the message, and its text block where the answer can only be text."""
         events: list[Event] = [{"type": "message_start", "message": self._answer.message()}, {"type": "ping"}]
         if not self._answer.parsed:
             events += self._answer.content.open_text()
         return _written(events)
 
     def take(self, ready: Ready, group: Generations) -> bytes:
-        """The events of all that became ready.
+        """Make the events of the output that became ready.
 
         Raises:
-            OpenAIError: when an answer that has ended is not what was asked for.
+            OpenAIError: an answer that has ended is not what the request requires.
         """
         del group
         events: list[Event] = []
@@ -273,7 +275,7 @@ class MessagesEvents:
         return _written(events)
 
     def forward(self, write: Write) -> Forward | None:
-        """See the base. The text is needed again only where it is checked."""
+        """See the base; None where the text must be checked."""
         if self._answer.parsed:  # its reader has taken the text
             return parsed_events(self._answer.parsed[0].reader, self._passed, self._parsed, write, joined=True)
         delta = self._answer.content.delta(Content)
@@ -283,7 +285,7 @@ class MessagesEvents:
         return text_events(before, after, write)
 
     def end(self, usage: Usage) -> bytes:
-        """The events that end the stream."""
+        """Make the events that end the stream."""
         last = {"type": "message_delta", "delta": self._answer.stop(), "usage": message_usage(usage)}
         return _written([last, {"type": "message_stop"}])
 
@@ -300,7 +302,7 @@ class MessagesEvents:
         return _written(self._answer.feed((), complete=False))
 
     def error(self, error: OpenAIError) -> bytes:
-        """The event of an error, in Anthropic's shape."""
+        """Make the event of an error, in Anthropic's shape."""
         return b"event: error\ndata: " + self._answer.failed(error) + b"\n\n"
 
 

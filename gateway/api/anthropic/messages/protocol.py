@@ -96,7 +96,7 @@ _ResultParts = Annotated[list[Annotated[_Text | _Other, _blocks]], Tag(BRANCH + 
 
 
 class ToolResultBlock(Block):
-    """What a called tool answered."""
+    """The result of a tool call."""
 
     branch = "tool_result"
 
@@ -135,7 +135,7 @@ def _as_blocks(content: Any) -> list[Block]:
 
 
 class ThinkingOptions(RequestPart):
-    """Whether the model reasons, where its chat template has a switch, and how many tokens that may take."""
+    """Whether the model reasons, where its chat template has a switch, and the most tokens for it."""
 
     type: str
     budget_tokens: Annotated[int | None, Field(ge=0)] = None
@@ -143,14 +143,14 @@ class ThinkingOptions(RequestPart):
 
 
 class OutputOptions(RequestPart):
-    """The effort, which the chat template gets, and the form of the answer's text."""
+    """The effort, for the chat template, and the format of the answer's text."""
 
     effort: str | None = None
     format: dict[str, Any] | None = None
 
 
 class CountTokensRequest(RequestPart):
-    """A conversation whose tokens are counted. Null means absent; unknown fields are served without, and named."""
+    """A conversation whose tokens are counted. Null means absent; unknown fields are ignored by name."""
 
     model: Annotated[str, Field(min_length=1)]
     messages: Annotated[list[InputMessage], Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)] = Field(
@@ -175,7 +175,7 @@ class CountTokensRequest(RequestPart):
 
 
 class MessagesRequest(CountTokensRequest):
-    """A request to continue a conversation. Null means absent; unknown fields are served without, and named.
+    """A request to continue a conversation. Null means absent; unknown fields are ignored by name.
 
     The extensions of chat completions that shape the answer, such as `seed` and `min_p`, are taken too.
     """

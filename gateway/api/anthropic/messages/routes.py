@@ -1,4 +1,4 @@
-"""The routes of messages."""
+"""The routes of Messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gateway.telemetry.metrics import Metrics
 
 
 def messages_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics) -> APIRouter:
-    """The routes ``POST /v1/messages`` and ``POST /v1/messages/count_tokens`` over the served models.
+    """Make the routes ``POST /v1/messages`` and ``POST /v1/messages/count_tokens`` over the served models.
 
     Args:
         registry: of served models, started.

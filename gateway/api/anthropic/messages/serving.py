@@ -1,4 +1,4 @@
-"""A Messages request against what its model and the model's chat template can do, and on to an answer ready to run."""
+"""Checks a Messages request against its model and the model's chat template, and prepares its answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MESSAGE = re.compile(r"messages\[(\d+)\]")
 
 
 def check_turn(turn: MessagesTurn, model: GeneratorModel) -> tuple[MessagesTurn, IgnoredParameters]:
-    """The request without what the policies let pass unserved, and what it is served without.
+    """Check a request against its model; returns it without ignored parameters, and their names.
 
     Raises:
         EngineError: UNAVAILABLE while it is not known what the model can do.
@@ -104,9 +104,9 @@ def _moved(translation: Translation, places: Sequence[int]) -> Translation:
 
 
 def folded(messages: Sequence[Message]) -> tuple[list[Message], list[int]]:
-    """The messages with late system turns as text of the user's: of the turn before, else of the one behind.
+    """Move late system turns into user turns: into the turn before, else into the turn behind.
 
-    Where neither is the user's, behind results above all, the text is a turn of the user's own.
+    Where neither is a user turn, above all behind results of tools, the text becomes a user turn.
 
     Args:
         messages: of a chat request.
@@ -156,7 +156,7 @@ async def prepare(turn: MessagesTurn, plan: ChatPlan, model: GeneratorModel, rec
 
 @contextlib.contextmanager
 def too_long() -> Iterator[None]:
-    """Say of a prompt that is too long what Anthropic says: its clients read the numbers, and compact."""
+    """Raise the error of a prompt that is too long in Anthropic's words, whose numbers clients read to compact."""
     try:
         yield
     except PromptTooLongError as error:

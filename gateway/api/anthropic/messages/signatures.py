@@ -1,4 +1,4 @@
-"""Signatures of thinking blocks, which bring back the reasoning that a client did not want to see.
+"""Signatures of thinking blocks: they bring reasoning back to the model that the client does not show.
 
 Signatures are not secret and prove nothing. Signatures of other servers are left alone.
 """
@@ -16,7 +16,7 @@ _MARK = "gateway-1."
 
 
 def signature_of(reasoning: str, *, shown: bool) -> str:
-    """The signature of a block.
+    """Make the signature of a thinking block.
 
     Args:
         reasoning: of the block.
@@ -28,7 +28,7 @@ def signature_of(reasoning: str, *, shown: bool) -> str:
 
 
 def reasoning_of(signature: Any, most: int = MOST_CHARACTERS) -> str | None:
-    """The reasoning in a signature; empty for one that has none.
+    """Read the reasoning in a signature; empty for a signature without reasoning.
 
     Args:
         signature: of a client's block.

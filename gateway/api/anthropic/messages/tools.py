@@ -1,6 +1,6 @@
-"""Tools of a Messages request as functions of a chat request, and their calls in the client's form.
+"""Translates tools of a Messages request to functions of a chat request, and calls to the client's form.
 
-Names of functions and ids of calls can be mapped back: model and client each see those that they can take.
+Names of functions and ids of calls can be mapped back: model and client each see names and ids that they can take.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from pydantic import Field, ValidationError
 
 from gateway.api.openai.translation import function_name, no_such_tool, not_run, placed
 from gateway.api.openai.validation import RequestPart, error_of, pruned
-from gateway.generation.ids import new_id
 from gateway.text.bad_request import BadRequestError
 
 _ID_PREFIX = "toolu_"
 _ENCODED_ID = "toolu_b64-"
-_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,58}")
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]+")
 _SHORT_ID = re.compile(r"toolu_([A-Za-z0-9]{9})")
-_LONGEST_ID = 64
 _NEW_ID = "call_"  # how ids begin that the gateway gives
 
 
@@ -47,7 +45,7 @@ class ToolChoice(RequestPart):
 
 @dataclass(slots=True)
 class MessagesTools:
-    """The tools of one request.
+    """The tools of one Messages request, as functions of a chat request.
 
     Attributes:
         functions: the tools of the chat request.
@@ -64,7 +62,7 @@ class MessagesTools:
     _names: dict[str, str] = field(default_factory=dict)  # the client's name by that of the function
 
     def add(self, tools: Sequence[dict[str, Any]]) -> None:
-        """Take the tools of the request.
+        """Add the tools of the request.
 
         Raises:
             BadRequestError: with the path of the fault.
@@ -79,7 +77,7 @@ class MessagesTools:
                 self.left_out.append(f"tools.{shown}")
 
     def choice(self, given: dict[str, Any] | None) -> dict[str, Any]:
-        """The fields of the chat request that say which tools may or must be called.
+        """Make the fields of the chat request that say which tools may or must be called.
 
         Args:
             given: ``tool_choice`` of the client's request.
@@ -143,11 +141,10 @@ def _validated(kind: type[Any], given: dict[str, Any], path: str) -> Any:
 
 
 def client_call_id(call_id: str) -> str:
-    """Make a call's id in the client's form: at most 64 letters, digits, ``_`` and ``-``."""
+    """Make a call's id in the client's form: letters, digits, ``_`` and ``-``."""
     if _PLAIN_ID.fullmatch(call_id):
         return _ID_PREFIX + call_id.removeprefix(_NEW_ID)
-    encoded = _ENCODED_ID + base64.urlsafe_b64encode(call_id.encode()).decode().rstrip("=")
-    return encoded if len(encoded) <= _LONGEST_ID else _ID_PREFIX + new_id()
+    return _ENCODED_ID + base64.urlsafe_b64encode(call_id.encode()).decode().rstrip("=")
 
 
 def own_call_id(tool_use_id: str) -> str:

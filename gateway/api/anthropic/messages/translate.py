@@ -1,4 +1,4 @@
-"""A Messages request as a chat request: blocks become messages, and each part of it remembers where it came from."""
+"""Translates a Messages request to a chat request, and records the origin of each part for errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _INVALID = "invalid_value"
 
 @dataclass(slots=True)
 class MessagesTurn(TranslatedRequest):
-    """A Messages request and the chat request that it is served as.
+    """A Messages request with its translation to a chat request.
 
     Attributes:
         request: of the client; without what limits and shapes the answer where only its tokens are counted.
@@ -81,7 +81,7 @@ def parse_turn(fields: dict[str, Any], betas: Sequence[str]) -> MessagesTurn:
 
 
 def parse_counted(fields: dict[str, Any], betas: Sequence[str]) -> MessagesTurn:
-    """Parse and translate a request body of which only the prompt matters; see ``parse_turn``."""
+    """Parse and translate a request whose prompt is counted; see ``parse_turn``."""
     return _turn(parse_count_request(fields), {}, betas)
 
 
@@ -183,7 +183,7 @@ def _unread(request: CountTokensRequest) -> list[str]:
 
 @dataclass(slots=True)
 class ChatMessages:
-    """The messages of a chat request as turns come.
+    """Collects the messages of a chat request from turns of a Messages request.
 
     Attributes:
         messages: of the chat request.
@@ -203,7 +203,7 @@ class ChatMessages:
     _waiting: list[tuple[list[str], str]] = field(default_factory=list)  # system turns that results go before
 
     def instruct(self, texts: Sequence[str], path: str) -> None:
-        """Say texts as system message; those before all other messages are one.
+        """Add texts as a system message; those before all other messages become one message.
 
         Args:
             texts: paragraphs of it.
@@ -221,7 +221,7 @@ class ChatMessages:
         self._put("system", "\n\n".join(paragraphs), path)
 
     def add(self, message: InputMessage, path: str) -> None:
-        """Take the next turn.
+        """Add the next turn.
 
         Raises:
             BadRequestError: for blocks that cannot be where they are, results without their call, and images.
@@ -243,14 +243,14 @@ class ChatMessages:
             self._add_assistant(blocks, path)
 
     def close(self) -> list[dict[str, Any]]:
-        """End the conversation; returns its messages."""
+        """End the conversation; returns the messages of the chat request."""
         self._say_waiting()
         if self._lead:
             self.messages[0]["content"] = "\n\n".join(self._lead)
         return self.messages
 
     def has_prefill(self, path: str) -> bool:
-        """Whether the answer continues the last turn, which is the assistant's; an empty turn is removed.
+        """Tell whether the answer continues the last turn, the assistant's; an empty one is removed.
 
         Raises:
             BadRequestError: the turn has calls, or reasoning and no text.
@@ -270,7 +270,7 @@ class ChatMessages:
         return True
 
     def note(self, block: Block) -> None:
-        """Name the fields of a block that are not read."""
+        """Note the names of a block's unread fields."""
         if block.cache_control is not None:
             self.left_out.append("cache_control")
         self.left_out += [

@@ -1,4 +1,4 @@
-"""The answer to a chat request over its running generations: its whole body, or the events of a stream."""
+"""The answer to a chat request: its whole body, or the events of its stream."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gateway.serving.generation_group import Generations
 
 @dataclass(frozen=True, slots=True)
 class AnswerExpectations:
-    """The conditions that a finished answer must fulfil, because nothing has guaranteed them.
+    """Conditions that a finished answer must fulfil because no guide guarantees them.
 
     Attributes:
         structure: of its content.
@@ -46,7 +46,7 @@ class AnswerExpectations:
         return self.structure.fits is not None or bool(self.arguments) or self.demanded
 
     def failure(self, content: str, calls: Sequence[tuple[str, str]]) -> OpenAIError | None:
-        """Why a whole answer that was not cut is not what was asked for; None when it is.
+        """Why a complete answer does not fulfil the conditions; None when it does.
 
         Args:
             content: of the answer.
@@ -75,7 +75,7 @@ def _failed(message: str) -> OpenAIError:
 
 
 def logprobs_object(entries: Sequence[TokenLogprob], *, names_as_ids: bool = False) -> dict[str, Any]:
-    """The ``logprobs`` object of a choice; ``bytes`` is a list of integers, as OpenAI has it.
+    """Make the ``logprobs`` object of a choice; ``bytes`` is a list of integers, as in OpenAI's API.
 
     Args:
         entries: of its tokens.
@@ -155,12 +155,12 @@ class ChatAnswer(PendingAnswer):
         return [self.finish_reason(index) for index in range(len(self.generations))]
 
     def usage(self, group: Generations) -> Usage:
-        """Token counts so far, with those of the reasoning where there may be any."""
+        """Count tokens so far, reasoning tokens among them where the model may reason."""
         usage = group.usage()
         return usage.with_reasoning([choice.reasoning_tokens for choice in self.parsed]) if self.parsed else usage
 
     def failure(self, index: int, text: str) -> OpenAIError | None:
-        """Return the error of an ended choice that is not what was requested; a cut choice is not validated.
+        """Make the error of an ended choice that is not what was requested; None for a choice that was cut.
 
         Args:
             index: of the choice.
@@ -173,7 +173,7 @@ class ChatAnswer(PendingAnswer):
         return self.expectations.failure(self.parsed[index].content or "", self.parsed[index].calls)
 
     async def body(self, group: Generations) -> bytes:
-        """The ``chat.completion`` object."""
+        """Make the ``chat.completion`` object."""
         request = self.request
         shown = best([_mean(self._logprobs[index]) for index in range(len(self.generations))], request.n)
         texts = ["".join(self._texts[index]) for index in shown]
@@ -230,14 +230,14 @@ def answer_head(prefix: str, kind: str, model: str, created: int) -> dict[str, A
 
 
 def finish_marks(generation: Generation) -> dict[str, Any]:
-    """Make further fields of a choice about its end: what stopped it, and whether its finish reason is estimated."""
+    """Make fields about the end of a choice: its stop reason, and whether its finish reason is estimated."""
     assembler = generation.assembler
     marks: dict[str, Any] = {"stop_reason": assembler.stop_reason}
     return marks | {"finish_reason_estimated": True} if assembler.finish_estimated else marks
 
 
 class ChunkWriter:
-    """Writes what the events of chat and completions have in common.
+    """Writes the events that chat and completions have in common.
 
     Attributes:
         wants_usage: whether every chunk needs the usage so far.
@@ -258,7 +258,7 @@ class ChunkWriter:
         self._close = (b'],"usage":null}' if self._include_usage else b"]}") + b"\n\n"
 
     def end(self, usage: Usage) -> bytes:
-        """The usage chunk where it is wanted, and ``[DONE]``."""
+        """Make the usage chunk where it is requested, and ``[DONE]``."""
         return (self._head + self._closing(usage) if self._include_usage else b"") + DONE
 
     def _closing(self, usage: Usage | None) -> bytes:
@@ -269,7 +269,7 @@ class ChunkWriter:
 
 
 class ChatChunkWriter(ChunkWriter):
-    """Writes the events of one answer.
+    """Writes the chunks of one chat answer.
 
     Args:
         head: fields of each chunk.
@@ -303,7 +303,7 @@ class ChatChunkWriter(ChunkWriter):
         calls: bool = False,
         ids: bool = False,
     ) -> bytes:
-        """The first chunk of a choice; the very first one may have the prompt's ids.
+        """Make the first chunk of a choice; the first choice's may have the prompt's ids.
 
         Its content is null if the answer may consist of ``calls`` only, and its token ids are an empty array with
         ``ids``.
@@ -315,7 +315,7 @@ class ChatChunkWriter(ChunkWriter):
         return self._head + choice + self._closing(usage).replace(b"]", b"]" + of_prompt, 1)
 
     def piece(self, index: int, piece: Piece, usage: Usage | None = None) -> bytes:
-        """A chunk with text, the log-prob entries and the ids that belong to it."""
+        """Make a chunk with text and the log-prob entries and ids of that text."""
         start = self._before[index] + orjson.dumps(piece.text)
         more = usage is not None or piece.ids is not None
         if not piece.logprobs and not more:
@@ -335,7 +335,7 @@ class ChatChunkWriter(ChunkWriter):
         return text_events(self._before[0], self._after, write, functools.partial(self.piece, 0))
 
     def around(self, fields: Sequence[str]) -> list[bytes]:
-        """What a chunk of the first choice has around a text that stands in each of some fields, at least one."""
+        """Make the bytes of a chunk of the first choice before, between and after a text in the given fields."""
         before = [b",%s:" % orjson.dumps(name) for name in fields]
         return [self._head + b'{"index":0,"delta":{' + before[0][1:], *before[1:], self._after]
 
@@ -348,7 +348,7 @@ class ChatChunkWriter(ChunkWriter):
         finish_reason: str | None = None,
         marks: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """A chunk with whatever ``delta`` has, and the log-prob entries and ids that came by it or are left.
+        """Make a chunk with ``delta``, log-prob entries and ids.
 
         Args:
             index: of the choice.
@@ -378,21 +378,21 @@ Writer = TypeVar("Writer", bound=ChunkWriter)
 
 
 class ChoiceEvents(Generic[Writer]):
-    """The end of a stream of chat or completions; see ``gateway.api.openai.endpoint.AnswerEvents``."""
+    """Writes the end of a stream of chat or completions; see ``gateway.api.openai.endpoint.AnswerEvents``."""
 
     _writer: Writer
 
     def end(self, usage: Usage) -> bytes:
-        """The events that end the stream."""
+        """Make the events that end the stream."""
         return self._writer.end(usage)
 
     def error(self, error: OpenAIError) -> bytes:
-        """The event of an error, in OpenAI's shape."""
+        """Make the event of an error, in OpenAI's shape."""
         return error_event(error)
 
 
 class ChatEvents(ChoiceEvents[ChatChunkWriter]):
-    """The events of one stream."""
+    """Writes the events of a chat stream."""
 
     def __init__(self, answer: ChatAnswer) -> None:
         """Begin before anything was generated."""
@@ -408,7 +408,7 @@ class ChatEvents(ChoiceEvents[ChatChunkWriter]):
         self._texts: list[list[str]] | None = [[] for _ in answer.generations] if collected else None
 
     def opening(self) -> bytes:
-        """The first chunk of every choice, and the text that it continues where that is wanted."""
+        """Make the first chunk of every choice, and a chunk of the echoed text where it is requested."""
         answer, writer, request = self._answer, self._writer, self._answer.request
         usage = answer.generations[0].assembler.usage.at_beginning() if writer.wants_usage else None
         prompt_ids = answer.generations[0].request.prompt.ids if request.return_token_ids else None
@@ -421,10 +421,10 @@ class ChatEvents(ChoiceEvents[ChatChunkWriter]):
         return events
 
     def take(self, ready: Ready, group: Generations) -> bytes:
-        """The chunks of all that became ready.
+        """Make the chunks of the output that became ready.
 
         Raises:
-            OpenAIError: when a choice that has ended is not what was asked for.
+            OpenAIError: a choice that has ended is not what the request requires.
         """
         writer = self._writer
         usage = self._answer.usage(group) if writer.wants_usage else None

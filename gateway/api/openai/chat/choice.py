@@ -1,4 +1,4 @@
-"""One choice of an answer that may hold calls or reasoning: a family's events as OpenAI's messages and deltas."""
+"""One choice of a chat answer with calls or reasoning: makes messages and deltas from parser events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.text.families import CallArguments, CallStart, Content, Event, Reas
 
 @dataclass(slots=True)
 class ChunkExtras:
-    """What belongs to the tokens of a chunk.
+    """The log-prob entries and token ids of a chunk.
 
     Attributes:
         logprobs: entries; empty when not asked for.
@@ -32,10 +32,10 @@ _ALPHABET = string.ascii_letters + string.digits
 
 @dataclass(frozen=True, slots=True)
 class AnswerStyle:
-    """How answers are written.
+    """How calls and reasoning are written in an answer.
 
     Attributes:
-        reasoning: the fields that have the reasoning; none for models that do not reason.
+        reasoning: names of the fields with the reasoning; none for models that do not reason.
         old: whether a call is a ``function_call``.
         named: whether a function was chosen by its name: OpenAI then ends with ``stop``.
         short_ids: whether ids of calls have nine letters and digits, which some templates insist on.
@@ -49,7 +49,7 @@ class AnswerStyle:
     custom: frozenset[str] = frozenset()
 
     def new_id(self) -> str:
-        """An id for a call to which the model gave none."""
+        """Make an id for a call to which the model gave none."""
         if self.short_ids:
             return "".join(secrets.choice(_ALPHABET) for _ in range(9))
         return "call_" + "".join(secrets.choice(_ALPHABET) for _ in range(24))
@@ -57,12 +57,12 @@ class AnswerStyle:
 
 @dataclass(slots=True)
 class ParsedCall:
-    """A call that the model has begun.
+    """A call of the answer, complete or still being written.
 
     Attributes:
-        id: its own, or a new one where the model gave it none.
+        id: the model's, or a new one where the model gave none.
         name: of the function.
-        custom: reads the input of a custom tool; None of a function.
+        custom: reads the input of a custom tool; None for a function.
         arguments: the pieces of its arguments, which are JSON text.
         input: the pieces of a custom tool's input.
     """
@@ -86,12 +86,12 @@ class ParsedCall:
         return {"id": self.id, "type": "custom", "custom": {"name": self.name, "input": "".join(self.input)}}
 
     def push(self, arguments: str) -> str:
-        """Take more of its arguments; returns what there is to tell of them, or of a custom tool's input."""
+        """Add arguments; returns the new text of the arguments, or of a custom tool's input."""
         self.arguments.append(arguments)
         return arguments if self.custom is None else self._add_input(self.custom.push(arguments))
 
     def end(self) -> str:
-        """End its arguments; returns what is left of a custom tool's input."""
+        """End the arguments; returns the rest of a custom tool's input."""
         return "" if self.custom is None else self._add_input(self.custom.finish())
 
     def _add_input(self, text: str) -> str:
@@ -100,11 +100,11 @@ class ParsedCall:
 
 
 class ParsedChoice:
-    """Collects what a reader says of one choice.
+    """Collects the parser events of one choice.
 
     Attributes:
-        reader: of the choice.
-        waiting: log-prob entries and ids that no chunk had yet.
+        reader: the reader of the choice's text.
+        waiting: log-prob entries and ids that no chunk has had yet.
         made: the calls so far; a ``CallStart`` of index i is that of ``made[i]``.
     """
 
@@ -125,12 +125,12 @@ class ParsedChoice:
         self.made: list[ParsedCall] = []
 
     def events(self, *, complete: bool = False) -> list[Event]:
-        """What the reader has said since the last time; it is collected here too.
+        """Collect and return the reader's new events.
 
-        Of a custom tool the input stands in the place of the arguments.
+        For a custom tool, the input stands in place of the arguments.
 
         Args:
-            complete: whether it will say no more.
+            complete: whether the text has ended.
         """
         events: list[Event] = []
         for event in self.reader.take():
@@ -138,25 +138,25 @@ class ParsedChoice:
         return events + self._end_input() if complete else events
 
     def take(self, *, complete: bool = False) -> list[dict[str, Any]]:
-        """The deltas of what the reader has said since the last time; ``complete`` as of ``events``."""
+        """Make the deltas of the reader's new events; ``complete`` as of ``events``."""
         return [self._delta(event) for event in self.events(complete=complete)]
 
     def fields(self, kind: type[Content | Reasoning]) -> tuple[str, ...]:
-        """The fields of a delta in which each text of a kind stands."""
+        """The fields of a delta that get the text of a kind."""
         return self._style.reasoning if kind is Reasoning else _CONTENT
 
     def texts(self, kind: type[Content | Reasoning]) -> list[str]:
-        """Return the list of texts of a kind so far, to which the fast path adds texts that it does not parse."""
+        """The list of texts of a kind, to which the fast path adds texts that it does not parse."""
         return self._reasoning if kind is Reasoning else self._content
 
     def extras(self) -> ChunkExtras:
-        """What was waiting."""
+        """Return the waiting log-prob entries and ids, and empty them."""
         extras, self.waiting = self.waiting, ChunkExtras(ids=[] if self._ids else None)
         return extras
 
     @property
     def content(self) -> str | None:
-        """The content so far; None when there are calls in its place."""
+        """The content so far; None when the choice has only calls."""
         return "".join(self._content) if self._content or not self.made else None
 
     @property
@@ -171,12 +171,12 @@ class ParsedChoice:
 
     @property
     def reasoning_tokens(self) -> int | None:
-        """Tokens of reasoning so far; None when there is reasoning of an engine that tells no tokens."""
+        """Reasoning tokens so far; None when an engine without token counts has returned reasoning."""
         counted = self.reader.reasoning_tokens
         return counted if counted is not None or self._reasoning else 0
 
     def finish_reason(self, reason: str) -> str:
-        """Why it ended, in OpenAI's words.
+        """The finish reason in OpenAI's words.
 
         Args:
             reason: why its generation ended.

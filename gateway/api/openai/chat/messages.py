@@ -1,4 +1,4 @@
-"""Messages of a conversation: the roles and content parts that are served, and checks of the whole."""
+"""The messages of a chat request: roles, content parts, and checks of the whole conversation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RefusalPart(RequestPart):
 
 
 def unread_text(kind: str) -> str:
-    """Make the sentence that stands for a content part of a type that is not text."""
+    """Make the sentence that replaces a content part of a type that is not text."""
     what = "An image" if kind in _IMAGES else f"A part of the type {kind[:64]}"
     return f"[{what} was left out: this model reads text only.]"
 
@@ -109,7 +109,7 @@ class DeveloperMessage(_Message):
 
 
 class UserMessage(_Message):
-    """What the user said."""
+    """A message of the user."""
 
     role: Literal["user"]
     content: TextContent
@@ -159,7 +159,7 @@ ToolCall = Annotated[
 
 
 class Prediction(RequestPart):
-    """How the answer is thought to begin."""
+    """The expected start of the answer."""
 
     type: Literal["content"]
     content: TextContent
@@ -172,7 +172,7 @@ class Prediction(RequestPart):
 
 
 class AssistantMessage(_Message):
-    """What the assistant said."""
+    """A message of the assistant."""
 
     role: Literal["assistant"]
     content: AssistantContent | None = None
@@ -184,7 +184,7 @@ class AssistantMessage(_Message):
 
 
 class ToolMessage(_Message):
-    """What a tool answered."""
+    """The result of a tool call."""
 
     role: Literal["tool"]
     content: ResultContent
@@ -198,7 +198,7 @@ class ToolMessage(_Message):
 
 
 class FunctionMessage(_Message):
-    """What a function answered, in the old form."""
+    """The result of a function call, in the old form."""
 
     role: Literal["function"]
     name: str
@@ -224,9 +224,9 @@ Messages = Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES
 
 
 def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The messages as ``serving`` takes them: the old form of calls and results in the new one.
+    """Convert messages to the neutral form of ``serving``, and the old form of calls and results to the new one.
 
-    Content is one string, several parts of it being lines; arguments of calls are as the model wrote them.
+    Content becomes one string with a line for each part; arguments of calls stay as the model wrote them.
     """
     result = []
     functions: OpenCalls[str] = OpenCalls()  # calls in the old form, which have no ids of their own
@@ -247,7 +247,7 @@ def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def for_template(message: Message) -> dict[str, Any]:
-    """One message: content as one string, and its parts where there are several; arguments of calls as JSON text."""
+    """Convert one message: content to one string, with its parts where there are several; arguments to JSON text."""
     text = message.content
     if isinstance(text, list):
         parts = [part.refusal if isinstance(part, RefusalPart) else part.text for part in text]
@@ -276,7 +276,7 @@ def for_template(message: Message) -> dict[str, Any]:
 
 
 def check_history(messages: Sequence[Message]) -> None:
-    """Reject empty turns, turns with two reasonings, and results without an open call."""
+    """Reject empty turns, turns with two fields of reasoning, and results without an open call."""
     calls: OpenCalls[int] = OpenCalls()
     functions: OpenCalls[int] = OpenCalls()
     for index, message in enumerate(messages):

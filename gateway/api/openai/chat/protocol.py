@@ -1,4 +1,4 @@
-"""The request of ``POST /v1/chat/completions``: its schema, and from bytes to a validated request."""
+"""The request of ``POST /v1/chat/completions``: its schema and its validation."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _TIERS: dict[str, Literal["flex", "priority"]] = {"fast": "priority", "flex": "f
 
 
 class PromptCacheOptions(RequestPart):
-    """How a prompt is cached: an annotation, since the engine decides."""
+    """Options of prompt caching: an annotation, since the engine decides."""
 
     mode: Literal["implicit", "explicit"] | None = None
     ttl: str | None = Field(default=None, max_length=16)
@@ -298,15 +298,15 @@ class ChatCompletionRequest(GenerationFields):
     _most_stops: int = PrivateAttr(default=4)
 
     def take_stops(self, most: int) -> None:
-        """Set the most stop strings for an API with another limit than OpenAI's; the operator's setting replaces it."""
+        """Set the most stop strings of another API; the operator's setting replaces it."""
         self._most_stops = most
 
     def take_turns(self) -> None:
-        """Note that it may have to wait for its turn, so that its tier has an effect."""
+        """Note that the request may be queued, so that its tier has an effect."""
         self._waits = True
 
     def prompt(self, tools: Sequence[Mapping[str, Any]] | None = None) -> ChatPrompt:
-        """The conversation in neutral terms.
+        """Make the source of the prompt.
 
         Args:
             tools: definitions that the template shows.
@@ -326,7 +326,7 @@ class ChatCompletionRequest(GenerationFields):
 
     @functools.cached_property
     def offered(self) -> OfferedTools:
-        """Its tools and the choice among them, in whichever form they came."""
+        """The request's tools and the choice among them, from the new or the old form."""
         return offered(self.tools, self.tool_choice, self.functions, self.function_call)
 
     def own_params(self) -> dict[str, Any]:
@@ -345,12 +345,12 @@ class ChatCompletionRequest(GenerationFields):
 
     @functools.cached_property
     def echoed(self) -> str:
-        """The text that the answer continues and begins with, where that is wanted."""
+        """The text that the answer continues and begins with, where ``echo`` is true; else empty."""
         return str(for_template(self.messages[-1])["content"]) if self.echo else ""
 
     @property
     def tier(self) -> Literal["default", "flex", "priority"] | None:
-        """The tier that serves it, where the request spoke of tiers."""
+        """The tier that serves the request, where the request has ``service_tier``."""
         if self.service_tier is None:
             return None
         if not self._waits:
@@ -365,7 +365,7 @@ class ChatCompletionRequest(GenerationFields):
         return names | {"prompt": "messages"}
 
     def annotations(self) -> dict[str, Any]:
-        """What the request says of itself; for the access log."""
+        """The request's annotations for the access log."""
         if self.model_fields_set.isdisjoint(_SAID):
             return {} if self.user is None else super().annotations()
         said: dict[str, Any] = {
@@ -376,7 +376,7 @@ class ChatCompletionRequest(GenerationFields):
         return super().annotations() | {name: value for name, value in said.items() if value is not None}
 
     def unknown_parts(self) -> dict[str, Any]:
-        """Return the unread fields of objects, messages and tools, by their paths."""
+        """The paths of unread fields of objects, messages and tools."""
         found = super().unknown_parts()
         for name, parts in (("messages", self.messages), ("tools", self.tools)):
             for index, part in enumerate(parts):
@@ -419,7 +419,7 @@ def parse_chat_request(fields: dict[str, Any]) -> ChatCompletionRequest:
 
 
 def chat_request(data: Mapping[str, Any]) -> ChatCompletionRequest:
-    """Validate the fields of a request, none of which is null; other APIs than chat have no bound for its tools.
+    """Validate the fields of a request; null fields are left out before, and other APIs have no bound for tools.
 
     Raises:
         BadRequestError: naming the parameter at fault.

@@ -19,7 +19,7 @@ CHAT = Endpoint(parse_chat_request, check_chat, chat_plan, prepare, ChatEvents)
 
 
 def chat_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics) -> APIRouter:
-    """The route ``POST /v1/chat/completions`` over the served models.
+    """Make the route ``POST /v1/chat/completions`` over the served models.
 
     Args:
         registry: of served models, started.

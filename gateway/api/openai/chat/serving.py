@@ -1,4 +1,4 @@
-"""The steps of a chat request from its parsed body to an answer that is ready to run: check, plan, prepare."""
+"""The steps of a chat request from its parsed body to its prepared answer: check, plan, prepare."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ _CALL_GUIDES = frozenset({"json_schema", "structural_tag"})
 
 @dataclass(frozen=True, slots=True)
 class ChatPlan:
-    """The answer that a request wants.
+    """How the answer to a chat request is made and checked.
 
     Attributes:
-        source: of its prompt.
-        names: tells the request's names of parameters that errors of the engine call otherwise.
-        turn: for the family; None for plain text of a model that does not reason.
-        structure: of the content.
+        source: the source of the prompt.
+        names: makes the map from the engine's names of parameters in errors to the request's names.
+        turn: what the family's parser reads; None for plain text of a model that does not reason.
+        structure: the structure of the content.
         offered: the tools and the choice among them.
         shown: definitions of tools that the template shows.
         warnings: paths at which schemas leave OpenAI's strict subset though ``strict`` was asked for.
-        path: tells the client's path for one of the chat request.
+        path: maps a path of the chat request to the client's path.
     """
 
     source: ChatPrompt
@@ -70,7 +70,7 @@ class ChatPlan:
     path: Callable[[str], str] = str
 
     def expectations(self, preparation: Preparation) -> AnswerExpectations:
-        """The conditions that are left to check of a finished answer.
+        """Make the conditions that a finished answer must be checked for.
 
         Args:
             preparation: of the family, which may guarantee the calls.
@@ -181,7 +181,7 @@ _NO_BEAMS = Capability("impossible", "this model's engine has no input for it.")
 def check_chat(
     request: ChatCompletionRequest, model: GeneratorModel
 ) -> tuple[ChatCompletionRequest, IgnoredParameters]:
-    """The request without what the policies let pass unserved, and what that is.
+    """Check a request against its model; returns it without ignored parameters, and their names.
 
     Raises:
         EngineError: UNAVAILABLE while it is not known what the model can do.
@@ -262,7 +262,7 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class PreparedChat:
-    """A conversation that is ready to be continued.
+    """A chat request whose prompt is built.
 
     Attributes:
         generations: one for each candidate; nothing was sent yet.

@@ -1,4 +1,4 @@
-"""Tools of a request: their schema, the choice among them, and both in neutral terms."""
+"""The tools of a chat request: their schema, the choice among them, and their neutral form."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ class FunctionDefinition(RequestPart):
 
     @property
     def readable(self) -> dict[str, Any] | None:
-        """The parameters for guides and for parsers of calls: of ill-formed ones the well-formed part."""
+        """The parameters for guides and parsers of calls; only the well-formed part of ill-formed ones."""
         return self.parameters if self._readable is None else self._readable
 
     def leave_unguided(self, error: BadRequestError) -> None:
-        """Keep the readable part of ill-formed parameters; raises the error of well-formed unsupported ones.
+        """Reduce ill-formed parameters to their readable part.
 
-        The prompt has no ``properties`` or ``required`` over which a template cannot iterate.
+        The prompt then has no ``properties`` or ``required`` over which a template cannot iterate. Well-formed but
+        unsupported parameters raise their error.
         """
         given, kinds = self.parameters or {}, {"properties": dict, "required": list}
         self._readable = readable_part(given, error)
@@ -53,7 +54,7 @@ class FunctionTool(RequestPart):
 
 
 class CustomGrammar(RequestPart):
-    """A grammar: regular expressions are held to where the engine can; others are shown to the model."""
+    """A grammar: regular expressions are enforced where the engine can; others are only shown to the model."""
 
     syntax: Literal["lark", "regex"]
     definition: str
@@ -109,7 +110,7 @@ class NamedChoice(RequestPart):
 
     @property
     def chosen(self) -> tuple[str, str, str]:
-        """Its kind, its name, and the path of that."""
+        """The kind and the name of the chosen tool, and the path to that name."""
         return "function", self.function.name, "function.name"
 
 
@@ -121,7 +122,7 @@ class NamedCustomChoice(RequestPart):
 
     @property
     def chosen(self) -> tuple[str, str, str]:
-        """Its kind, its name, and the path of that."""
+        """The kind and the name of the chosen tool, and the path to that name."""
         return "custom", self.custom.name, "custom.name"
 
 
@@ -136,20 +137,20 @@ _Allowed = Annotated[
 
 
 class AllowedTools(RequestPart):
-    """A part of the tools, and whether one of them must be called."""
+    """Some of the tools, and whether one of them must be called."""
 
     mode: Literal["auto", "required"]
     tools: list[_Allowed] = Field(min_length=1)
 
     @property
     def chosen(self) -> list[tuple[str, str, str]]:
-        """Of each its kind, its name, and the path of that."""
+        """The kind and the name of each allowed tool, and the path to that name."""
         found = [tool.chosen for tool in self.tools]
         return [(kind, name, f"tools[{index}].{path}") for index, (kind, name, path) in enumerate(found)]
 
 
 class AllowedChoice(RequestPart):
-    """The choice of a part of the tools."""
+    """The choice among some of the tools."""
 
     type: Literal["allowed_tools"]
     allowed_tools: AllowedTools
@@ -186,7 +187,7 @@ FunctionCallChoice = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """The tools of a request and the choice among them, whichever form they came in.
+    """The tools of a request and the choice among them, from the new or the old form.
 
     Attributes:
         functions: all of them, custom tools as functions.
@@ -214,7 +215,7 @@ class OfferedTools:
 
     @property
     def callable(self) -> list[tuple[FunctionDefinition, str]]:
-        """Those that may be called, each with its path."""
+        """The tools that may be called, each with its path."""
         if self.choice == "none":
             return []
         pairs = zip(self.functions, self.paths, strict=True)
@@ -230,7 +231,7 @@ def offered(
     functions: Sequence[FunctionDefinition],
     call: Literal["none", "auto"] | NamedFunction | None,
 ) -> OfferedTools:
-    """The tools of a request: ``tools`` with ``tool_choice``, or ``functions`` with ``function_call``."""
+    """Read the tools of a request: ``tools`` with ``tool_choice``, or ``functions`` with ``function_call``."""
     if not (tools or functions or isinstance(choice, BaseModel)):
         return NO_TOOLS
     if functions:
@@ -286,7 +287,7 @@ def _function(tool: CustomDefinition) -> tuple[FunctionDefinition, bool]:
 
 
 def tools_for_template(functions: Sequence[FunctionDefinition]) -> list[dict[str, Any]]:
-    """Tools as chat templates read them: always with parameters, and without what only concerns decoding."""
+    """Convert tools for chat templates: always with parameters, without fields that only decoding needs."""
     return [
         {
             "type": "function",

@@ -1,4 +1,4 @@
-"""The routes of classification."""
+"""The routes of ``/v1/classify`` and ``/classify``."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""``POST /v1/completions``."""
+"""The endpoint ``POST /v1/completions``."""

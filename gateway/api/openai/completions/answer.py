@@ -1,4 +1,4 @@
-"""The answer to a completion request over its running generations: its whole body, or the events of a stream."""
+"""The answer to a completion request: its whole body, or the events of its stream."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class CompletionAnswer(PendingAnswer):
         self._rows[index] += rows
 
     def usage(self, group: Generations) -> Usage:
-        """Token counts so far; the one token that the engine generates for none is not counted."""
+        """Count tokens so far, without the one token that the engine generates for ``max_tokens: 0``."""
         usage = group.usage()
         nothing = self.request.max_tokens == 0
         return dataclasses.replace(usage, completion_tokens=0, estimated=False) if nothing else usage
@@ -61,7 +61,7 @@ class CompletionAnswer(PendingAnswer):
         return [choice.finish_reason for choice in self.choices]
 
     async def body(self, group: Generations) -> bytes:
-        """The ``text_completion`` object."""
+        """Make the ``text_completion`` object."""
         usage = self._noted or self.usage(group)
         if self.request.logprobs is None:
             return self._body(usage)
@@ -100,7 +100,7 @@ class CompletionAnswer(PendingAnswer):
 
 
 class CompletionChunkWriter(ChunkWriter):
-    """Writes the events of one answer."""
+    """Writes the chunks of one completion."""
 
     __slots__ = ()
 
@@ -114,7 +114,7 @@ class CompletionChunkWriter(ChunkWriter):
         finish_reason: str | None = None,
         extra: dict[str, Any] | None = None,
     ) -> bytes:
-        """A chunk of one choice.
+        """Make a chunk of one choice.
 
         Args:
             index: of the choice.
@@ -138,7 +138,7 @@ class CompletionChunkWriter(ChunkWriter):
 
 
 class CompletionEvents(ChoiceEvents[CompletionChunkWriter]):
-    """The events of one stream."""
+    """Writes the events of a completion stream."""
 
     def __init__(self, answer: CompletionAnswer) -> None:
         """Begin before anything was generated."""
@@ -149,14 +149,14 @@ class CompletionEvents(ChoiceEvents[CompletionChunkWriter]):
         self._writer = CompletionChunkWriter(head, request.stream_options)
 
     def opening(self) -> bytes:
-        """None: each choice opens with its first text, when the log-probs of the prompt are there."""
+        """Make no event: each choice opens with its first text, when the prompt's log-probs are known."""
         return b""
 
     def take(self, ready: Ready, group: Generations) -> bytes:
-        """The chunks of all that became ready.
+        """Make the chunks of the output that became ready.
 
         Raises:
-            EngineError: when the engine did not give the prompt's log-probs.
+            EngineError: the engine did not return the prompt's log-probs.
         """
         # Once for all that is ready: counting over many choices takes its time.
         usage = self._answer.usage(group) if self._writer.wants_usage else None

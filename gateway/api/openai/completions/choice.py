@@ -1,4 +1,4 @@
-"""One choice of a completion, from its generation's pieces to text and log-prob lists."""
+"""One choice of a completion: makes text and log-prob lists from the pieces of a generation."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _utf8_decoder = codecs.getincrementaldecoder("utf-8")
 
 @dataclass(frozen=True, slots=True)
 class LogprobRow:
-    """One token of the lists.
+    """The entries of one token in the log-prob lists.
 
     Attributes:
         token: its text.
         bytes: what it adds to the text.
-        logprob: natural logarithm; None for the first token of a prompt, which nothing comes before.
+        logprob: natural logarithm; None for the first token of a prompt.
         top: alternatives by their text, the token itself among them; None where ``logprob`` is.
         offset: the character at which it begins, for a prompt's token; None: where the text before it ends.
     """
@@ -42,7 +42,7 @@ class LogprobRow:
 
 
 def row_of(entry: TokenLogprob, offset: int | None = None, *, names_as_ids: bool = False) -> LogprobRow:
-    """The row of a token; where two alternatives have the same text, the better one stays."""
+    """Make the row of a token; of alternatives with the same text the better one stays."""
     if names_as_ids:
         entry = named_by_id(entry)
     top: dict[str, float] = {}
@@ -62,7 +62,7 @@ def prompt_rows(
     silent_bos: bool,
     names_as_ids: bool = False,
 ) -> list[LogprobRow]:
-    """The rows of a prompt's tokens, special tokens shown.
+    """Make the rows of a prompt's tokens, with the text of special tokens.
 
     Args:
         tokenizer: of the model.
@@ -96,7 +96,7 @@ def prompt_rows(
 
 
 class LogprobWriter:
-    """Writes the lists of one choice, in one piece or event by event: text offsets continue from call to call."""
+    """Writes the log-prob lists of one choice, whole or event by event, with continuing text offsets."""
 
     __slots__ = ("_decode", "_offset")
 
@@ -111,7 +111,7 @@ class LogprobWriter:
         self._decode = _utf8_decoder("replace").decode
 
     def write(self, rows: Iterable[LogprobRow]) -> dict[str, Any]:
-        """The ``logprobs`` object for the next rows."""
+        """Make the ``logprobs`` object of the next rows."""
         tokens: list[str] = []
         token_logprobs: list[float | None] = []
         top_logprobs: list[dict[str, float] | None] = []
@@ -147,7 +147,7 @@ class PreparedPrompt:
 
     @property
     def text(self) -> str:
-        """What ``echo`` shows: the client's own text, or what its ids decode to, or those of them that were kept."""
+        """The text for ``echo``: the client's own, or that of its ids, or that of the ids that were kept."""
         source, prompt = self.source, self.prompt
         if not isinstance(source, TextPrompt):
             return prompt.text
@@ -158,13 +158,13 @@ class PreparedPrompt:
 
     @property
     def silent_bos(self) -> bool:
-        """Whether the ids begin with a BOS that the text does not show."""
+        """Whether the ids begin with a BOS token that is not in the text."""
         return self.prompt.text != self.text
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleParts:
-    """The parts that a choice shows.
+    """The parts of a choice that the response has.
 
     Attributes:
         echo: whether its text begins with the prompt.
@@ -190,7 +190,7 @@ class VisibleParts:
 
     @classmethod
     def of(cls, request: CompletionRequest, end_ids: Sequence[int]) -> VisibleParts:
-        """The parts that a request wants.
+        """The parts that a request asks for.
 
         Args:
             request: of the client.
@@ -210,13 +210,13 @@ class VisibleParts:
 
 
 class ChoiceReader:
-    """Follows one generation. Take what is ready from it by ``opening`` (once, after its first response) and ``take``.
+    """Reads one generation: its output by ``opening`` (once, after the first response) and ``take``.
 
     Attributes:
         running: the generation.
         prepared: its prompt.
-        logprob_sum: of the tokens generated so far.
-        tokens: how many these are.
+        logprob_sum: sum of the log-probs of the tokens generated so far.
+        tokens: number of the tokens generated so far.
     """
 
     def __init__(
@@ -242,29 +242,29 @@ class ChoiceReader:
 
     @property
     def plain(self) -> bool:
-        """Whether its chunks have text and nothing else."""
+        """Whether the chunks of the choice have only text."""
         shown = self._shown
         return shown.generated and not shown.token_ids and shown.logprobs is None and not shown.end_ids
 
     @property
     def finish_reason(self) -> str:
-        """Why it ended; valid at its end."""
+        """The finish reason; valid at the end."""
         if not self._shown.generated:
             return "length"
         return "stop" if self._ended else self.running.assembler.finish_reason
 
     @property
     def finish_marks(self) -> dict[str, Any]:
-        """Further fields of the choice about its end: what ended it, and whether that is certain."""
+        """Further fields about the end of the choice: the stop reason, and whether it is estimated."""
         return finish_marks(self.running) if self._shown.generated else {"stop_reason": None}
 
     @property
     def mean_logprob(self) -> float:
-        """Log-prob per token, by which ``best_of`` chooses; an answer without tokens is the last choice."""
+        """The log-prob per token, by which ``best_of`` chooses; minus infinity without tokens."""
         return self.logprob_sum / self.tokens if self.tokens else -math.inf
 
     def opening(self) -> tuple[str, list[LogprobRow]]:
-        """The prompt's text and rows where they are shown.
+        """The prompt's text and rows where the choice shows them; else empty.
 
         Raises:
             EngineError: when the engine did not give the prompt's log-probs.
@@ -275,7 +275,7 @@ class ChoiceReader:
         return text, self._prompt_rows() if self._shown.logprobs is not None else []
 
     def take(self, pieces: Sequence[Piece]) -> tuple[str, list[LogprobRow]]:
-        """Text and rows of the next pieces."""
+        """The text and rows of the next pieces."""
         texts: list[str] = []
         rows: list[LogprobRow] = []
         for piece in pieces:
@@ -295,11 +295,11 @@ class ChoiceReader:
         return "".join(texts) if self._shown.text else "", rows if self._shown.logprobs is not None else []
 
     def logprobs(self, rows: Sequence[LogprobRow]) -> dict[str, Any] | None:
-        """The ``logprobs`` object of the next rows; None where none are shown."""
+        """Make the ``logprobs`` object of the next rows; None where the choice shows none."""
         return self._writer.write(rows) if self._shown.logprobs is not None else None
 
     def prompt_extras(self) -> dict[str, Any]:
-        """Further fields of the choice about its prompt, for its first chunk."""
+        """Further fields of the choice about its prompt, for the first chunk."""
         extras: dict[str, Any] = {}
         if self._shown.prompt_logprobs is not None:
             entries = self.running.assembler.prompt_entries()
@@ -312,7 +312,7 @@ class ChoiceReader:
         return extras
 
     def new_extras(self) -> dict[str, Any]:
-        """Further fields of the choice about what was taken since the last call."""
+        """Further fields of the choice about the tokens since the last call."""
         if not self._shown.token_ids:
             return {}
         ids, self._new_ids = self._new_ids, []

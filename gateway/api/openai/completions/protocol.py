@@ -1,4 +1,4 @@
-"""The request of ``POST /v1/completions``: its schema, and from bytes to a validated request."""
+"""The request of ``POST /v1/completions``: its schema and its validation."""
 
 from __future__ import annotations
 
@@ -88,15 +88,15 @@ class CompletionRequest(GenerationFields):
 
     @property
     def shows_end(self) -> bool:
-        """Whether an end id has a row in the log-prob lists, as it has where one token is asked for.
+        """Whether an end id has a row in the log-prob lists: it has where one token is requested.
 
-        Evaluation harnesses ask for one token and cut its row off again, whatever it is.
+        Evaluation harnesses request one token and remove its row, whatever token it is.
         """
         return self.logprobs is not None and self.max_tokens == 1
 
     @functools.cached_property
     def sources(self) -> list[PromptSource]:
-        """Its prompts in neutral terms."""
+        """Make the source of each prompt."""
         return _sources(self.prompt, add_special_tokens=self.add_special_tokens)
 
     def own_params(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ COMPLETIONS = Endpoint(parse_completion_request, check_completion, completion_pl
 
 
 def completions_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metrics) -> APIRouter:
-    """The route ``POST /v1/completions`` over the served models.
+    """Make the route ``POST /v1/completions`` over the served models.
 
     Args:
         registry: of served models, started.

@@ -1,4 +1,4 @@
-"""The steps of a completion request from its parsed body to an answer that is ready to run: check, plan, prepare."""
+"""The steps of a completion request from its parsed body to its prepared answer: check, plan, prepare."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from gateway.text.bad_request import BadRequestError
 
 @dataclass(frozen=True, slots=True)
 class CompletionPlan:
-    """The answer that a request wants.
+    """How the answer to a completion request is made and checked.
 
     Attributes:
-        names: tells the request's names of parameters that errors of the engine call otherwise.
-        structure: of the text.
+        names: makes the map from the engine's names of parameters in errors to the request's names.
+        structure: the structure of the text.
         warnings: paths at which schemas leave OpenAI's strict subset though ``strict`` was asked for.
     """
 
@@ -57,7 +57,7 @@ def completion_plan(request: CompletionRequest, model: GeneratorModel) -> Comple
 
 
 def check_completion(request: CompletionRequest, model: GeneratorModel) -> tuple[CompletionRequest, IgnoredParameters]:
-    """The request without what the policies let pass unserved, and what that is.
+    """Check a request against its model; returns it without ignored parameters, and their names.
 
     Raises:
         EngineError: UNAVAILABLE while it is not known what the model can do.

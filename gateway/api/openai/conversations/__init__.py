@@ -1,1 +1,1 @@
-"""``/v1/conversations`` and their items."""
+"""The endpoints ``/v1/conversations`` and ``/v1/conversations/{id}/items``."""

@@ -1,4 +1,4 @@
-"""Conversations: one document each, changed by compare-and-set, so that no writer undoes another's work."""
+"""Stored conversations: one document each, changed by compare-and-set so that no concurrent write is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gateway.api.openai.errors import OpenAIError
 from gateway.api.openai.stored_items import StoredItems, append
 from gateway.serving.store import ConflictError, DocumentWrite, Store
 from gateway.text.bad_request import BadRequestError, printable
-from gateway.text.repeated import repeated
+from gateway.text.client_json import write_client_json
 
 MOST_ITEMS = 4096
 """Items of one conversation."""
@@ -34,14 +34,14 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class ConversationContents:
-    """A conversation.
+    """A conversation with its items.
 
     Attributes:
-        id: of it.
-        created_at: when it was made, in seconds since 1970.
-        metadata: the client's own.
-        items: of it.
-        size: bytes of it as it was read; 0 where it is new.
+        id: the conversation's id.
+        created_at: time of creation, in seconds since 1970.
+        metadata: the client's annotations.
+        items: the items, the oldest first.
+        size: bytes of the document as it was read; 0 for a new conversation.
     """
 
     id: str
@@ -52,19 +52,19 @@ class ConversationContents:
 
     @staticmethod
     def read(conversation_id: str, data: bytes) -> ConversationContents:
-        """The opposite of ``written``."""
+        """Parse a document that ``written`` made."""
         head, *lines = data.split(b"\n")
         fields = json.loads(head)
         items = dict(zip(fields.pop("ids"), lines, strict=True))
         return ConversationContents(conversation_id, **fields, items=items, size=len(data))
 
     def written(self) -> bytes:
-        """The document: a line with all that is short, and one for each item."""
+        """Write the document: a line with the short fields, and a line for each item."""
         head = {"created_at": self.created_at, "metadata": self.metadata, "ids": list(self.items)}
-        return b"\n".join((repeated(head), *self.items.values()))
+        return b"\n".join((write_client_json(head), *self.items.values()))
 
     def shown(self) -> dict[str, Any]:
-        """The ``conversation`` object."""
+        """Make the ``conversation`` object."""
         return {
             "id": self.id,
             "object": "conversation",
@@ -73,7 +73,7 @@ class ConversationContents:
         }
 
     def item(self, item_id: str) -> dict[str, Any]:
-        """The item with this id.
+        """Find the item with an id.
 
         Raises:
             OpenAIError: 404 where there is none.
@@ -83,7 +83,7 @@ class ConversationContents:
         return found
 
     def remove(self, item_id: str) -> None:
-        """Take an item out.
+        """Remove an item.
 
         Raises:
             OpenAIError: 404 where there is none.
@@ -104,7 +104,7 @@ def not_found(conversation_id: str, param: str | None = None) -> OpenAIError:
 
 
 async def create(store: Store, owner: str, metadata: Mapping[str, str], items: StoredItems) -> ConversationContents:
-    """Begin a conversation.
+    """Store a new conversation.
 
     Raises:
         BadRequestError: it is too large.
@@ -138,7 +138,7 @@ async def change(
     edit: Callable[[ConversationContents], Result],
     also: DocumentWrite | None = None,
 ) -> tuple[ConversationContents, Result]:
-    """Read, edit and write a conversation, again where another writer has changed it meanwhile.
+    """Read, edit and write a conversation, and repeat that after a concurrent write.
 
     Args:
         store: where it is.
@@ -172,7 +172,7 @@ async def change(
 
 
 async def delete(store: Store, owner: str, conversation_id: str) -> None:
-    """Forget a conversation and its items.
+    """Delete a conversation with its items.
 
     Raises:
         OpenAIError: 404 as ``load``.
@@ -209,12 +209,12 @@ def check_room(count: int, size: int, param: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ConversationEnd:
-    """The end of a conversation, where a response puts its input and its output.
+    """The end of a conversation, where a response appends its input and output.
 
     Attributes:
         store: where the conversation is.
-        owner: whose it is.
-        id: of it.
+        owner: the conversation's owner.
+        id: the conversation's id.
     """
 
     store: Store
@@ -222,9 +222,9 @@ class ConversationEnd:
     id: str
 
     async def append(self, items: StoredItems, also: DocumentWrite) -> None:
-        """Put items behind those that are there, and write another document with them, all or none.
+        """Append items, and write another document with them, both or neither.
 
-        They are taken where they make the conversation too large: it had room when the response began.
+        Items that make the conversation too large are accepted: it had room when the response began.
 
         Raises:
             OpenAIError: 404 where it is gone, 409 where others change it all the time.

@@ -1,4 +1,4 @@
-"""The requests of ``/v1/conversations``: their schemas, and from bytes to validated requests."""
+"""The requests of ``/v1/conversations``: their schemas and their validation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ConversationRequest(_Request):
 
 
 class ConversationUpdate(_Request):
-    """A request for other metadata of a conversation; null means none."""
+    """A request that replaces the metadata of a conversation; null removes them."""
 
     metadata: _Metadata | None = Field(description="Replaces all existing metadata.")
 
@@ -48,7 +48,7 @@ Asked = TypeVar("Asked", bound=_Request)
 
 
 def parse_conversation(kind: type[Asked], fields: dict[str, Any]) -> tuple[Asked, StoredItems]:
-    """Parse and validate a request body; returns it and its items as they are kept.
+    """Parse and validate a request body; returns the request, and its items in stored form.
 
     Raises:
         BadRequestError: naming the parameter at fault.

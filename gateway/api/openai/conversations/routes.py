@@ -32,11 +32,11 @@ from gateway.api.openai.stored_items import (
     shown,
 )
 from gateway.http.routing import DirectRoute
-from gateway.text.repeated import repeated
+from gateway.text.client_json import write_client_json
 
 
 def conversations_router(state: ApplicationState) -> APIRouter:
-    """The routes of ``/v1/conversations`` and their items.
+    """Make the routes of ``/v1/conversations`` and of their items.
 
     Args:
         state: where they are kept.
@@ -131,4 +131,5 @@ def _item_id(request: Request) -> str:
 
 def _answer(body: bytes | dict[str, Any], left_out: Sequence[str] = ()) -> Response:
     headers = name_header("x-ignored-parameters", list(dict.fromkeys(left_out)))
-    return Response(body if isinstance(body, bytes) else repeated(body), headers=headers, media_type="application/json")
+    content = body if isinstance(body, bytes) else write_client_json(body)
+    return Response(content, headers=headers, media_type="application/json")

@@ -1,1 +1,1 @@
-"""``GET /v1/models`` and ``GET /v1/models/{id}``."""
+"""The endpoints ``GET /v1/models`` and ``GET /v1/models/{id}``."""

@@ -54,7 +54,7 @@ def _class(row: Parameter, how: Capability) -> str:
 
 
 def models_router(registry: Registry) -> APIRouter:
-    """The routes ``GET /v1/models`` and ``GET /v1/models/{id}`` over the served models."""
+    """Make the routes ``GET /v1/models`` and ``GET /v1/models/{id}`` over the served models."""
     router = APIRouter()
 
     @router.get("/v1/models")
@@ -76,12 +76,12 @@ def models_router(registry: Registry) -> APIRouter:
 
 
 def model_object(model: ServedModel, name: str, split: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """OpenAI's model object, vLLM's ``max_model_len``, and an object ``gateway``; what is not known yet is null.
+    """Make OpenAI's model object with vLLM's ``max_model_len`` and an object ``gateway``; null is unknown.
 
     Args:
-        model: what is described.
-        name: its name, or the alias under which it was asked for; ``gateway.model`` is always its name.
-        split: where the name is one of several models' the weight of each; ``model`` has most of it.
+        model: the served model.
+        name: the requested name or alias; ``gateway.model`` is always the model's name.
+        split: weights of the models that share the name; ``model`` has the largest.
     """
     features = model.features
     reason = model.refusal()

@@ -1,1 +1,1 @@
-"""Request parameters: one table of what each is, and the check of a request against it."""
+"""Request parameters: the table of all parameters, and the check of a request against it."""

@@ -1,4 +1,4 @@
-"""Checks of a request's fields by the table: served, ignored by policy, or rejected by name."""
+"""Checks a request's fields against the table: each is served, ignored by policy, or rejected by name."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ _NEVER_DROPPED = frozenset({"stream"})
 
 
 class ParameterPolicies(Protocol):
-    """What to do with parameters that cannot be served."""
+    """The operator's policies for parameters that are not served."""
 
     @property
     def impossible(self) -> Policy:
-        """For parameters that are known and that this model cannot serve."""
+        """The policy for known parameters that the model cannot serve."""
         ...
 
     @property
     def hints(self) -> Policy:
-        """For those of them that an answer is as good without."""
+        """The policy for parameters that the model cannot serve and an answer does not need."""
         ...
 
     @property
     def unknown(self) -> Policy:
-        """For fields that this gateway does not know."""
+        """The policy for unknown fields."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoredParameters:
-    """What a request is served without.
+    """The parameters that a request is served without.
 
     Attributes:
-        named: names for the header ``x-ignored-parameters``: what policy ``warn`` let pass.
-        counted: names for the metric: those, and what policy ``ignore`` let pass.
-        dropped: names of known parameters that must be left out when the request is carried out.
+        named: names for the header ``x-ignored-parameters``, by policy ``warn``.
+        counted: names for the metric, by policies ``warn`` and ``ignore``.
+        dropped: names of known parameters that must be removed from the request.
     """
 
     named: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ def _check_limit(name: str, value: Any, how: Capability) -> None:
 
 
 def without(request: Request, names: Collection[str]) -> Request:
-    """The request as if it did not have these fields."""
+    """Copy the request without some fields."""
     if not names:
         return request
     known = type(request).model_fields
@@ -130,7 +130,7 @@ def without(request: Request, names: Collection[str]) -> Request:
 
 
 def consider_greedy(request: SamplingFields, capabilities: dict[str, Capability]) -> None:
-    """Let temperature 0 be served where a temperature is not: it takes none, but the best token each time."""
+    """Let a model without temperature serve temperature 0, which takes the most probable token."""
     how = capabilities.get("temperature")
     if how is not None and how.how == "impossible" and request.temperature < GREEDY_BELOW:
         capabilities["temperature"] = capabilities.get("top_k", BY_GATEWAY)
@@ -139,9 +139,10 @@ def consider_greedy(request: SamplingFields, capabilities: dict[str, Capability]
 def consider_truncation(
     request: GenerationFields, capabilities: dict[str, Capability], defaults: SamplingDefaults
 ) -> None:
-    """Let what a model serves of the whole distribution alone not be served where the request's sampling truncates.
+    """Mark parameters as unserved that the model serves only without truncated sampling.
 
-    ``defaults``: of the model, for what the request leaves out.
+    They are unserved where the request's sampling truncates. ``defaults``: the model's, for fields that the request
+    leaves out.
     """
     given = request.model_fields_set
     whole = [name for name, how in capabilities.items() if how.truncated and name in given]
@@ -150,7 +151,7 @@ def consider_truncation(
 
 
 def consider_form(request: GenerationFields, capabilities: dict[str, Capability]) -> None:
-    """Let the type of ``response_format`` decide what it takes to serve it."""
+    """Set the capability of ``response_format`` by the type that the request has."""
     how = capabilities.get(capability_of(request.response_format))
     if how is not None:
         capabilities["response_format"] = how

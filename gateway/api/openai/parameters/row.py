@@ -1,4 +1,4 @@
-"""One row of the table of parameters, which annotates the field of the request that it is about."""
+"""A row of the table of parameters, which annotates the field of a request."""
 
 from __future__ import annotations
 
@@ -75,22 +75,22 @@ class Parameter:
 
     @property
     def asks_engine(self) -> bool:
-        """Whether the engine's capability map decides how it is served."""
+        """Whether the engine's capabilities decide how the parameter is served."""
         return self.how in _ASKING_THE_ENGINE
 
     def is_neutral(self, value: Any) -> bool:
-        """Whether the value changes nothing, so that serving without the parameter is true to the request."""
+        """Tell whether a value changes nothing, so that the parameter can be left out."""
         return value is None or any(_same(value, neutral) for neutral in self.neutral or ())
 
     @property
     def neutral_text(self) -> str:
-        """The neutral values as JSON, for readers."""
+        """The neutral values as JSON, for documents."""
         return ", ".join(f"{each:g}" if isinstance(each, float) else json.dumps(each) for each in self.neutral or ())
 
 
 @dataclass(frozen=True)
 class Extension(Parameter):
-    """A parameter that is not OpenAI's but that other servers of open models have."""
+    """A parameter of other servers of open models that OpenAI does not have."""
 
     how: Capability = NO_INPUT
     source: Source = "extension"
@@ -98,7 +98,7 @@ class Extension(Parameter):
 
 @dataclass(frozen=True)
 class Annotation(Parameter):
-    """A parameter that says something about the request and has no effect by nature."""
+    """A parameter that describes the request and has no effect on the answer."""
 
     how: Capability = NO_EFFECT
     kind: Class = "annotation"

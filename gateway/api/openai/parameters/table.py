@@ -1,4 +1,4 @@
-"""The table of parameters: a row for each annotated field of a request, and those that are not served."""
+"""The table of parameters: a row for each annotated field of a request, and rows of unserved parameters."""
 
 from __future__ import annotations
 
@@ -291,5 +291,5 @@ def find(endpoint: EndpointName, name: str) -> Parameter | None:
 
 
 def served(row: Parameter, capabilities: Mapping[str, Capability]) -> Capability:
-    """How a model with these capabilities serves a parameter."""
+    """Tell how a model with these capabilities serves a parameter."""
     return capabilities.get(row.name, row.how) if row.kind == "engine" else row.how

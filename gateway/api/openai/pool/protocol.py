@@ -13,7 +13,7 @@ class PoolingRequest(VectorFields):
     task: str | None = None
 
     def check_model(self, model: EncoderModel) -> None:
-        """Check that the task is the model's; see ``EncoderFields``."""
+        """Check that the model has the requested task; see ``EncoderFields``."""
         super().check_model(model)
         if self.task not in (None, model.task):
             message = f"The task of this model is {model.task!r}, not {printable(self.task or '')!r}."

@@ -15,7 +15,7 @@ from gateway.text.tokens.encoder_tokenizer import EncoderInput
 
 
 class RerankDocument(RequestPart):
-    """A document as an object; what it has beside its text is not read."""
+    """A document as an object; only its text is read."""
 
     text: Text
 
@@ -31,7 +31,7 @@ _Document = Annotated[
 
 
 class RerankRequest(EncoderFields):
-    """A query, and documents to be put in order by how relevant they are for it."""
+    """A query, and documents to be ordered by their relevance for it."""
 
     query: Text
     documents: Annotated[list[_Document], Field(min_length=1, fail_fast=True)]
@@ -52,5 +52,5 @@ class RerankRequest(EncoderFields):
         return "query" if of_query else f"documents[{index}]"
 
     def params(self) -> EncoderParams:
-        """With the most tokens of a document; see ``EncoderFields``."""
+        """The parameters, with the most tokens of a document; see ``EncoderFields``."""
         return dataclasses.replace(super().params(), document_tokens=self.max_tokens_per_doc)

@@ -1,1 +1,1 @@
-"""``/v1/responses``: a Responses request is continued as the chat request that it is translated into."""
+"""The endpoint ``/v1/responses``: a Responses request is translated to a chat request."""

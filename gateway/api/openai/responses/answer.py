@@ -1,4 +1,4 @@
-"""The answer to a Responses request over its running generation: the response as it stands at any time, its events."""
+"""The answer to a Responses request: its output items, its response object, and the events of its stream."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class ResponsesAnswer(ChatAnswer):
     """An answer to a Responses request.
 
     Attributes:
-        items: its output.
-        id: of the response.
+        items: the output items.
+        id: the response's id.
         announced: whether the response was announced to the client.
-        end: the response as it has ended: its status, and its own fields; None before.
+        end: status and own fields of the ended response; None before.
     """
 
     __slots__ = ("_entries", "_sent", "_turn", "_written", "announced", "end", "id", "items")
@@ -81,7 +81,7 @@ class ResponsesAnswer(ChatAnswer):
         self._entries: list[TokenLogprob] = []  # of tokens whose text is not shown yet
 
     def feed(self, pieces: Sequence[Piece], *, complete: bool) -> list[Event]:
-        """Add pieces to the output; returns the events that tell of it."""
+        """Add pieces to the output; returns the events of what was added."""
         if self.prewarms:
             return []
         events: list[Event] = []
@@ -108,11 +108,11 @@ class ResponsesAnswer(ChatAnswer):
         self.feed(pieces, complete=complete)
 
     def unfit(self) -> OpenAIError | None:
-        """The reason why the whole answer is not what was asked for."""
+        """The error of a finished answer that is not what the request requires; None without an error."""
         return None if self.prewarms else self.failure(0, self.items.text)
 
     def usage(self, group: Generations) -> Usage:
-        """Count tokens so far, without the one token of a request that only reads its prompt."""
+        """Count tokens so far, without the one token of a request that only prewarms the cache."""
         usage = super().usage(group)
         if not self.prewarms:
             return usage
@@ -120,16 +120,16 @@ class ResponsesAnswer(ChatAnswer):
 
     @property
     def prewarms(self) -> bool:
-        """Whether the request only reads its prompt; the one generated token is not returned."""
+        """Whether the request only prewarms the cache; its one generated token is not returned."""
         return self._turn.request.prewarms
 
     @property
     def cut(self) -> bool:
-        """Whether the answer ended at its token limit; valid at its end."""
+        """Whether the answer ended at its token limit; valid at the end."""
         return not self.prewarms and self.generations[0].assembler.finish_reason == "length"
 
     async def body(self, group: Generations) -> bytes:
-        """The ``response`` object."""
+        """Make the ``response`` object."""
         failure = self.unfit()
         if failure is not None:
             raise failure
@@ -171,7 +171,7 @@ class ResponsesAnswer(ChatAnswer):
                 raise
 
     async def write_end(self, response_store: ResponseStore, expected: int) -> None:
-        """Write the ended response, and add its input and output to its conversation, both or neither.
+        """Store the ended response, and append input and output to its conversation, both or neither.
 
         A failed or cancelled response is not a turn of the conversation.
 
@@ -192,11 +192,11 @@ class ResponsesAnswer(ChatAnswer):
         await store_errors_as_503(conversation.append(turn, store.DocumentWrite(self.id, stored.encoded(), expected)))
 
     def stored(self, status: str, own: bytes) -> StoredResponse:
-        """The response as it is kept.
+        """Make the response in stored form.
 
         Args:
-            status: of it.
-            own: its own fields; see ``own``.
+            status: the response's status.
+            own: fields of the response; see ``own``.
         """
         turn, request = self._turn, self._turn.request
         background = bool(request.background)
@@ -212,15 +212,15 @@ class ResponsesAnswer(ChatAnswer):
         )
 
     def stored_end(self) -> StoredResponse:
-        """The response as it is kept when it has ended."""
+        """Make the ended response in stored form."""
         if self.end is None:
             raise ValueError("the response is not complete")
         return self.stored(*self.end)
 
     def ended(self, usage: Usage) -> bytes:
-        """The whole response: completed, or incomplete where a limit has cut it.
+        """Make the ended response: completed, or incomplete where a limit has cut it.
 
-        It has ``status_estimated``, true, where nothing tells for certain which of both it is.
+        It has ``status_estimated``, true, where the engine does not tell which of both it is.
         """
         if self.end is not None:
             return merge_json_objects(self.end[1], self._sent)
@@ -236,13 +236,13 @@ class ResponsesAnswer(ChatAnswer):
         )
 
     def failed(self, error: OpenAIError) -> bytes:
-        """The response that an error has ended, with what there is of its output."""
+        """Make the response that an error has ended, with its output so far."""
         self.items.close("incomplete")
         code = "rate_limit_exceeded" if error.status == 429 else "server_error"
         return self._ended("failed", error={"code": code, "message": error.message})
 
     def cancelled(self) -> bytes:
-        """Return the cancelled response with its output so far."""
+        """Make the cancelled response, with its output so far."""
         self.items.close("incomplete")
         return self._ended("cancelled")
 
@@ -251,7 +251,7 @@ class ResponsesAnswer(ChatAnswer):
         return merge_json_objects(self.end[1], self._sent)
 
     def response(self, status: str) -> bytes:
-        """The response as JSON, before its end.
+        """Make the response before its end, as JSON.
 
         Args:
             status: of it.
@@ -259,11 +259,11 @@ class ResponsesAnswer(ChatAnswer):
         return merge_json_objects(self.own(status), self._sent)
 
     def own(self, status: str, **fields: Any) -> bytes:
-        """The fields of the response that do not repeat its request, as a JSON object.
+        """Make the fields of the response that do not repeat its request, as a JSON object.
 
         Args:
             status: of it.
-            fields: that differ from those of a response that has just begun.
+            fields: fields that differ from those of a response at its start.
         """
         own: dict[str, Any] = {
             "id": self.id,
@@ -319,7 +319,7 @@ class ResponsesAnswer(ChatAnswer):
 
 
 class ResponsesEvents:
-    """The events of one stream; see ``gateway.api.openai.endpoint.AnswerEvents``."""
+    """Writes the events of one stream; see ``gateway.api.openai.endpoint.AnswerEvents``."""
 
     def __init__(self, answer: ResponsesAnswer) -> None:
         """Begin before anything was generated."""
@@ -329,17 +329,17 @@ class ResponsesEvents:
         self._opened = False
 
     def opening(self) -> bytes:
-        """The beginning of the response, and of its message where it can have nothing else."""
+        """Make the events that start the response, and its message where the answer can only be text."""
         self._open()
         if not (self._answer.parsed or self._answer.prewarms):
             self._unsent += self._written(self._answer.items.message())
         return self._unsent
 
     def take(self, ready: Ready, group: Generations) -> bytes:
-        """The events of all that became ready.
+        """Make the events of the output that became ready.
 
         Raises:
-            OpenAIError: when an answer that has ended is not what was asked for.
+            OpenAIError: an answer that has ended is not what the request requires.
         """
         del group
         events: list[Event] = []
@@ -368,19 +368,19 @@ class ResponsesEvents:
         return numbered_text_events(before, b',"logprobs":[]', self._numbers, write, texts, self._piece)
 
     def end(self, usage: Usage) -> bytes:
-        """The event that ends the stream, with the whole response."""
+        """Make the event that ends the stream, with the whole response."""
         cut = self._answer.cut
         response = self._answer.ended(usage)
         return self._written([_whole("incomplete" if cut else "completed", response)])
 
     def error(self, error: OpenAIError) -> bytes:
-        """The event of a response that has failed, behind all that was not sent before."""
+        """Make the unsent events and the event of a failed response."""
         if not self._opened:  # the engine has not responded
             self._open()
         return self._unsent + self._written([_whole("failed", self._answer.failed(error))])
 
     def queued(self) -> bytes:
-        """The events of a background response before the engine has responded; the opening goes on from there."""
+        """Make the events of a background response before the engine responds."""
         self._answer.announced = True
         response = self._answer.response("queued")
         return self._written([_whole("created", response), _whole("queued", response)])
@@ -420,12 +420,14 @@ class ResponsesEvents:
 
 
 def last_event(status: str, response: bytes, number: int) -> bytes:
-    """The event that ends the stream of a stored response. OpenAI has none of a cancelled one: it is incomplete.
+    """Make the event that ends the stream of a stored response.
+
+    OpenAI has no event of a cancelled response: it gets that of an incomplete one.
 
     Args:
-        status: of the response.
-        response: all of it.
-        number: of the event.
+        status: status of the response.
+        response: the whole response.
+        number: sequence number of the event.
     """
     event = _whole("incomplete" if status == "cancelled" else status, response)
     return _head(event["type"]) + orjson.dumps({**event, "sequence_number": number}) + b"\n\n"

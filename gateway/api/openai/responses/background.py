@@ -1,4 +1,4 @@
-"""Generation of background responses, independent of waiting clients, and storage of their events."""
+"""Background responses: their generation without a client, and storage of their events."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_LOGGED: Final = 64 * 2**20
 
 
 class LiveEventLog:
-    """Holds events that are not in the store yet, by their sequence numbers.
+    """The events of a response that are not in the store yet, by their sequence numbers.
 
     The log does not hold a stream's last event, which is made from the stored response.
 
@@ -64,7 +64,7 @@ class LiveEventLog:
         self._unsure = False
 
     def add(self, data: bytes) -> None:
-        """Add events, but for the last of the stream.
+        """Add events; the last event of the stream is left out.
 
         Args:
             data: whole events.
@@ -81,16 +81,16 @@ class LiveEventLog:
             reader.take(events)
 
     def since(self, place: int) -> list[bytes] | None:
-        """The events from a place on; None where they are in the store."""
+        """The events from a sequence number on; None where they are in the store."""
         return self._events[place - self._first :] if place >= self._first else None
 
     def wake(self) -> None:
-        """Have those who read along look again."""
+        """Wake all readers."""
         for reader in self._readers:
             reader.leave()
 
     async def read_along(self, write: Write | None, silence_s: float) -> int:
-        """Have events written as they are added, and return their number.
+        """Write events to a client as they are added; returns how many were written.
 
         Reading ends after an event that fills the client's buffer, once the buffer has room again, and after ``wake``
         or silence.
@@ -112,11 +112,11 @@ class LiveEventLog:
         return reader.count
 
     async def flush(self) -> None:
-        """Write them to the store.
+        """Write the waiting events to the store.
 
         Raises:
             LostError: the response was deleted.
-            OpenAIError: 503 where the store cannot be used; they are kept for the next time.
+            OpenAIError: 503 where the store cannot be used; the events wait for the next call.
         """
         async with self._flushing:
             if self._unsure:  # of a write that has failed it is not known whether it took place
@@ -159,12 +159,12 @@ class _Reader:
 
 
 class BackgroundRun:
-    """One response while it is generated.
+    """The generation of one background response.
 
     Attributes:
-        answer: of it.
-        log: its events that are not in the store yet; None where they are not kept.
-        ended: set when its end is written, or lost.
+        answer: the answer.
+        log: events that are not in the store yet; None where events are not stored.
+        ended: set when the end of the response is written or lost.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class BackgroundRun:
         self._shut = False
 
     async def begin(self) -> None:
-        """Keep it as queued, for everyone to see.
+        """Store the response as queued.
 
         Raises:
             OpenAIError: 503 where the store cannot be used.
@@ -203,7 +203,7 @@ class BackgroundRun:
             self.log.add(opening)
 
     async def go(self) -> None:
-        """Generate it, and write its end."""
+        """Generate the response, and write its end."""
         self._generating = asyncio.create_task(self._generate())
         watching = asyncio.create_task(self._watch())
         try:
@@ -221,10 +221,10 @@ class BackgroundRun:
             log_background(self._record, self.answer.id, self.answer.end[0] if self.answer.end else "failed")
 
     def stop(self, *, shut: bool = False) -> None:
-        """Stop generating; what there is of the output is written.
+        """Stop the generation; the output so far is stored.
 
         Args:
-            shut: whether the gateway is the reason, so that the response has failed; else it is cancelled.
+            shut: whether the gateway shuts down: the response has failed then; else it is cancelled.
         """
         self._shut = self._shut or shut
         if self._generating is not None:
@@ -377,16 +377,16 @@ class BackgroundRuns:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def find(self, response_store: ResponseStore, response_id: str) -> BackgroundRun | None:
-        """The run of a response that is generated here; None also when it has ended."""
+        """Find the running generation of a response in this process; None without one."""
         return self._runs.get((response_store.owner, response_id))
 
     async def begin(self, response_store: ResponseStore, answer: ResponsesAnswer, record: RequestRecord) -> None:
         """Begin to generate a response.
 
         Args:
-            response_store: where it is kept.
-            answer: whose generation has not begun.
-            record: a copy of its request's.
+            response_store: the store of the response.
+            answer: an answer whose generations do not run yet.
+            record: a copy of the request's record.
 
         Raises:
             OpenAIError: 429 where too many run already, 503 where the store cannot be used.
@@ -410,7 +410,7 @@ class BackgroundRuns:
         task.add_done_callback(self._tasks.discard)
 
     async def idle(self) -> None:
-        """Wait until none runs."""
+        """Wait until no response is generated."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 

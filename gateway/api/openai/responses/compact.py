@@ -1,4 +1,4 @@
-"""Compaction of a conversation to its model's encrypted summary and the messages that are not the model's."""
+"""Compaction of a conversation to an encrypted summary and the messages that are not the model's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gateway.api.openai.stored_items import as_stored
 from gateway.api.openai.validation import RequestPart, validated
 from gateway.http.access_log import RequestRecord
 from gateway.text.bad_request import BadRequestError
-from gateway.text.repeated import repeated
+from gateway.text.client_json import write_client_json
 
 PROMPT: Final = (
     "Summarize the conversation above, so that it can be continued from the summary alone. Keep what was asked for, "
@@ -30,7 +30,7 @@ PROMPT: Final = (
 
 
 class CompactRequest(RequestPart):
-    """A request to make a conversation shorter. Null means absent; unknown fields are served without, and named."""
+    """A request to shorten a conversation. Null means absent; unknown fields are ignored by name."""
 
     model: str = Field(min_length=1)
     input: Input | None = Field(
@@ -70,10 +70,10 @@ def parse_compact_request(fields: dict[str, Any]) -> ResponsesRequest:
 
 
 def needed(cipher: OwnerCipher | None) -> OwnerCipher:
-    """Return the cipher of the client.
+    """Return the client's cipher.
 
     Raises:
-        BadRequestError: there is none.
+        BadRequestError: the client has no cipher.
     """
     if cipher is None:
         message = (
@@ -84,13 +84,13 @@ def needed(cipher: OwnerCipher | None) -> OwnerCipher:
 
 
 async def compacted(answer: ResponsesAnswer, turn: ResponsesTurn, cipher: OwnerCipher, record: RequestRecord) -> bytes:
-    """Request the summary from the model and write the ``response.compaction`` object.
+    """Generate the summary and make the ``response.compaction`` object.
 
     Args:
-        answer: to the request for the summary; not begun.
-        turn: that request.
-        cipher: of the client.
-        record: of the access log.
+        answer: the answer with the summary; its generations do not run yet.
+        turn: the request for the summary.
+        cipher: the client's cipher.
+        record: the access log's record.
 
     Raises:
         OpenAIError: the summary is missing or cut.
@@ -112,4 +112,4 @@ async def compacted(answer: ResponsesAnswer, turn: ResponsesTurn, cipher: OwnerC
     output = [as_stored(item.model_dump(exclude_unset=True)) for item in stay]
     output.append(as_stored({"type": "compaction", "encrypted_content": cipher.encrypt("compaction", summary)}))
     made = {"id": answer.id, "object": "response.compaction", "created_at": int(time.time())}
-    return repeated({**made, "output": output, "usage": response["usage"]})
+    return write_client_json({**made, "output": output, "usage": response["usage"]})

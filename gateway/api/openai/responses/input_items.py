@@ -1,4 +1,4 @@
-"""Input items of a Responses request: messages, calls and their outputs, reasoning; others are taken as they come."""
+"""Input items of a Responses request: messages, calls, outputs of calls, reasoning, and items of other types."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class CustomCallItem(_Item):
 
 
 class OutputItem(_Item):
-    """What a called function or custom tool answered."""
+    """The result of a function or custom tool."""
 
     branch = "output"
 
@@ -149,13 +149,13 @@ class ReasoningItem(_Item):
     encrypted_content: Any = None
 
     def text(self, cipher: OwnerCipher | None) -> tuple[str, bool]:
-        """Return the readable reasoning: its own text, else the encrypted text, else the summary's text.
+        """Return the reasoning: the plain text, else the decrypted text, else the summary.
 
         Args:
-            cipher: of the client; None where nothing can be opened.
+            cipher: the client's cipher; None where nothing can be decrypted.
 
         Returns:
-            The text, and whether encrypted content was needed and cannot be read.
+            The text, and whether encrypted content is needed and cannot be decrypted.
         """
         if own := text_of(self.content):
             return own, False
@@ -179,7 +179,7 @@ class CompactionItem(_Item):
     encrypted_content: Any = None
 
     def text(self, cipher: OwnerCipher | None) -> str | None:
-        """The summary; None where it cannot be opened."""
+        """Decrypt the summary; None where it cannot be decrypted."""
         encrypted = self.encrypted_content
         return cipher.decrypt("compaction", encrypted) if cipher is not None and isinstance(encrypted, str) else None
 
@@ -194,7 +194,7 @@ class ReferenceItem(_Item):
 
 
 class ToolsItem(_Item):
-    """Tools that came up in the middle of the conversation."""
+    """Tools that are added in the middle of the conversation."""
 
     branch = "tools"
 
@@ -203,19 +203,19 @@ class ToolsItem(_Item):
 
 
 class UpdatedReasoning(RequestPart):
-    """How the model reasons from here on."""
+    """Reasoning options for later answers."""
 
     effort: str | None = None
 
 
 class UpdatedText(RequestPart):
-    """The form of the answers' text from here on."""
+    """The format of later answers' text."""
 
     format: dict[str, Any]
 
 
 class ConfigurationUpdateItem(_Item):
-    """Settings that hold in place of the request's, until a later update replaces them."""
+    """Settings that replace the request's until a later update."""
 
     branch = "configuration"
 

@@ -1,6 +1,6 @@
-"""The output items of a response, made of what its model says; and the events that tell of them.
+"""The output items of a response and their events.
 
-Items come strictly one after another: one ends before the next begins.
+An item ends before the next one begins.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom
 
 
 class OutputItems:
-    """Collects the items of one answer.
+    """Collects the output items of one answer.
 
     Attributes:
-        items: those so far; the last one may be open.
+        items: the items so far; the last one may be open.
         texts: pieces of the open item's text, arguments or input.
-        place: fields of events that tell the open item.
+        place: fields of events that identify the open item.
     """
 
     __slots__ = ("_cipher", "_entries", "_kind", "_response_id", "items", "place", "texts")
@@ -37,7 +37,7 @@ class OutputItems:
 
         Args:
             response_id: of the response, which the ids of its items name.
-            cipher: seals reasoning, where that is wanted and can be done.
+            cipher: encrypts reasoning; None where the request does not include it or the gateway has no keys.
         """
         self._response_id = response_id
         self._cipher = cipher
@@ -48,7 +48,7 @@ class OutputItems:
         self._entries: list[dict[str, Any]] = []
 
     def message(self) -> list[Event]:
-        """Have a message open."""
+        """Open a message unless one is open."""
         if self._kind == "message":
             return []
         events = self._begin("message", role="assistant", content=[])
@@ -77,7 +77,7 @@ class OutputItems:
         return [*events, self._reasoning_delta(text)]
 
     def delta(self, kind: type[Content | Reasoning]) -> Event | None:
-        """The event of a text of the open item, here empty; None where it is of another kind than such texts."""
+        """Make a delta event with an empty text; None where the open item takes no text of the kind."""
         if self._kind == "message" and kind is Content:
             return self._text_delta("", [])
         return self._reasoning_delta("") if self._kind == "reasoning" and kind is Reasoning else None
@@ -125,7 +125,7 @@ class OutputItems:
 
     @property
     def text(self) -> str:
-        """The text of all messages, of the open one as far as it goes."""
+        """The text of all messages so far."""
         parts = [part["text"] for item in self.items if item["type"] == "message" for part in item["content"]]
         return "".join(parts + self.texts if self._kind == "message" else parts)
 

@@ -1,4 +1,4 @@
-"""The items before a request: those of the conversation that it continues."""
+"""The previous items of a request: those of the conversation that it continues."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ MOST_REPEATED: Final = 256 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class PreviousItems:
-    """What came before a request.
+    """The conversation before a request.
 
     Attributes:
-        turns: responses with their input, the first one first.
-        path: the request's own parameter that names them, for errors.
-        conversation: that the request goes on with; None without one.
+        turns: earlier responses with their input, the oldest first.
+        path: the request's parameter that names the conversation, for errors.
+        conversation: the conversation that the request continues; None without one.
         referred: items of other responses that the request refers to, by their ids.
     """
 
@@ -47,12 +47,12 @@ class PreviousItems:
 
     @property
     def size(self) -> int:
-        """Bytes of it."""
+        """The size of the conversation in bytes."""
         kept = sum(turn.size for turn in self.turns)
         return kept + (self.conversation.size if self.conversation else 0)
 
     def items(self) -> Sequence[InputItem]:
-        """The items, as if the client had sent them. It takes the longer the larger they are.
+        """Parse the items, as if the client had sent them; the time grows with their size.
 
         Raises:
             BadRequestError: there are too many.
@@ -68,17 +68,17 @@ class PreviousItems:
         return ITEMS.validate_python(found)
 
     def resolved(self, items: Sequence[InputItem], earlier: Sequence[InputItem]) -> list[InputItem]:
-        """The items of a request, with those that it refers to in the place of their references.
+        """Replace references of a request by the items that they refer to.
 
-        What is in the conversation already says nothing new: a reference to it stays one, and the item itself, sent
-        again, becomes one.
+        A reference to an item of the conversation stays a reference, and an item that is sent again becomes one,
+        because the conversation has it already.
 
         Args:
             items: of the request.
             earlier: those before it.
 
         Raises:
-            BadRequestError: an item has the id of another one that is in the conversation.
+            BadRequestError: an item has the id of a different item of the conversation.
         """
         known = {item.id: item for item in earlier if not isinstance(item, ReferenceItem)}
         there = {*known, *(item.id for item in items if not isinstance(item, ReferenceItem))}
@@ -100,11 +100,11 @@ NOTHING: Final = PreviousItems()
 
 
 async def before(kept: CallerState, request: ResponsesRequest) -> PreviousItems:
-    """Read what came before a request.
+    """Read the conversation before a request.
 
     Args:
         kept: of the client.
-        request: that may continue a conversation.
+        request: a request that may continue a conversation.
 
     Raises:
         BadRequestError: the earlier response does not exist, runs, has failed, is in a conversation, or is too long.
@@ -126,7 +126,7 @@ async def before(kept: CallerState, request: ResponsesRequest) -> PreviousItems:
 
 
 def needs_store(request: ResponsesRequest) -> bool:
-    """Whether there may be something before a request, or something that it refers to."""
+    """Tell whether a request needs the store: it continues a conversation, or refers to items."""
     if request.previous_response_id is not None or request.conversation is not None:
         return True
     return not isinstance(request.input, str) and bool(references(request.input))

@@ -1,4 +1,4 @@
-"""The request of ``POST /v1/responses``: its schema, and from bytes to a validated request with its chat request."""
+"""The request of ``POST /v1/responses``: its schema and its validation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.api.openai.responses.input_items import InputItem
 from gateway.api.openai.translation import EXTENSIONS
 from gateway.api.openai.validation import BRANCH, RequestPart, pruned, text_or_list, validated
 from gateway.text.bad_request import BadRequestError
-from gateway.text.repeated import repeated
+from gateway.text.client_json import write_client_json
 
 
 class ReasoningOptions(RequestPart):
@@ -60,7 +60,7 @@ _UNREAD = ("access_programs", "background_options", "context_management", "image
 
 
 class ResponsesRequest(RequestPart):
-    """A request for a response. Null means absent; unknown fields are served without, and named.
+    """A request for a response. Null means absent; unknown fields are ignored by name.
 
     The extensions of chat completions that shape the answer, such as `seed`, `stop` and `top_k`, are taken too.
     """
@@ -129,7 +129,7 @@ class ResponsesRequest(RequestPart):
     image: Any = Field(default=None, description="Accepted without effect, and named.")
 
     def unread(self) -> list[str]:
-        """Return the names of fields that are not read."""
+        """The names of unread fields."""
         known = [name for name in _UNREAD if getattr(self, name) is not None]
         return known + [name for name in self.model_extra or () if name not in EXTENSIONS]
 
@@ -167,7 +167,9 @@ def _check_state(data: dict[str, Any]) -> None:
 
 
 def as_sent(request: ResponsesRequest) -> dict[str, orjson.Fragment]:
-    """The fields that the response repeats as they came, as JSON; large ones are written once, off the event loop.
+    """Write the fields that the response repeats from the request, as JSON.
+
+    Large fields are written once, off the event loop.
 
     Args:
         request: of the client.
@@ -180,4 +182,4 @@ def as_sent(request: ResponsesRequest) -> dict[str, orjson.Fragment]:
         "tool_choice": "auto" if request.tool_choice is None else request.tool_choice,
         "tools": request.tools,
     }
-    return {name: orjson.Fragment(repeated(value)) for name, value in fields.items()}
+    return {name: orjson.Fragment(write_client_json(value)) for name, value in fields.items()}

@@ -1,4 +1,4 @@
-"""Streams of background responses from any of their events on, whichever process generates them."""
+"""Streams of background responses from any event on, whichever process generates them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def follow(
     keepalive_s: float,
     output: StreamOutput,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the events of a background response whose events are stored, as they come.
+    """Yield the stored events of a background response, and new ones as they are generated.
 
     If the response is deleted meanwhile or its store fails, the stream ends without a last event.
 

@@ -1,4 +1,4 @@
-"""The routes of responses: to make one, and to read, follow, delete and cancel those that are kept."""
+"""The routes of Responses: create, read, follow, delete and cancel."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _LARGEST = 2**31  # number of an event
 def responses_router(
     registry: Registry, timeouts: TimeoutSettings, metrics: Metrics, state: ApplicationState, runs: BackgroundRuns
 ) -> APIRouter:
-    """The routes ``POST /v1/responses`` and ``POST /v1/responses/input_tokens`` over the served models.
+    """Make the routes ``POST /v1/responses`` and ``POST /v1/responses/input_tokens``.
 
     Args:
         registry: of served models, started.
@@ -128,7 +128,7 @@ def _count(turn: ResponsesTurn, plan: ChatPlan, model: GeneratorModel, left: thr
 
 
 def retrieval_router(state: ApplicationState, runs: BackgroundRuns, keepalive_s: float) -> APIRouter:
-    """The routes of ``/v1/responses/{response_id}``. Its events are padded or not as they were asked for.
+    """Make the routes of ``/v1/responses/{response_id}``; events are padded where their request asked for it.
 
     Args:
         state: where responses are kept.

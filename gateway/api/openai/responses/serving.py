@@ -1,4 +1,4 @@
-"""A request for a response, until its answer is ready to run: read, put behind what came before it, and checked."""
+"""Reads and checks a Responses request with the conversation before it, and prepares its answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gateway.text.bad_request import BadRequestError
 
 
 def check_turn(turn: ResponsesTurn, model: GeneratorModel) -> tuple[ResponsesTurn, IgnoredParameters]:
-    """The request without what the policies let pass unserved, and what it is served without.
+    """Check a request against its model; returns it without ignored parameters, and their names.
 
     Raises:
         EngineError: UNAVAILABLE while it is not known what the model can do.
@@ -97,13 +97,13 @@ async def begin_turn(
     state: ApplicationState,
     parse: Callable[[dict[str, Any]], ResponsesRequest] = parse_responses_request,
 ) -> CheckedRequest[ResponsesTurn, ChatPlan]:
-    """Read, parse and check a request, with what it names in the store.
+    """Read, parse and check a request, with the stored items that it names.
 
     Args:
-        request: whose body was not read yet.
-        registry: of served models.
-        metrics: where ignored parameters are counted.
-        state: what is kept.
+        request: a request with an unread body.
+        registry: the served models.
+        metrics: counts ignored parameters.
+        state: the stored state.
         parse: makes the request of a JSON object; raises ``BadRequestError``.
 
     Raises:

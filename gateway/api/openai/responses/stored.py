@@ -1,6 +1,6 @@
-"""Responses as they are kept: one document each, which the routes read without parsing what they do not need.
+"""Stored responses: a document each, whose parts are read without parsing the others.
 
-Their items are found by ids alone: the id of each names the response that it is of.
+Items are found by their ids alone: an id names the response of its item.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class StoredResponse:
 
     Attributes:
         status: of the response.
-        background: whether it was asked for in the background.
-        streamed: whether its events are kept, in the log of its document.
+        background: whether it is a background response.
+        streamed: whether its events are stored, in the log of its document.
         previous: id of the response before it; None without one.
-        conversation: id of the conversation that it went on with; None without one.
+        conversation: id of the conversation that it continues; None without one.
         own: the fields of the ``response`` object that its answer makes, as a JSON object.
         sent: its other fields, which repeat the request, as a JSON object.
-        input: the items of its own input.
+        input: the items of its input, without earlier ones.
     """
 
     status: str
@@ -75,23 +75,23 @@ class StoredResponse:
 
     @property
     def size(self) -> int:
-        """Bytes of what it says: its input and its own fields."""
+        """The size in bytes of the input and of the fields that do not repeat the request."""
         return len(self.own) + sum(map(len, self.input.values()))
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the response has not ended."""
         return self.status in _RUNNING
 
     def encoded(self) -> bytes:
-        """Lines: the attributes that are short, the two parts of the response, and each item of its input."""
+        """Write the document: a line of short fields, two of the response, and one for each item of the input."""
         names = ("status", "background", "streamed", "previous", "conversation")
         facts = {name: getattr(self, name) for name in names} | {"ids": list(self.input)}
         return b"\n".join((orjson.dumps(facts), self.own, self.sent, *self.input.values()))
 
     @staticmethod
     def decoded(data: bytes) -> StoredResponse:
-        """The opposite of ``encoded``."""
+        """Parse a document that ``encoded`` wrote."""
         facts, own, sent, *lines = data.split(b"\n")
         fields = orjson.loads(facts)
         return StoredResponse(input=dict(zip(fields.pop("ids"), lines, strict=True)), **fields, own=own, sent=sent)
@@ -107,27 +107,29 @@ class StoredResponse:
         return replace(self, status=status, own=orjson.dumps(own))
 
     def output(self) -> list[dict[str, Any]]:
-        """The items of its output."""
+        """The items of the output."""
         found: list[dict[str, Any]] = orjson.loads(self.own)["output"]
         return found
 
 
 def merge_json_objects(own: bytes, sent: bytes) -> bytes:
-    """One JSON object of two; neither is empty."""
+    """Merge two JSON objects, neither of which is empty, as bytes."""
     return own[:-1] + b"," + sent[1:]
 
 
 class ResponseLostError(Exception):
-    """A response that was ended or deleted elsewhere while it was generated."""
+    """The response was ended or deleted elsewhere during its generation."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseStore:
-    """The stored responses of one owner. All methods raise ``OpenAIError``, 503, where the store cannot be used.
+    """The stored responses of one owner.
+
+    All methods raise ``OpenAIError``, 503, where the store cannot be used.
 
     Attributes:
-        store: where they are.
-        owner: whose they are.
+        store: the store of all owners.
+        owner: the responses' owner.
     """
 
     store: Store
@@ -161,22 +163,22 @@ class ResponseStore:
         """Write a response; returns the version of its document.
 
         Args:
-            response_id: of it.
-            stored: all of it.
-            expected: the version that it had, 0 where it is new.
+            response_id: id of the response.
+            stored: the whole response.
+            expected: the document's version so far, 0 for a new document.
 
         Raises:
-            LostError: it has another.
+            LostError: the document has another version.
         """
         return await store_errors_as_503(self.store.put(self.owner, response_id, stored.encoded(), expected=expected))
 
     async def holds(self, response_id: str, stored: StoredResponse, version: int) -> bool:
-        """Whether a response is there as it is, in this version of its document."""
+        """Tell whether a response is stored in this form, in this version of its document."""
         document = await store_errors_as_503(self.store.get(self.owner, response_id))
         return document is not None and (document.version, document.data) == (version, stored.encoded())
 
     async def delete(self, response_id: str) -> bool:
-        """Delete a response, which ends its run too; whether there was one."""
+        """Delete a response and stop its generation; returns whether it was stored."""
         if not _ID.fullmatch(response_id):
             return False
         deleted = await store_errors_as_503(self.store.delete(self.owner, response_id))
@@ -204,13 +206,13 @@ class ResponseStore:
         await store_errors_as_503(check_writable(self.store))
 
     async def begin(self, response_id: str, stored: StoredResponse) -> None:
-        """Write a response that is new, and say that it is running, for ``LEASE_S``."""
+        """Write a new response with a lease of ``LEASE_S`` seconds, which tells that it is generated."""
         await store_errors_as_503(
             self.store.put_all(self.owner, [_leased(response_id, 0), DocumentWrite(response_id, stored.encoded(), 0)])
         )
 
     async def release(self, response_id: str) -> None:
-        """End the lease, which stops the response's run."""
+        """End the lease, which stops the generation."""
         await store_errors_as_503(self.store.delete(self.owner, _lease(response_id)))
 
     async def append(self, response_id: str, events: list[bytes]) -> None:
@@ -222,7 +224,7 @@ class ResponseStore:
         await store_errors_as_503(self.store.append(self.owner, response_id, events))
 
     async def events(self, response_id: str, place: int, most: int) -> list[bytes]:
-        """Read events of a response from a place on, which is their sequence number."""
+        """Read events of a response from a sequence number on."""
         return await store_errors_as_503(self.store.entries(self.owner, response_id, place, most))
 
 
@@ -235,7 +237,7 @@ def _lease(response_id: str) -> str:
 
 
 def begun(write: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Begin a write that goes on to its end also where the caller is cancelled meanwhile."""
+    """Begin a write that continues to its end although its caller is cancelled."""
     task = asyncio.create_task(write)
     _writing.add(task)
     task.add_done_callback(_forget)
@@ -264,7 +266,7 @@ async def store_errors_as_503(asked: Coroutine[Any, Any, Result]) -> Result:
 
 
 def item_id(prefix: str, response_id: str, place: int) -> str:
-    """The id of an item of a response's output.
+    """Make the id of an output item.
 
     Args:
         prefix: tells its type.
@@ -275,7 +277,7 @@ def item_id(prefix: str, response_id: str, place: int) -> str:
 
 
 def references(items: Sequence[InputItem]) -> dict[str, set[str]]:
-    """The ids of items that a request refers to and does not bring, by the id of the response that they are of."""
+    """The ids of items that a request refers to and does not bring, by the ids of their responses."""
     brought = {item.id for item in items if not isinstance(item, ReferenceItem)}
     found: dict[str, set[str]] = {}
     for item in items:
@@ -285,7 +287,7 @@ def references(items: Sequence[InputItem]) -> dict[str, set[str]]:
 
 
 async def referred(response_store: ResponseStore, wanted: dict[str, set[str]]) -> dict[str, dict[str, Any]]:
-    """Find items of stored responses; those that are not there are left out.
+    """Find items of stored responses; missing items are left out.
 
     Args:
         response_store: of the client.

@@ -1,4 +1,4 @@
-"""Tools of a Responses request as functions of a chat request, and the way back from a called function's name."""
+"""Translates tools of a Responses request to functions of a chat request, and names of called functions back."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ class ToolOrigin:
 
 
 def joined_name(name: str, namespace: str | None) -> str:
-    """The name of a function under which the model sees a tool: that of its namespace before its own."""
+    """Make the function name of a namespace's tool: the namespace's name before the tool's name."""
     return function_name(f"{namespace}__{name}") if namespace else name
 
 
 @dataclass(slots=True)
 class ResponsesTools:
-    """The tools of one request.
+    """The tools of one Responses request, as functions of a chat request.
 
     Attributes:
         functions: the tools of the chat request, custom ones among them.
@@ -116,7 +116,7 @@ class ResponsesTools:
     _functions: dict[tuple[str, str | None], str] = field(default_factory=dict)  # by name and namespace
 
     def add(self, tools: Sequence[Any], path: str, *, once: bool = False) -> None:
-        """Take tools of the client's request.
+        """Add tools of the client's request.
 
         Args:
             tools: as they came.
@@ -137,7 +137,7 @@ class ResponsesTools:
                 self._add(tool, place, None, once=once)
 
     def function_of(self, name: str, namespace: str | None) -> str:
-        """The name of a tool's function, also of a tool that is not offered any more."""
+        """The function name of a tool, which need not be in this request."""
         return self._functions.get((name, namespace or None)) or joined_name(name, namespace)
 
     def origin_of(self, function: str) -> ToolOrigin:
@@ -204,7 +204,7 @@ _INVALID = "invalid_value"
 
 
 def chosen(choice: Any, tools: ResponsesTools) -> dict[str, Any] | str | None:
-    """The ``tool_choice`` of the chat request.
+    """Make the ``tool_choice`` of the chat request.
 
     Args:
         choice: of the client's request; None: absent.

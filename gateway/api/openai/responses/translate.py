@@ -1,4 +1,4 @@
-"""A Responses request as a chat request: items become messages, and each part of it remembers where it came from."""
+"""Translates a Responses request to a chat request, and records the origin of each part for errors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _SAME = ("model", "temperature", "top_p", "stream", "user", "safety_identifier",
 
 @dataclass(slots=True)
 class ResponsesTurn(TranslatedRequest):
-    """A Responses request and the chat request that it is served as.
+    """A Responses request with its translation to a chat request.
 
     Attributes:
         request: of the client.
@@ -88,7 +88,7 @@ class ResponsesTurn(TranslatedRequest):
 
 
 def parse_turn(fields: dict[str, Any]) -> ResponsesTurn:
-    """Parse and translate a request body, with nothing before it, whose response is not kept.
+    """Parse and translate a request without a conversation before it and without storage.
 
     Raises:
         BadRequestError: naming the client's parameter at fault.
@@ -99,12 +99,12 @@ def parse_turn(fields: dict[str, Any]) -> ResponsesTurn:
 def translated(
     request: ResponsesRequest, before: PreviousItems = NOTHING, kept: CallerState | None = None
 ) -> ResponsesTurn:
-    """Translate a request.
+    """Translate a Responses request to a chat request.
 
     Args:
-        request: of the client.
-        before: what came before it.
-        kept: of the client; None: nothing is kept.
+        request: the client's request.
+        before: the conversation before the request.
+        kept: the client's stored state; None without storage.
 
     Raises:
         BadRequestError: naming the client's parameter at fault.

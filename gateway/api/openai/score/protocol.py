@@ -27,7 +27,7 @@ class ScoreRequest(EncoderFields):
     max_tokens_per_doc: Annotated[int | None, Field(ge=1)] = None
 
     def check_model(self, model: EncoderModel) -> None:
-        """Check that there are two sides of fitting lengths; see ``EncoderFields``."""
+        """Check that both sides have texts, in fitting numbers; see ``EncoderFields``."""
         del model
         for names in (("text_1", "queries"), ("text_2", "documents")):
             given = [name for name in names if getattr(self, name) is not None]

@@ -1,4 +1,4 @@
-"""The routes of scores."""
+"""The routes of ``/v1/score`` and ``/score``."""
 
 from __future__ import annotations
 

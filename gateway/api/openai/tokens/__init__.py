@@ -1,1 +1,1 @@
-"""``/tokenize``, ``/detokenize``, ``/tokenizer_info`` and ``/v1/chat/completions/render``: tokens without an answer."""
+"""Token endpoints: ``/tokenize``, ``/detokenize``, ``/tokenizer_info`` and ``/v1/chat/completions/render``."""

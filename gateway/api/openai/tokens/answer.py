@@ -1,4 +1,4 @@
-"""Responses of the token endpoints: ids, texts, the tokenizer, and a chat request as it would be sent."""
+"""Responses of the token endpoints: ids, texts, the tokenizer, and the engine's request for a chat."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEFAULT_CLASS = "PreTrainedTokenizerFast"  # transformers' class for a tokenize
 
 
 def model_or_only(registry: Registry, name: str | None) -> GeneratorModel:
-    """Return the served model with this id; without an id the only one there is.
+    """Find the served model with an id; without an id the only served model.
 
     Raises:
         OpenAIError: 404 for an unknown id, 400 when several are served and none is named.

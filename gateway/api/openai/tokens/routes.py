@@ -1,4 +1,4 @@
-"""Routes of tokens: the ids that a model would read, without asking it."""
+"""The routes of the token endpoints, which need no engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON of what a client sent, which may hold numbers that orjson does not write."""
+"""Writes JSON values that a client sent, including integers that orjson does not write."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 
 
-def repeated(value: Any) -> bytes:
-    """Write a value that was parsed of a request's JSON, integers beyond 64 bits too."""
+def write_client_json(value: Any) -> bytes:
+    """Write a value that was parsed from a request's JSON, with integers beyond 64 bits as well."""
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:
