@@ -15,12 +15,10 @@ from gateway.triton import hints
 from gateway.triton.abilities import NO_OPTIONS, EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.dialects.dialect import Dialect, DiscoveryError
-from gateway.triton.dialects.text_engine import TextDialect, TextEngine, estimates
-from gateway.triton.error_mapping import no_final_response, read_finish
+from gateway.triton.dialects.text_engine import ResponseReader, TextDialect, TextEngine, estimates
 from gateway.triton.model_view import ModelView
 from gateway.triton.parameters import INPUTS, ONE_EVENT, text_capabilities
 from gateway.triton.pipeline import Models
-from gateway.triton.tensors.output_tensors import OutputReader
 from gateway.triton.tensors.request_encoder import RequestEncoder
 
 _RETURNED = ("finish_reason", "num_input_tokens", "num_output_tokens")
@@ -164,7 +162,7 @@ class PlainEngine(TextEngine):
         return wire
 
 
-class PlainReader:
+class PlainReader(ResponseReader):
     """Reads the responses of one request.
 
     Args:
@@ -172,47 +170,26 @@ class PlainReader:
         decoupled: whether a request may have several responses, each with what is new of the text.
     """
 
-    __slots__ = ("_answered", "_decoder", "_decoupled", "_left", "_outputs", "_reported")
-
     def __init__(self, most: int, *, decoupled: bool) -> None:
+        super().__init__(_RETURNED, finishes=False)
         self._left = most
         self._decoupled = decoupled
-        self._outputs = OutputReader(("text_output", *_RETURNED))
         self._decoder = codecs.getincrementaldecoder("utf-8")()  # a model may cut its text within a character
-        self._answered = self._reported = False
 
-    def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
-        """Turn a response into a chunk: its new text, and what the model tells of it.
-
-        Raises:
-            MalformedOutputError: its outputs are not what the contract says, or a model that answers once answers
-                again.
-            EngineError: the request ended without any data.
-        """
-        outputs = self._outputs.read(response)
-        chunk = EngineChunk(text="", final=final)
-        word = self._outputs.string(outputs, "finish_reason")
-        if word:
-            chunk.finish_reason, chunk.failure = read_finish(word, final=final)
-            if chunk.finish_reason == "length":  # the model may have a limit of its own
-                chunk.finish_reason = "cut"
-            self._reported |= chunk.finish_reason is not None or chunk.failure is not None
-        if final and not self._reported:
+    def _take(self, chunk: EngineChunk, outputs: dict[str, bytes], raw: bytes | None) -> None:
+        if chunk.finish_reason == "length":  # the model may have a limit of its own
+            chunk.finish_reason = "cut"
+        if chunk.final and not self._ended:
             chunk.finish_reason = "unreported"
-        raw = self._outputs.string(outputs, "text_output")
-        if raw is None and final and not self._answered and chunk.failure is None:
-            raise no_final_response()
         if raw is not None and self._answered and not self._decoupled:
             raise MalformedOutputError("a second text from a model that should return one response")
-        self._answered |= raw is not None
         try:
             chunk.text = self._decoder.decode(raw or b"")
         except UnicodeDecodeError:
             raise MalformedOutputError("a text that is not UTF-8") from None
-        if final and self._decoder.getstate()[0]:  # a limit may cut a character; so it is shown of tokens, too
+        if chunk.final and self._decoder.getstate()[0]:  # a limit may cut a character; so it is shown of tokens, too
             chunk.text += "\N{REPLACEMENT CHARACTER}"
         self._count(chunk, outputs, raw)
-        return chunk
 
     def _count(self, chunk: EngineChunk, outputs: dict[str, bytes], raw: bytes | None) -> None:
         chunk.prompt_tokens = self._outputs.number(outputs, "num_input_tokens")
