@@ -7,15 +7,22 @@ from collections.abc import Iterator
 
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import Capability, EngineChunk, EngineFeatures, MalformedOutputError, TokenGenerator
+from gateway.generation.engine import (
+    Capability,
+    EngineChunk,
+    EngineError,
+    EngineFeatures,
+    MalformedOutputError,
+    TokenGenerator,
+)
 from gateway.generation.request import GenerationRequest
-from gateway.settings import EnginePath
 from gateway.text.contract import PLAIN_TEXT
 from gateway.triton import hints
 from gateway.triton.abilities import NO_OPTIONS, EngineOptions
 from gateway.triton.connection import Connection
-from gateway.triton.dialects.dialect import Dialect, DiscoveryError
+from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.dialects.text_engine import ResponseReader, TextDialect, TextEngine, estimates
+from gateway.triton.engine_probe import ask
 from gateway.triton.model_view import ModelView
 from gateway.triton.parameters import INPUTS, ONE_EVENT, text_capabilities
 from gateway.triton.pipeline import Models
@@ -54,10 +61,9 @@ class PlainTextDialect(TextDialect):
         is_text = model.datatypes.get("text_input") == model.answered.get("text_output") == "BYTES"
         return is_text and {"text_input", "text_output"} <= model.single
 
-    def choose(self, models: Models, path: EnginePath) -> tuple[Dialect[TokenGenerator], str]:
-        """Choose this dialect; see ``Dialect``."""
-        del path
-        return self, f"{models.entry.name!r} reads and returns text"
+    async def ask(self, engine: TokenGenerator) -> EngineError | None:
+        """Ask for one token, a limit that such a model need not heed: its first response is enough; see ``Dialect``."""
+        return await ask(engine, first=True)
 
     def check_model(self, model: ModelView) -> None:
         """Reject a model whose inputs or outputs would make every request fail; see ``TextDialect``."""
