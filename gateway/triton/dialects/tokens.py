@@ -27,19 +27,7 @@ from gateway.triton.response_stream import ResponseStream
 from gateway.triton.tensors.answer_readers import TokenReader
 from gateway.triton.tensors.known_responses import KnownResponses
 from gateway.triton.tensors.request_encoder import pack_words
-from gateway.triton.tensors.request_tensors import (
-    put_beams,
-    put_cache_salt,
-    put_draft,
-    put_draft_model,
-    put_end_id,
-    put_guide,
-    put_logit_bias,
-    put_lora,
-    put_prompt_table,
-    put_returns,
-    put_sampling,
-)
+from gateway.triton.tensors.request_tensors import put_logit_bias, put_parameters, put_prompt_table
 from gateway.triton.text_path import is_decoupled
 
 _MOST_CACHED = 64
@@ -219,18 +207,9 @@ class TokensEngine(TritonEngine):
         wire = encoder.request("", _OUTPUTS)
         encoder.put(wire, "streaming", self._features.streams == "pieces" and request.params.beam_width == 1)
         encoder.put(wire, "exclude_input_in_output", True)
-        put_end_id(encoder, wire, request.end_ids)
         self._put_words(wire, request)
-        put_sampling(encoder, wire, request.params)
-        put_guide(encoder, wire, request, self._abilities)
         put_logit_bias(encoder, wire, request, self._abilities)
-        put_lora(encoder, wire, request)
-        put_cache_salt(encoder, wire, request)
-        put_draft(encoder, wire, request)
-        put_draft_model(encoder, wire, request)
-        put_beams(encoder, wire, request, self._abilities)
-        for name in put_returns(encoder, wire, request, self._abilities):
-            wire.outputs.add(name=name)
+        put_parameters(encoder, wire, request, self._abilities)
         return wire
 
     def _put_words(self, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
