@@ -31,18 +31,14 @@ from gateway.triton.tensors.request_tensors import put_logit_bias, put_parameter
 from gateway.triton.text_path import is_decoupled
 
 _MOST_CACHED = 64
-# What differs from request to request, what is not sent as it is, and what only an unusual request has (`_is_usual`).
+# What differs from request to request and is not in the common part, and what only an unusual request has.
 _OWN = {
-    "id", "prompt", "max_tokens", "seed", "end_texts", "params",
-    "params.bad_words", "params.clamp_max_tokens", "params.end_ids", "params.ignore_eos",
-    "params.include_stop_str_in_output", "params.max_tokens", "params.max_tokens_name", "params.most_stops", "params.n",
-    "params.num_draft_tokens", "params.prediction", "params.prompt_table", "params.return_token_ids", "params.seed",
-    "params.skip_special_tokens", "params.stop", "params.stream", "params.thinking_token_budget",
-    "params.visible_ids",
+    "id", "prompt", "max_tokens", "seed", "end_texts", "traceparent",
+    "params", "params.max_tokens", "params.seed", "params.stop", "params.stream", "params.prediction",
 }  # fmt: skip
 _UNUSUAL = {
     "bad_word_ids", "draft", "lora", "prompt_table",
-    "params.cache_salt", "params.guide", "params.logit_bias", "params.prompt_logprobs", "params.stop_token_ids",
+    "params.cache_salt", "params.guide", "params.logit_bias", "params.prompt_logprobs",
 }  # fmt: skip
 
 _fields = {field.name for field in dataclasses.fields(GenerationRequest)}
