@@ -16,14 +16,7 @@ from gateway.api.openai.chat.protocol import ChatCompletionRequest
 from gateway.api.openai.chat.tools import NO_TOOLS, FunctionDefinition, OfferedTools, tools_for_template
 from gateway.api.openai.errors import Names
 from gateway.api.openai.guidance import ANY_TEXT, Structure, structure
-from gateway.api.openai.parameters.check import (
-    IgnoredParameters,
-    check_parameters,
-    consider_form,
-    consider_greedy,
-    consider_truncation,
-    without,
-)
+from gateway.api.openai.parameters.check import IgnoredParameters, check_parameters, considered, without
 from gateway.generation import Capability, EngineFeatures, SamplingParams
 from gateway.http.access_log import RequestRecord
 from gateway.serving.budgeted_engine import ReasoningBudget
@@ -175,7 +168,6 @@ _BY_OWN_TEMPLATE = dict.fromkeys(("documents", "reasoning_effort"), Capability("
 
 _DEMANDED = Capability("native", "by guided decoding.")
 _BY_TEMPLATE = Capability("emulated", "shown by the request's own template.")
-_NO_BEAMS = Capability("impossible", "this model's engine has no input for it.")
 
 
 def check_chat(
@@ -187,18 +179,12 @@ def check_chat(
         EngineError: UNAVAILABLE while it is not known what the model can do.
         BadRequestError: for a parameter that the model cannot serve, by policy.
     """
-    capabilities = dict(model.known_capabilities())
+    capabilities = considered(request, model.known_capabilities(), model.defaults)
     if model.queues:
         request.take_turns()
     own_template = request.chat_template is not None and model.settings.allow_request_template
     if own_template:
         capabilities |= _BY_OWN_TEMPLATE
-    if request.use_beam_search:
-        # Then it is the number of beams, not of candidates.
-        capabilities["best_of"] = capabilities.get("use_beam_search", _NO_BEAMS)
-    consider_form(request, capabilities)
-    consider_greedy(request, capabilities)
-    consider_truncation(request, capabilities, model.defaults)
     fields = request.given() | request.unknown_parts()
     _consider_tools(request, model, fields, capabilities)
     if not own_template:
