@@ -16,7 +16,7 @@ from gateway.generation.engine import (
     TokenGenerator,
 )
 from gateway.generation.request import GenerationRequest
-from gateway.text.contract import PLAIN_TEXT
+from gateway.text.contract import ANY, ModelSpec, TensorSpec
 from gateway.triton import hints
 from gateway.triton.abilities import NO_OPTIONS, EngineOptions
 from gateway.triton.connection import Connection
@@ -27,6 +27,35 @@ from gateway.triton.model_view import ModelView
 from gateway.triton.parameters import INPUTS, ONE_EVENT, text_capabilities
 from gateway.triton.pipeline import Models
 from gateway.triton.tensors.request_encoder import RequestEncoder
+
+PLAIN_TEXT = ModelSpec(
+    name="text_model",
+    inputs=(
+        TensorSpec("text_input", "STRING", optional=False),
+        TensorSpec("max_tokens", "INT32"),
+        TensorSpec("stream", "BOOL", older="streaming"),
+        TensorSpec("temperature", "FP32"),
+        TensorSpec("top_p", "FP32"),
+        TensorSpec("top_k", "INT32"),
+        TensorSpec("min_p", "FP32"),
+        TensorSpec("seed", "UINT64", older="random_seed"),
+        TensorSpec("presence_penalty", "FP32"),
+        TensorSpec("frequency_penalty", "FP32"),
+        TensorSpec("repetition_penalty", "FP32"),
+        TensorSpec("min_tokens", "INT32"),
+        TensorSpec("exclude_input_in_output", "BOOL"),
+        TensorSpec("return_finish_reason", "BOOL"),
+        TensorSpec("return_num_input_tokens", "BOOL"),
+        TensorSpec("return_num_output_tokens", "BOOL"),
+    ),
+    outputs=(
+        TensorSpec("text_output", "STRING", (ANY,)),
+        TensorSpec("finish_reason", "STRING"),
+        TensorSpec("num_input_tokens", "INT32"),
+        TensorSpec("num_output_tokens", "INT32"),
+    ),
+)
+"""Any other model that takes and returns text: what it may declare beside the two, under the stock models' names."""
 
 _RETURNED = ("finish_reason", "num_input_tokens", "num_output_tokens")
 # Always sent where declared: the model's own defaults are not known. Other inputs are sent only where requested.
