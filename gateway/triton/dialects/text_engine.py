@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from tritonclient.grpc import service_pb2
 
@@ -33,10 +33,15 @@ class ResponseReader(ABC):
     Args:
         outputs: names of what is read beside the text and the finish reason.
         finishes: whether the last response must have said why the answer ended.
+
+    Attributes:
+        text: name of the output with the text.
     """
 
+    text: ClassVar[str] = "text_output"
+
     def __init__(self, outputs: Iterable[str] = (), *, finishes: bool) -> None:
-        self._outputs = OutputReader(("text_output", "finish_reason", *outputs))
+        self._outputs = OutputReader((self.text, "finish_reason", *outputs))
         self._finishes = finishes
         self._answered = self._ended = False
 
@@ -52,7 +57,7 @@ class ResponseReader(ABC):
         chunk = EngineChunk(final=final)
         self._outputs.read_finish(outputs, chunk)
         self._ended |= chunk.finish_reason is not None or chunk.failure is not None
-        raw = self._outputs.string(outputs, "text_output")
+        raw = self._outputs.string(outputs, self.text)
         if raw is None and final and not self._answered and chunk.failure is None:
             raise no_final_response()
         self._take(chunk, outputs, raw)
