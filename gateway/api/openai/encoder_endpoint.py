@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import orjson
+from fastapi import APIRouter
 from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,6 +26,7 @@ from gateway.generation import Capability, EngineError, too_many_tokens
 from gateway.generation.engine import MalformedOutputError
 from gateway.http.access_log import RequestRecord, record_of
 from gateway.http.client_connection import ClientDisconnectedError, while_connected
+from gateway.http.routing import DirectRoute
 from gateway.serving.encoder_model import EncoderModel, EncoderResult
 from gateway.serving.registry import Registry
 from gateway.settings import Task
@@ -46,19 +48,41 @@ class EncoderEndpoint(Generic[Fields]):
     """What differs between endpoints of encoders.
 
     Attributes:
+        routes: the name of each by its path.
+        does: in a sentence, for the OpenAPI document.
         fields: of a request.
         tasks: of models that are asked here.
         body: makes the response, which may have arrays.
     """
 
+    routes: Mapping[str, str]
+    does: str
     fields: type[Fields]
     tasks: tuple[Task, ...]
     body: Callable[[Fields, EncoderModel, EncoderResult], dict[str, Any]]
 
 
-async def serve_encoder(
-    endpoint: EncoderEndpoint[Fields], request: Request, registry: Registry, metrics: Metrics
-) -> Response:
+def encoder_router(registry: Registry, metrics: Metrics, *endpoints: EncoderEndpoint[Any]) -> APIRouter:
+    """Make the routes of endpoints.
+
+    Args:
+        registry: of served models, started.
+        metrics: count ignored fields.
+        endpoints: of encoders.
+    """
+    router = APIRouter(route_class=DirectRoute)
+    for endpoint in endpoints:
+
+        async def serve(request: Request, endpoint: EncoderEndpoint[Any] = endpoint) -> Response:
+            return await _serve(endpoint, request, registry, metrics)
+
+        serve.__doc__ = endpoint.does
+        for path, name in endpoint.routes.items():
+            router.add_api_route(path, serve, methods=["POST"], name=name)
+    return router
+
+
+async def _serve(endpoint: EncoderEndpoint[Fields], request: Request, registry: Registry, metrics: Metrics) -> Response:
     """Read a request, have its inputs encoded, and respond.
 
     Raises:
