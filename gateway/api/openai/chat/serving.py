@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.api.openai.chat.answer import AnswerExpectations, ChatAnswer
+from gateway.api.openai.chat.answer import AnswerExpectations, ChatAnswer, PreparedChat
 from gateway.api.openai.chat.choice import AnswerStyle, ParsedChoice
 from gateway.api.openai.chat.protocol import ChatCompletionRequest
 from gateway.api.openai.chat.tools import NO_TOOLS, FunctionDefinition, OfferedTools, tools_for_template
@@ -20,7 +20,6 @@ from gateway.api.openai.parameters.check import IgnoredParameters, check_paramet
 from gateway.generation import Capability, EngineFeatures, SamplingParams
 from gateway.http.access_log import RequestRecord
 from gateway.serving.budgeted_engine import ReasoningBudget
-from gateway.serving.generation import Generation
 from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.prompts import ChatPrompt
 from gateway.telemetry.logs import cause
@@ -246,37 +245,11 @@ _FIELDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedChat:
-    """A conversation that is ready to be continued.
-
-    Attributes:
-        generations: one for each candidate; nothing was sent yet.
-        parsed: one for each generation where calls or reasoning may be in it, else none.
-        expectations: conditions that are checked at the end.
-        changed: paths of texts that the prompt has changed or moved.
-    """
-
-    generations: Sequence[Generation]
-    parsed: Sequence[ParsedChoice]
-    expectations: AnswerExpectations | None
-    changed: Sequence[str] = ()
-
-
 async def prepare(
     request: ChatCompletionRequest, plan: ChatPlan, model: GeneratorModel, record: RequestRecord
 ) -> ChatAnswer:
     """Prepare the answer to a chat request; see ``prepare_generations``."""
-    prepared = await prepare_generations(request, plan, model, record)
-    return ChatAnswer(
-        request,
-        prepared.generations,
-        plan.names,
-        parsed=prepared.parsed,
-        calls=plan.turn is not None and plan.turn.calls,
-        expectations=prepared.expectations,
-        changed=prepared.changed,
-    )
+    return ChatAnswer(request, await prepare_generations(request, plan, model, record), plan.names)
 
 
 async def prepare_generations(
@@ -320,7 +293,8 @@ async def prepare_generations(
     generations = await model.generate(
         prompt, params, record.request_id, record.started, readers, budget, affinity=affinity
     )
-    return PreparedChat(generations, parsed, expectations, [plan.path(path) for path in prompt.changed])
+    calls = plan.turn is not None and plan.turn.calls
+    return PreparedChat(generations, parsed, calls, expectations, [plan.path(path) for path in prompt.changed])
 
 
 def _prepare(
