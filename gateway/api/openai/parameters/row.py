@@ -47,6 +47,7 @@ class Parameter:
             something about the request and has no effect by nature; ``impossible``: no engine here can serve it.
         hint: whether an answer without it is as true to the request: a wish for the model's manner, or for the way that
             the request takes. Where it cannot be served, the policy for hints decides.
+        shared: whether Responses and Messages take a field of this name as chat completions do.
         source: OpenAI's own, or an extension that other servers have too.
         name: as requests write it; ``stream_options.include_usage`` for a field of an object. The table fills it in.
         endpoints: where it means this. The table fills it in.
@@ -59,6 +60,7 @@ class Parameter:
     neutral: tuple[Any, ...] | None = None
     kind: Class = "engine"
     hint: bool = False
+    shared: bool = False
     source: Source = "OpenAI"
     name: str = ""
     endpoints: tuple[EndpointName, ...] = ()

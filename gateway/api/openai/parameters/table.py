@@ -282,6 +282,9 @@ ROWS: Mapping[EndpointName, Mapping[str, Parameter]] = {
 }
 """Rows by endpoint and name."""
 
+SHARED = frozenset(row.name for row in PARAMETERS if row.shared)
+"""Fields of chat completions that the APIs that are translated take, though theirs does not have them."""
+
 
 def find(endpoint: EndpointName, name: str) -> Parameter | None:
     """Return the row of a parameter, or None for an unknown name."""
