@@ -140,8 +140,8 @@ class TextEngine(TritonEngine):
 
     def __init__(self, connection: Connection, model: ModelView, spec: ModelSpec, features: EngineFeatures) -> None:
         super().__init__(connection, model, spec, features)
-        capabilities = features.capabilities.items()
-        self._rejected = [name for name, each in capabilities if each.how == "impossible" and hasattr(_DEFAULTS, name)]
+        impossible = [name for name, each in features.capabilities.items() if each.how == "impossible"]
+        self._rejected = [name for name in impossible if hasattr(_DEFAULTS, name) and name != "num_draft_tokens"]
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.TokenGenerator``."""
@@ -183,7 +183,6 @@ class TextEngine(TritonEngine):
             "prompt": request.prompt.escaped,
             "guide": params.guide is not None and params.guide.kind not in self._features.guide_types,
             "use_beam_search": params.beam_width > 1,
-            "prompt_table": request.prompt_table is not None,
             "num_draft_tokens": request.num_draft_tokens > 0,
         }
         for parameter, asked in others.items():
