@@ -26,6 +26,7 @@ from gateway.api.openai.parameters.row import (
     BY_ENGINE,
     BY_GATEWAY,
     COUNTED,
+    FROM_IDS,
     NO_GUIDES,
     RANKED,
     Annotation,
@@ -240,7 +241,9 @@ class SamplingFields(RequestPart):
             "continues after the model's end tokens", how=Capability("emulated", "by sending no end id"), shared=True
         ),
     ] = False
-    skip_special_tokens: Annotated[bool, Extension("leaves special tokens out of the text", shared=True)] = True
+    skip_special_tokens: Annotated[
+        bool, Extension("leaves special tokens out of the text", how=FROM_IDS, shared=True)
+    ] = True
     prompt_logprobs: Annotated[
         int | None,
         Field(ge=-1, le=20),
@@ -250,7 +253,9 @@ class SamplingFields(RequestPart):
             "completions in each choice; null for the first token, as in vLLM.",
         ),
     ] = None
-    return_token_ids: Annotated[bool, Extension("returns `prompt_token_ids`, and `token_ids` in each choice")] = False
+    return_token_ids: Annotated[
+        bool, Extension("returns `prompt_token_ids`, and `token_ids` in each choice", how=FROM_IDS)
+    ] = False
     return_tokens_as_token_ids: Annotated[
         bool,
         Extension(

@@ -27,7 +27,8 @@ BY_ENGINE = Capability("native", "by the engine")
 NO_INPUT = Capability("impossible", "this model's engine has no input for it.")
 NO_GUIDES = Capability("impossible", "this model's engine has no guided decoding.")
 NO_DRAFTS = Capability("impossible", "this model's engine does not accept draft tokens.")
-_ASKING_THE_ENGINE = (BY_ENGINE, NO_INPUT, NO_GUIDES, NO_DRAFTS)
+FROM_IDS = Capability("emulated", "from the token ids of the answer.")
+_ASKING_THE_ENGINE = (BY_ENGINE, NO_INPUT, NO_GUIDES, NO_DRAFTS, FROM_IDS)
 
 _LINK = re.compile(r"\[([^]]+)\]\([^)]*\)")  # of Markdown, to pages that the document does not have beside it
 _ANY_EMPTY: tuple[Any, ...] = ([], {})
