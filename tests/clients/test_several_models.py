@@ -17,11 +17,11 @@ from gateway.generation import SamplingParams
 from gateway.text.prompt.prompt import Prompt
 from gateway.text.tokens import Tokenizer
 from gateway.triton.triton_backend import TritonBackend
-from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.app.scripted import write_tokenizer
 from tests.engine_requests import generation_request
 from tests.stack import GatewayProcess
+from tests.tiny_model import write_tiny_model
 
 TEMPLATE = "{% for m in messages %}({{ m.role }}) {{ m.content }} {% endfor %}(assistant)"
 QUESTION = "say the same"
