@@ -1,4 +1,4 @@
-"""A tiny Llama model made from a seed: under 1 MB, for tests and for trying the server without any download."""
+"""A tiny Llama model made from a seed, under 1 MB, for tests and benchmarks."""
 
 from __future__ import annotations
 
