@@ -410,13 +410,13 @@ def _unserved(settings: ModelSettings, features: EngineFeatures, key: str) -> st
 
 
 def _unserved_adapter(adapter: AdapterSettings, features: EngineFeatures, key: str) -> str | None:
-    if features.path == "llmapi" and (adapter.path is None or adapter.folder is not None):
+    form = features.adapters
+    if form == "path" and (adapter.path is None or adapter.folder is not None):
         return f"{key}: the LLM API loads an adapter itself; set its name and path on Triton's machine, not a folder"
-    if features.path != "llmapi" and adapter.path is not None:
+    if form != "path" and adapter.path is not None:
         return f"{key}.path: only the LLM API loads an adapter by path; set its folder"
-    by_name = features.path == "vllm"
-    if by_name and (adapter.name is None or adapter.folder is not None):
+    if form == "name" and (adapter.name is None or adapter.folder is not None):
         return f"{key}: the vLLM backend uses the adapter names of its multi_lora.json; set the name, not a folder"
-    if adapter.name is not None and adapter.path is None and not by_name:
+    if adapter.name is not None and adapter.path is None and form != "name":
         return f"{key}.name: only the vLLM backend uses adapters by name; the LLM API needs name and path"
     return None

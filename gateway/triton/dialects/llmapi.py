@@ -201,6 +201,7 @@ class LlmApiDialect(TextDialect):
             adds_special_tokens=form.adds_special_tokens,
             hides_special_tokens=True,
             ends_at_eos=form.ends_at_eos,
+            adapters="path",
             streams="pieces" if form.streams else "whole",
             estimates=frozenset({"completion_tokens"}),
         )

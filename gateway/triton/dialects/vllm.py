@@ -222,6 +222,7 @@ class VllmDialect(TextDialect):
             guide_types=frozenset(GUIDE_KEYS) if form.guide_field else frozenset(),
             adds_special_tokens=True,
             hides_special_tokens=True,
+            adapters="name",
             estimates=estimates(counts=form.counts, finishes=form.finishes),
         )
         return VllmEngine(connection, models.entry, features, form)
