@@ -484,7 +484,7 @@ async def respond(
     Args:
         request: of the client.
         source: of the prompt, which decides where the work runs.
-        write: makes the body; it is told when the client has left, where it does not run on the event loop.
+        write: makes the body; its argument is set when the client has left, and None on the event loop.
         headers: of the response.
     """
     work = long_work(source)

@@ -283,7 +283,7 @@ ROWS: Mapping[EndpointName, Mapping[str, Parameter]] = {
 """Rows by endpoint and name."""
 
 SHARED = frozenset(row.name for row in PARAMETERS if row.shared)
-"""Fields of chat completions that the APIs that are translated take, though theirs does not have them."""
+"""Fields of chat completions that Responses and Messages take, which do not define them."""
 
 
 def find(endpoint: EndpointName, name: str) -> Parameter | None:
