@@ -31,10 +31,11 @@ from gateway.api.anthropic.errors import AnthropicMiddleware, error_response, wa
 from gateway.api.anthropic.messages.routes import messages_router
 from gateway.api.anthropic.models import anthropic_models_router
 from gateway.api.openai.chat.routes import chat_router
-from gateway.api.openai.classify.routes import classify_router
+from gateway.api.openai.classify.routes import CLASSIFY
 from gateway.api.openai.completions.routes import completions_router
 from gateway.api.openai.conversations.routes import conversations_router
-from gateway.api.openai.embeddings.routes import embeddings_router
+from gateway.api.openai.embeddings.routes import EMBEDDINGS
+from gateway.api.openai.encoder_endpoint import encoder_router
 from gateway.api.openai.errors import (
     EXPOSED_HEADERS,
     HANDLED,
@@ -48,11 +49,11 @@ from gateway.api.openai.errors import (
 )
 from gateway.api.openai.mirror_report import mirror_router
 from gateway.api.openai.models.routes import models_router
-from gateway.api.openai.pool.routes import pooling_router
-from gateway.api.openai.rerank.routes import rerank_router
+from gateway.api.openai.pool.routes import POOLING
+from gateway.api.openai.rerank.routes import COHERE_RERANK, RERANK
 from gateway.api.openai.responses.background import BackgroundRuns
 from gateway.api.openai.responses.routes import responses_router, retrieval_router
-from gateway.api.openai.score.routes import score_router
+from gateway.api.openai.score.routes import SCORE
 from gateway.api.openai.state import ApplicationState, cipher_of
 from gateway.api.openai.tokens.routes import tokens_router
 from gateway.api.operations import OPEN_PATHS, Page, operations_router
@@ -299,11 +300,7 @@ def _add_routes(
         *conversations_router(state).routes,
         *messages_router(registry, settings.timeouts, metrics).routes,
         *tokens_router(registry, metrics).routes,
-        *embeddings_router(registry, metrics).routes,
-        *rerank_router(registry, metrics).routes,
-        *score_router(registry, metrics).routes,
-        *classify_router(registry, metrics).routes,
-        *pooling_router(registry, metrics).routes,
+        *encoder_router(registry, metrics, EMBEDDINGS, RERANK, COHERE_RERANK, SCORE, CLASSIFY, POOLING).routes,
         *anthropic_models_router(registry).routes,
         *models_router(registry).routes,
         *operations(show_reasons=show_reasons, shown=settings.server.metrics_shown).routes,

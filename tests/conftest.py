@@ -20,7 +20,6 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 
 from gateway_ops.local_stack.minilm import ensure_embedding_folder
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
-from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import EMBEDDING, EMBEDDING_VARIABLE, MODELS, TritonServer
 from tests import rings
 from tests.doubles.llmapi.server import LlmapiServer, misconfigured, one_of_each_version, write_llmapi_model
@@ -29,6 +28,7 @@ from tests.doubles.text.text_server import TextServer, one_of_each
 from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
 from tests.stack import TRANSPORT, GatewayProcess
 from tests.subjects import SUBJECTS, subject_of
+from tests.tiny_model import write_tiny_model
 
 ROOT = Path(__file__).parent
 REPOSITORY = ROOT.parent / "triton_repo"

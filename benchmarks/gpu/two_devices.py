@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 
 import yaml
 
-from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.tiny_model import write_tiny_model
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 HTTP, GRPC, METRICS = 18000, 18001, 18002

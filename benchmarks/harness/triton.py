@@ -24,8 +24,8 @@ import numpy as np
 from tokenizers import Tokenizer
 from tritonclient.grpc import service_pb2
 
-from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.tiny_model import write_tiny_model
 
 from .processes import BUILT, ROOT, BenchmarkError
 from .relay import Tell

@@ -25,6 +25,8 @@ spaces lost; not at all."""
 Estimate = Literal["prompt_tokens", "completion_tokens", "finish_reason"]
 """Facts of an answer that may be inexact where nothing tells them."""
 
+AdapterForm = Literal["weights", "path", "name"]
+"""What an adapter is given to an engine by: its weights, a path on the engine's machine, or a name that it knows."""
 
 ScoredToken = tuple[int, float, Sequence[tuple[int, float]] | None]
 """A token id with its log-prob, and its alternatives as (token id, log-prob), best first, where there are any."""
@@ -120,6 +122,7 @@ class EngineFeatures:
             prompt; nothing where prompts travel as token ids.
         hides_special_tokens: whether special tokens never leave their text in an answer that comes as text.
         ends_at_eos: whether the tokenizer's own end token is the only one that ends an answer in the engine.
+        adapters: what the operator's adapter is given to it by.
         streams: the form in which a streamed answer comes.
         whole: whether an answer that is not streamed comes in one response, at its end.
         estimates: parts of an answer that may be inexact, as the answer says.
@@ -150,6 +153,7 @@ class EngineFeatures:
     adds_special_tokens: bool = False
     hides_special_tokens: bool = False
     ends_at_eos: bool = False
+    adapters: AdapterForm = "weights"
     streams: StreamForm = "pieces"
     whole: bool = False
     estimates: frozenset[Estimate] = frozenset()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime as dt
 import logging
 import os
@@ -16,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
-from gateway.telemetry.supervision import keep_running
+from gateway.telemetry.supervision import end_tasks, keep_running
 
 Stamp = tuple[tuple[str, int, int, int] | None, ...]
 
@@ -272,10 +271,7 @@ class CertificateWatch:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await end_tasks(self._task)
 
     def follow(self, reloading: FileBackedValue[T]) -> FileBackedValue[T]:
         """Watch the files of a value from now on."""

@@ -87,7 +87,6 @@ _CHECKABLE = (
     "tool_choice",
     "function_call",
 )
-_OF_IDS = ("return_token_ids", "detokenize", "skip_special_tokens")
 _OF_USAGE = ("stream_options.include_usage", "stream_options.continuous_usage_stats")
 _CHECKED = Capability("emulated", "the complete answer is checked, and the request fails if the answer does not match.")
 _NO_FORMAT = (
@@ -147,21 +146,14 @@ def _thinking(parts: ModelParts, features: EngineFeatures) -> Capability:
 def _answers(features: EngineFeatures, known: Mapping[str, Capability]) -> dict[str, Capability]:
     """What depends on the form in which the engine responds."""
     found: dict[str, Capability] = {}
-    if not features.logprobs:
-        missing = Capability("impossible", "this model's engine returns no log-probs.")
-        found |= dict.fromkeys(("logprobs", "top_logprobs", "best_of"), missing)
-    elif (ranked := known.get("logprobs")) is not None and ranked.truncated:
+    ranked = known.get("logprobs")
+    if ranked is not None and ranked.how == "impossible":
+        found["best_of"] = ranked
+    elif ranked is not None and ranked.truncated:
         how = "candidates are generated in parallel and ranked by the log-probs of their tokens."
         found["best_of"] = Capability("emulated", how, truncated=ranked.truncated)
-    if features.logprobs and not features.max_top_logprobs:
-        found["top_logprobs"] = Capability("impossible", "this model's engine returns no alternatives per token.")
     if not features.token_ids:
-        missing = Capability("impossible", "this model's engine returns text only.")
-        found |= dict.fromkeys(_OF_IDS, missing)
         found |= dict.fromkeys(_OF_USAGE, Capability("emulated", _usage(features)))
-    else:
-        for name in _OF_IDS:
-            found[name] = known.get(name, Capability("emulated", "from the token ids of the answer."))
     return found
 
 

@@ -28,7 +28,6 @@ from gateway.http.access.caller import caller
 from gateway.http.access.permit import bounded, permit
 from gateway.serving import prompts
 from gateway.serving.admission.admission import GenerationDemand
-from gateway.serving.admission.shares import SharedLines
 from gateway.serving.answer_reader import AnswerReader, PreparedTurn, prepare
 from gateway.serving.backend import Backend
 from gateway.serving.budgeted_engine import BudgetedEngine, ReasoningBudget
@@ -39,17 +38,15 @@ from gateway.serving.generation import Generation
 from gateway.serving.loading import ModelParts, load_parts, needs_discovery
 from gateway.serving.lora_engine import LoraEngine, LoraState
 from gateway.serving.prompts import PromptSource, Truncation, spoken
-from gateway.serving.served_model import EngineLimit, ServedModel, unknown_limit
+from gateway.serving.served_model import ModelContext, ServedModel
 from gateway.serving.tokenizer_match import OVERRIDE, tokenizer_mismatch
-from gateway.settings import ConfigError, ModelSettings, TimeoutSettings
+from gateway.settings import ConfigError, ModelSettings
 from gateway.settings.model_settings import AdapterSettings, SamplingDefaults
-from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import RequestTrace, current_trace
 from gateway.text.families import ToolPlan
 from gateway.text.families.family_choice import FamilyChoice
 from gateway.text.prompt.prompt import Prompt
 from gateway.text.tokens.segments import CacheScope
-from gateway.text.tokens.token_cache import TokenCache
 
 _log = logging.getLogger(__name__)
 Built = TypeVar("Built")
@@ -60,38 +57,14 @@ class GeneratorModel(ServedModel):
 
     Attributes:
         reasons: whether answers may begin with reasoning, as far as the family is known.
-        token_cache: cache of the prompts' token ids, to be set before the start; None without one.
     """
 
-    def __init__(
-        self,
-        settings: ModelSettings,
-        backend: Backend,
-        *,
-        key: str,
-        timeouts: TimeoutSettings,
-        metrics: Metrics,
-        relay: bool = True,
-        shares: SharedLines | None = None,
-        engine_limit: EngineLimit = unknown_limit,
-    ) -> None:
-        """Prepare a model; ``start`` loads it.
-
-        Args:
-            settings: as of ``ServedModel``, and so are those that are not named here.
-            backend: as of ``ServedModel``.
-            key: as of ``ServedModel``.
-            timeouts: as of ``ServedModel``.
-            metrics: as of ``ServedModel``.
-            relay: whether tokens of plain streams skip the layers (``gateway.generation.relay``).
-            shares: as of ``ServedModel``.
-            engine_limit: as of ``ServedModel``.
-        """
-        super().__init__(
-            settings, backend, key=key, timeouts=timeouts, metrics=metrics, shares=shares, engine_limit=engine_limit
-        )
-        self.token_cache: TokenCache | None = None
-        self._relay = relay
+    def __init__(self, settings: ModelSettings, backend: Backend, key: str, context: ModelContext) -> None:
+        """Prepare a model; see ``ServedModel``."""
+        super().__init__(settings, backend, key, context)
+        self._token_cache = context.token_cache
+        self._relay = context.relay
+        timeouts = context.timeouts
         self._deadlines = Deadlines(timeouts.first_token_s, timeouts.total_s, timeouts.between_tokens_s)
         self._deadlines_of: Mapping[bool, Deadlines] = {}  # whether it is streamed -> of an answer, once discovered
         self._parts: ModelParts | None = None
@@ -169,10 +142,10 @@ class GeneratorModel(ServedModel):
         Args:
             salt: the request's ``cache_salt``, which separates requests of a caller.
         """
-        if self.token_cache is None:
+        if self._token_cache is None:
             return None
         parts = self._parts or self.parts
-        return CacheScope(self.token_cache, parts.tokenizer.fingerprint, caller().id.encode(), (salt or "").encode())
+        return CacheScope(self._token_cache, parts.tokenizer.fingerprint, caller().id.encode(), (salt or "").encode())
 
     async def build_prompt(
         self,
@@ -218,7 +191,7 @@ class GeneratorModel(ServedModel):
             work = prompts.long_work(source)
             if work is None:
                 return build(None)
-            if self.token_cache is not None and prompts.may_be_known(source, work, parts):
+            if self._token_cache is not None and prompts.may_be_known(source, work, parts):
                 with contextlib.suppress(prompts.UnknownTextError):
                     return build(None, prompts.LONG)
             return await work.run(build, self._deadlines.first_token_s)
@@ -437,13 +410,13 @@ def _unserved(settings: ModelSettings, features: EngineFeatures, key: str) -> st
 
 
 def _unserved_adapter(adapter: AdapterSettings, features: EngineFeatures, key: str) -> str | None:
-    if features.path == "llmapi" and (adapter.path is None or adapter.folder is not None):
+    form = features.adapters
+    if form == "path" and (adapter.path is None or adapter.folder is not None):
         return f"{key}: the LLM API loads an adapter itself; set its name and path on Triton's machine, not a folder"
-    if features.path != "llmapi" and adapter.path is not None:
+    if form != "path" and adapter.path is not None:
         return f"{key}.path: only the LLM API loads an adapter by path; set its folder"
-    by_name = features.path == "vllm"
-    if by_name and (adapter.name is None or adapter.folder is not None):
+    if form == "name" and (adapter.name is None or adapter.folder is not None):
         return f"{key}: the vLLM backend uses the adapter names of its multi_lora.json; set the name, not a folder"
-    if adapter.name is not None and adapter.path is None and not by_name:
+    if adapter.name is not None and adapter.path is None and form != "name":
         return f"{key}.name: only the vLLM backend uses adapters by name; the LLM API needs name and path"
     return None

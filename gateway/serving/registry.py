@@ -19,7 +19,7 @@ from gateway.serving.backend import BackendFactory
 from gateway.serving.encoder_model import EncoderModel
 from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.mirror.copies import RequestCopies
-from gateway.serving.served_model import EngineLimit, ServedModel, unknown_limit
+from gateway.serving.served_model import EngineLimit, ModelContext, ServedModel, unknown_limit
 from gateway.settings import ModelSettings, Settings
 from gateway.telemetry.memory import give_back
 from gateway.telemetry.metrics import Metrics
@@ -86,12 +86,11 @@ class Registry:
         """
         self.copies: RequestCopies | None = None
         self.token_cache = token_cache
-        self._engine_limit = engine_limit
-        self._shares = shares or SharedLines()
         self._timeouts = settings.timeouts
-        self._relay = settings.server.relay
+        self._context = ModelContext(
+            settings.timeouts, metrics, settings.server.relay, shares or SharedLines(), engine_limit, token_cache
+        )
         self._backend_factory = backend_factory
-        self._metrics = metrics
         self._entries = {
             model.name: _Entry(self._make(model, index), fingerprint(model))
             for index, model in enumerate(settings.models)
@@ -216,29 +215,8 @@ class Registry:
         await asyncio.gather(*(model.close() for model in (*self, *retired)))
 
     def _make(self, model: ModelSettings, index: int) -> ServedModel:
-        backend, key = self._backend_factory(model), f"models[{index}]"
-        if model.task != "generate":
-            return EncoderModel(
-                model,
-                backend,
-                key=key,
-                timeouts=self._timeouts,
-                metrics=self._metrics,
-                shares=self._shares,
-                engine_limit=self._engine_limit,
-            )
-        made = GeneratorModel(
-            model,
-            backend,
-            key=key,
-            timeouts=self._timeouts,
-            metrics=self._metrics,
-            relay=self._relay,
-            shares=self._shares,
-            engine_limit=self._engine_limit,
-        )
-        made.token_cache = self.token_cache
-        return made
+        kind = GeneratorModel if model.task == "generate" else EncoderModel
+        return kind(model, self._backend_factory(model), f"models[{index}]", self._context)
 
     def _entry(self, model: ModelSettings, index: int) -> _Entry:
         """The entry as it is when the model is the same, else one with a new model."""

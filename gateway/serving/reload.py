@@ -6,7 +6,6 @@ Each process polls the file and handles signals by itself, so several workers ne
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
 import threading
@@ -21,7 +20,7 @@ from gateway.serving.registry import Registry
 from gateway.settings import ConfigError, Settings, SettingsSource
 from gateway.telemetry.early_signals import EarlyHangup
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.supervision import keep_running
+from gateway.telemetry.supervision import end_tasks, keep_running
 
 _log = logging.getLogger(__name__)
 _FIXED = ("server", "limits", "timeouts", "state", "telemetry", "auth")  # sections that a running process cannot change
@@ -74,10 +73,7 @@ class SettingsReloader:
         if threading.current_thread() is threading.main_thread():
             asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
             signal.signal(signal.SIGHUP, self._former_handler)
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await end_tasks(self._task)
 
     async def reload(self) -> bool:
         """Read the settings and serve their models; returns whether they are in force.

@@ -7,6 +7,7 @@ import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.generation import Capability, EngineError, EngineFeatures
@@ -19,6 +20,7 @@ from gateway.settings import ConfigError, ModelSettings, Task, TimeoutSettings
 from gateway.telemetry.metrics import Metrics, ModelMetrics, ModelSnapshot
 from gateway.telemetry.slim_page import ModelQueue
 from gateway.text.families.family_choice import FamilyChoice
+from gateway.text.tokens.token_cache import TokenCache
 
 EngineLimit = Callable[[Sequence[str], str], int | None]
 """Returns how many requests an engine, by its name in Triton, runs at a time on some endpoints; None: unknown."""
@@ -28,6 +30,27 @@ def unknown_limit(endpoints: Sequence[str], model: str) -> int | None:
     """Return no limit."""
     del endpoints, model
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelContext:
+    """What the models of one gateway share.
+
+    Attributes:
+        timeouts: deadlines of requests.
+        metrics: the application's metrics.
+        relay: whether tokens of plain streams skip the layers (``gateway.generation.relay``).
+        shares: what all worker processes know of callers.
+        engine_limit: tells how many requests engines run at a time.
+        token_cache: of prompts; None: nothing is stored.
+    """
+
+    timeouts: TimeoutSettings
+    metrics: Metrics
+    relay: bool
+    shares: SharedLines
+    engine_limit: EngineLimit
+    token_cache: TokenCache | None
 
 
 class ServedModel(ABC):
@@ -48,12 +71,8 @@ class ServedModel(ABC):
         self,
         settings: ModelSettings,
         backend: Backend,
-        *,
         key: str,
-        timeouts: TimeoutSettings,
-        metrics: Metrics,
-        shares: SharedLines | None = None,
-        engine_limit: EngineLimit = unknown_limit,
+        context: ModelContext,
     ) -> None:
         """Prepare a model; ``start`` loads it.
 
@@ -61,25 +80,22 @@ class ServedModel(ABC):
             settings: of the model.
             backend: what keeps its engine reachable; not started.
             key: where the model stands in the settings, for messages.
-            timeouts: deadlines of its requests.
-            metrics: the application's metrics.
-            shares: what all worker processes know of callers; None: this process is alone.
-            engine_limit: tells how many requests engines run at a time.
+            context: what it shares with the others.
         """
-        self._limit_of_engines = engine_limit
+        self._limit_of_engines = context.engine_limit
         self.settings = settings
         self.name = settings.name
         self.task: Task = settings.task
         self.queues = queues(settings)
         self.backend = backend
         self.created = int(time.time())
-        self.metrics = metrics.for_model(settings.name)
+        self.metrics = context.metrics.for_model(settings.name)
         own_limit = self._engine_limit if settings.triton.metrics_url is not None else None
-        self.admission = Admission(settings.name, settings.admission, shares or SharedLines(), own_limit)
+        self.admission = Admission(settings.name, settings.admission, context.shares, own_limit)
         rejected = self.metrics.rejected
         self.admission.rejected = lambda reason: rejected[reason].inc()
         self._key = key
-        self._timeouts = timeouts
+        self._timeouts = context.timeouts
         self._features: EngineFeatures | None = None
         self._capabilities: Mapping[str, Capability] = {}
         self._losses: Mapping[str, str] = {}

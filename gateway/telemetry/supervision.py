@@ -47,3 +47,11 @@ async def keep_running(what: str, work: Callable[[], Awaitable[None]]) -> None:
                 "%s failed and restarts in %g s", what, pause, exc_info=defect, extra={"event": "task_restarted"}
             )
         await asyncio.sleep(pause)
+
+
+async def end_tasks(*tasks: asyncio.Task[None] | None) -> None:
+    """Cancel tasks, and wait for their end."""
+    begun = [task for task in tasks if task is not None]
+    for task in begun:
+        task.cancel()
+    await asyncio.gather(*begun, return_exceptions=True)

@@ -2,7 +2,7 @@
 
 The one source for the dialects, for rendered configurations and for the tests that compare it with ``triton_repo/``.
 The tables are of TensorRT-LLM 1.2.1 (wire contract 1.1 to 1.6), that of the LLM API's model of 0.19 to 1.3 (8), that of
-Triton's vLLM backend of 24.06 to 26.01 (10), and that of plain text models is this project's own (11).
+Triton's vLLM backend of 24.06 to 26.01 (10).
 """
 
 from __future__ import annotations
@@ -323,32 +323,3 @@ VLLM = ModelSpec(
     ),
 )
 """The model of Triton's vLLM backend, without a batch dimension. Parameters of sampling are JSON in one input."""
-
-PLAIN_TEXT = ModelSpec(
-    name="text_model",
-    inputs=(
-        TensorSpec("text_input", "STRING", optional=False),
-        TensorSpec("max_tokens", "INT32"),
-        TensorSpec("stream", "BOOL", older="streaming"),
-        TensorSpec("temperature", "FP32"),
-        TensorSpec("top_p", "FP32"),
-        TensorSpec("top_k", "INT32"),
-        TensorSpec("min_p", "FP32"),
-        TensorSpec("seed", "UINT64", older="random_seed"),
-        TensorSpec("presence_penalty", "FP32"),
-        TensorSpec("frequency_penalty", "FP32"),
-        TensorSpec("repetition_penalty", "FP32"),
-        TensorSpec("min_tokens", "INT32"),
-        TensorSpec("exclude_input_in_output", "BOOL"),
-        TensorSpec("return_finish_reason", "BOOL"),
-        TensorSpec("return_num_input_tokens", "BOOL"),
-        TensorSpec("return_num_output_tokens", "BOOL"),
-    ),
-    outputs=(
-        TensorSpec("text_output", "STRING", (ANY,)),
-        TensorSpec("finish_reason", "STRING"),
-        TensorSpec("num_input_tokens", "INT32"),
-        TensorSpec("num_output_tokens", "INT32"),
-    ),
-)
-"""Any other model that takes and returns text: what it may declare beside the two, under the stock models' names."""

@@ -60,14 +60,21 @@ def probe_request(guide: Guide | None = None, *, temperature: float = 0.0, **mor
     )
 
 
-async def ask(engine: TokenGenerator, guide: Guide | None = None, **more: Any) -> EngineError | None:
+async def ask(
+    engine: TokenGenerator, guide: Guide | None = None, *, first: bool = False, **more: Any
+) -> EngineError | None:
     """Send a probe and return its failure.
+
+    Args:
+        engine: to ask.
+        guide: of the answer.
+        first: whether to wait for the first response only.
+        more: fields of the request.
 
     Raises:
         EngineError: Triton is not available.
     """
-    features = engine.features
-    temperature = features.capabilities.get("temperature")
+    temperature = engine.features.capabilities.get("temperature")
     greedy = temperature is None or temperature.how != "impossible"
     request = probe_request(guide, **more, temperature=0.0 if greedy else 1.0)
     try:
@@ -75,7 +82,7 @@ async def ask(engine: TokenGenerator, guide: Guide | None = None, **more: Any) -
             async for chunk in chunks:
                 if chunk.failure is not None:
                     return chunk.failure
-                if features.path == "text":  # which need not heed the limit of one token
+                if first:
                     return None
     except EngineError as error:
         if error.kind is ErrorKind.UNAVAILABLE:

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.generation.health import Belief, EngineHealth
-from gateway.telemetry.supervision import keep_running
+from gateway.telemetry.supervision import end_tasks, keep_running
 
 _LOG = logging.getLogger(__name__)
 
@@ -46,8 +46,7 @@ class EngineWatch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leave()
-        self._task.cancel()
-        await asyncio.wait((self._task,))  # to await the task itself would swallow a cancellation of this one
+        await end_tasks(self._task)
 
     async def _watch(self) -> None:
         inquiry: asyncio.Task[None] | None = None

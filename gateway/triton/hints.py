@@ -44,19 +44,7 @@ def max_seq_len(engine: ModelView | None) -> int | None:
     Read from the parameter ``max_seq_len``, else from the engine's own ``config.json`` where its folder can be read
     here. Only this project's engines, known by their parameter ``engine``, take ``max_position_embeddings`` for it.
     """
-    if engine is None:
-        return None
-    declared = number(engine, "max_seq_len")
-    if declared is not None:
-        return declared
-    folder = parameter(engine, "gpt_model_path")
-    config = _read_json(Path(folder) / "config.json") if folder else {}
-    build = config.get("build_config")
-    if isinstance(build, dict):
-        return _positive(build.get("max_seq_len"))
-    if "engine" in engine.parameters:
-        return _positive(config.get("max_position_embeddings"))
-    return None
+    return _declared(engine, "max_seq_len", "build_config", "max_position_embeddings")
 
 
 def vocab_size(engine: ModelView | None) -> int | None:
@@ -65,17 +53,20 @@ def vocab_size(engine: ModelView | None) -> int | None:
     Read from the parameter ``vocab_size``, else from the engine's own ``config.json`` where its folder can be read
     here: that of a built engine under ``pretrained_config``, that of this project's engines at the top.
     """
-    if engine is None:
-        return None
-    declared = number(engine, "vocab_size")
-    if declared is not None:
+    return _declared(engine, "vocab_size", "pretrained_config", "vocab_size")
+
+
+def _declared(engine: ModelView | None, name: str, section: str, of_model: str) -> int | None:
+    """A parameter, else that key in a section of a built engine's ``config.json``, else a key of a model's."""
+    declared = number(engine, name)
+    if engine is None or declared is not None:
         return declared
     folder = parameter(engine, "gpt_model_path")
     config = _read_json(Path(folder) / "config.json") if folder else {}
-    pretrained = config.get("pretrained_config")
-    if isinstance(pretrained, dict):
-        return _positive(pretrained.get("vocab_size"))
-    return _positive(config.get("vocab_size")) if "engine" in engine.parameters else None
+    built = config.get(section)
+    if isinstance(built, dict):
+        return _positive(built.get(name))
+    return _positive(config.get(of_model)) if "engine" in engine.parameters else None
 
 
 def number(model: ModelView | None, name: str) -> int | None:

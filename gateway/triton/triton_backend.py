@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 import time
@@ -19,7 +18,7 @@ from gateway.generation.health import EngineCondition, EngineHealth, HealthNotes
 from gateway.generation.route import EndpointStatus, RoutingHints, SingleRoute
 from gateway.settings import EnginePath
 from gateway.telemetry.cooldown import Cooldown
-from gateway.telemetry.supervision import keep_running
+from gateway.telemetry.supervision import end_tasks, keep_running
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.access import PLAIN, TritonAccess
 from gateway.triton.connection import BackgroundTasks, Connection
@@ -197,11 +196,7 @@ class TritonBackend:
     async def close(self) -> None:
         """Stop supervising, finish what cancelled requests still need, close the connection."""
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await end_tasks(*tasks)
         self._forget("the gateway is shutting down")
         if self._checks.notes is not None:
             self._checks.notes.close()

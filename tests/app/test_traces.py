@@ -19,10 +19,16 @@ from typing import Any
 
 import pytest
 
+from gateway.api.openai.classify.routes import CLASSIFY
+from gateway.api.openai.embeddings.routes import EMBEDDINGS
+from gateway.api.openai.pool.routes import POOLING
+from gateway.api.openai.rerank.routes import COHERE_RERANK, RERANK
+from gateway.api.openai.score.routes import SCORE
 from gateway.app import create_app
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest
 from gateway.settings import ConfigError, load_settings
 from gateway.settings.extras import pip_install
+from gateway.telemetry.otel import names
 from gateway.telemetry.traces import TraceIds
 from tests.app.harness import USER, gateway, says
 from tests.app.scripted import MODEL, Script, settings_for
@@ -361,3 +367,8 @@ def test_log_records_outside_of_a_request_have_no_trace() -> None:
     record = logging.LogRecord("a", logging.INFO, "", 1, "b", (), None)
     assert TraceIds().filter(record)
     assert not hasattr(record, "trace_id")
+
+
+def test_each_endpoint_of_encoders_has_an_operation() -> None:
+    endpoints = (EMBEDDINGS, RERANK, COHERE_RERANK, SCORE, CLASSIFY, POOLING)
+    assert {path for each in endpoints for path in each.routes} - names.OPERATIONS.keys() == set()

@@ -11,10 +11,10 @@ import pytest
 from openai import OpenAI
 from tokenizers import Tokenizer
 
-from gateway_ops.local_stack.tiny_model import VOCAB_SIZE, write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GatewayProcess
+from tests.tiny_model import VOCAB_SIZE, write_tiny_model
 
 MODEL = "thinker"
 MARKERS = ("<think>", "</think>", "<tool_call>", "</tool_call>")

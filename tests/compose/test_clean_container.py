@@ -20,6 +20,7 @@ RUN pip install --quiet --no-compile -c /wheel/requirements.txt "$(echo /wheel/*
 RUN useradd --uid 1000 --create-home user
 USER 1000
 WORKDIR /home/user
+COPY tiny_model.py ./
 """
 # As a user would go on from there; any step that fails ends it.
 PROGRAM = """
@@ -28,7 +29,7 @@ gateway --version
 gateway examples mine
 gateway repo build -f mine/deployments/embedded.yaml -o repo
 gateway check repo
-python -c "import pathlib, gateway_ops.local_stack.tiny_model as t; t.write_tiny_model(pathlib.Path('tiny'))"
+python -c "import pathlib, tiny_model as t; t.write_tiny_model(pathlib.Path('tiny'))"
 gateway up --model tiny --template chat_templates/chatml.jinja --detach
 gateway check http://127.0.0.1:9000
 for streams in 1 2; do
@@ -47,6 +48,7 @@ def image(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     shutil.copy(ROOT / "requirements" / "dev.txt", folder / "requirements.txt")
+    shutil.copy(ROOT / "tests" / "tiny_model.py", folder)
     (folder / "Dockerfile").write_text(DOCKERFILE)
     env = {**engine.env, "DOCKER_BUILDKIT": "0" if engine.ours else "1"}
     build = ["nice", "docker", "build", "--network", "host", "--tag", IMAGE, str(folder)]

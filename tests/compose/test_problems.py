@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from compose_project import Project, Run
 
-from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.tiny_model import write_tiny_model
 
 HUB_PORT = 9377
 TRITON_IMAGE = "triton-openai-gateway-triton-cpu:local"

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from cpu_double.llama import Chunk, Llama
 from cpu_double.safetensors import ModelError
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
-from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.tiny_model import write_tiny_model
 
 
 def _assert_matches(model: Llama, recorded: Path) -> None:

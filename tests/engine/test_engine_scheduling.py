@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cpu_double.kv_cache import BLOCK, Floats
 from cpu_double.llama import Chunk, Llama
 from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
-from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.rings import examples
+from tests.tiny_model import write_tiny_model
 from wire.request import RejectedError, Request
 from wire.response import Response
 

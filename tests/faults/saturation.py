@@ -10,9 +10,9 @@ from pathlib import Path
 
 import httpx
 
-from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.stack import GatewayProcess
+from tests.tiny_model import write_tiny_model
 
 _REPOSITORY = Path(__file__).parents[2] / "triton_repo"
 _MODEL = "tiny"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from safetensors.numpy import load_file, save_file
 
-from gateway_ops.local_stack.tiny_model import VOCAB_SIZE, write_tiny_model
+from tests.tiny_model import VOCAB_SIZE, write_tiny_model
 
 _LOGITS = 400_000  # so many to sort: 50 ms and more
 _LEAD = 1.75  # logits that have tokens are so much larger than they were, the others so much smaller

@@ -19,9 +19,9 @@ import yaml
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
-from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.stack import GatewayProcess
+from tests.tiny_model import write_tiny_model
 from tests.warm_gateways import WarmGateways
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -20,8 +20,8 @@ from gateway.generation.engine import EngineError, ErrorKind
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton.dialects.ensemble import StopSender
 from gateway.triton.triton_client import TritonClient
-from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.tiny_model import write_tiny_model
 
 K = ErrorKind
 PATHS = pytest.mark.parametrize("path", ["tokens", "ensemble"])

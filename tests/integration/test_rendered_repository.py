@@ -22,7 +22,6 @@ from gateway.settings.yaml_file import read_document
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton.inspection import read_configurations
 from gateway.triton.triton_backend import TritonBackend
-from gateway_ops.local_stack.tiny_model import VOCAB_SIZE
 from gateway_ops.local_stack.tritonserver import TritonServer
 from gateway_ops.repository.configs import configurations
 from gateway_ops.repository.contradictions import contradictions
@@ -30,6 +29,7 @@ from gateway_ops.repository.difference import differences
 from gateway_ops.repository.rendered_files import render, write
 from tests.engine_requests import generation_request
 from tests.reference_engine import put_reference_engine
+from tests.tiny_model import VOCAB_SIZE
 from tests.warm_gateways import WarmGateways
 
 PROMPT = {"text_input": "hello there", "max_tokens": 12}

@@ -15,8 +15,8 @@ sys.path += [str(HERE.parents[1] / "triton_repo" / "tensorrt_llm" / "1"), str(HE
 from kserve import Kserve  # noqa: E402
 from llmapi_stack import Serve, Server, copy_repository  # noqa: E402
 
-from gateway_ops.local_stack.tiny_model import write_tiny_model  # noqa: E402
 from gateway_ops.local_stack.tritonserver import TritonServer  # noqa: E402
+from tests.tiny_model import write_tiny_model  # noqa: E402
 
 
 @pytest.fixture(scope="session")

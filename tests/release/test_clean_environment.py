@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.ports import free_port
 from tests.release.conftest import ROOT, Installed
+from tests.tiny_model import write_tiny_model
 
 TEMPLATES = sorted(path.name for path in (ROOT / "chat_templates").glob("*.jinja"))
 READ_TEMPLATES = """

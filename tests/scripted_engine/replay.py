@@ -12,8 +12,8 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.tiny_model import write_tiny_model
 
 HERE = Path(__file__).resolve().parent
 

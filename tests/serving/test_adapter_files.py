@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from gateway.generation.request import LoraAdapter, Matrix
 from gateway.serving.adapter_files import MODULES, AdapterFileError, read_adapter, read_prompt_table, read_size
-from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.tiny_model import write_tiny_model
 
 make_adapter = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "lora" / "make_adapter.py"))["make_adapter"]
 KEY = "base_model.model.model.layers.0.self_attn.q_proj"

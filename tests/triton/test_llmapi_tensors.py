@@ -192,6 +192,10 @@ def test_nothing_is_dropped_on_the_way_to_the_model(changes: dict[str, Any], par
     assert caught.value.param == param
 
 
+def test_no_draft_tokens_are_no_wish_for_a_draft() -> None:
+    assert sent("1.3", params=SamplingParams(temperature=0.0, num_draft_tokens=0)) == sent("1.3")
+
+
 def test_an_adapter_goes_by_id_name_and_path() -> None:
     adapter = LoraAdapter(7, name="pirate", path="/adapters/pirate")
     tensors = sent("1.3", lora=adapter)

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.tiny_model import write_tiny_model
 
 REPOSITORY = Path(__file__).parents[2] / "triton_repo"
 

@@ -83,7 +83,7 @@ CLIENTS = (
     Row("--draft-tokens-csv", "`prediction`, as text", _PREDICTED),
     Row("--num-draft-tokens", "`num_draft_tokens`, `speculative.num_draft_tokens` of a served model", _DRAFTED),
     Row("--return-draft-model-draft-logits", "between the models of `tensorrt_llm_bls`: `speculative.use_draft_logits`", _DRAFTED),
-    Row("--return-target-model-accepted-token-logits", "`tensorrt_llm_bls` keeps the logits between its rounds; none come out", f"triton_models/test_speculation.py::test_what_drafts_do_not_go_with_is_named", "rejected"),
+    Row("--return-target-model-accepted-token-logits", "`tensorrt_llm_bls` keeps the logits between its rounds; none come out", "triton_models/test_speculation.py::test_what_drafts_do_not_go_with_is_named", "rejected"),
     Row("--lookahead_config", "not for one request; for all: `speculative.method: lookahead`", "engine/test_engine_refusals.py::test_what_is_listed_as_refused_is_refused", "rejected"),
     Row("--vocab_size", "read from the model's folder", "triton/test_request_tensors.py::test_a_logit_bias_is_dense_and_as_wide_as_the_engine_says"),
     Row("--guided-decoding-guide-type", "`response_format`, tools", _GUIDES),

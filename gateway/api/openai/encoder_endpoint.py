@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import orjson
+from fastapi import APIRouter
 from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
@@ -27,6 +28,7 @@ from gateway.generation import Capability, EngineError, too_many_tokens
 from gateway.generation.engine import MalformedOutputError
 from gateway.http.access_log import RequestRecord, record_of
 from gateway.http.client_connection import ClientDisconnectedError, while_connected
+from gateway.http.routing import DirectRoute
 from gateway.serving.encoder_model import EncoderModel, EncoderResult
 from gateway.serving.registry import Registry
 from gateway.settings import Task
@@ -49,19 +51,41 @@ class EncoderEndpoint(Generic[Fields]):
     """The parts of a request that differ between endpoints of encoders.
 
     Attributes:
+        routes: the name of each by its path.
+        does: in a sentence, for the OpenAPI document.
         fields: the schema of a request.
         tasks: tasks of the models that serve the endpoint.
         body: makes the response, which may have arrays.
     """
 
+    routes: Mapping[str, str]
+    does: str
     fields: type[Fields]
     tasks: tuple[Task, ...]
     body: Callable[[Fields, EncoderModel, EncoderResult], dict[str, Any]]
 
 
-async def serve_encoder(
-    endpoint: EncoderEndpoint[Fields], request: Request, registry: Registry, metrics: Metrics
-) -> Response:
+def encoder_router(registry: Registry, metrics: Metrics, *endpoints: EncoderEndpoint[Any]) -> APIRouter:
+    """Make the routes of endpoints.
+
+    Args:
+        registry: the served models, started.
+        metrics: count ignored fields.
+        endpoints: the endpoints of encoders.
+    """
+    router = APIRouter(route_class=DirectRoute)
+    for endpoint in endpoints:
+
+        async def serve(request: Request, endpoint: EncoderEndpoint[Any] = endpoint) -> Response:
+            return await _serve(endpoint, request, registry, metrics)
+
+        serve.__doc__ = endpoint.does
+        for path, name in endpoint.routes.items():
+            router.add_api_route(path, serve, methods=["POST"], name=name)
+    return router
+
+
+async def _serve(endpoint: EncoderEndpoint[Fields], request: Request, registry: Registry, metrics: Metrics) -> Response:
     """Read a request, encode its inputs, and respond.
 
     Raises:

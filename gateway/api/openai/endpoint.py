@@ -6,9 +6,10 @@ import asyncio
 import functools
 import re
 import secrets
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
@@ -31,6 +32,7 @@ from gateway.serving.generation import Generation, Ready
 from gateway.serving.generation_group import Generations, together
 from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.mirror.copies import RequestCopies, RequestCopy
+from gateway.serving.prompts import PromptSource, long_work
 from gateway.serving.registry import Registry
 from gateway.serving.served_model import ServedModel
 from gateway.settings import Task, TimeoutSettings
@@ -476,6 +478,25 @@ async def answered(
         record.disconnected = True
         return Response(status_code=CLIENT_GONE)
     return Response(body, headers=headers, media_type="application/json")
+
+
+async def respond(
+    request: Request,
+    source: PromptSource,
+    write: Callable[[threading.Event | None], bytes],
+    headers: Mapping[str, str],
+) -> Response:
+    """Respond with what is made of a prompt without its engine.
+
+    Args:
+        request: of the client.
+        source: of the prompt, which decides where the work runs.
+        write: makes the body; its argument is set when the client has left, and None on the event loop.
+        headers: of the response.
+    """
+    work = long_work(source)
+    body = write(None) if work is None else await while_connected(request.scope, request.receive, work.run(write))
+    return Response(body, headers=dict(headers), media_type="application/json")
 
 
 def name_header(header: str, names: Sequence[str]) -> dict[str, str]:

@@ -26,6 +26,7 @@ from gateway.api.openai.parameters.row import (
     BY_ENGINE,
     BY_GATEWAY,
     COUNTED,
+    FROM_IDS,
     NO_GUIDES,
     RANKED,
     Annotation,
@@ -105,9 +106,12 @@ class SamplingFields(RequestPart):
             "TensorRT-LLM keeps at most 1024.",
             how=BY_ENGINE,
             neutral=(0, -1),
+            shared=True,
         ),
     ] = 0
-    min_p: Annotated[_Share, Extension("drops candidates less probable than this share of the best candidate")] = 0.0
+    min_p: Annotated[
+        _Share, Extension("drops candidates less probable than this share of the best candidate", shared=True)
+    ] = 0.0
     seed: Annotated[
         int | None,
         Field(ge=-(2**63), lt=2**63),
@@ -117,6 +121,7 @@ class SamplingFields(RequestPart):
             "gives the same answer only at equal load: batch sizes change the last bits of the engine's numbers. "
             "With a seed, each value of `num_draft_tokens`, here or in the operator's settings, gives a different "
             "answer. `system_fingerprint` is absent.",
+            shared=True,
         ),
     ] = None
     presence_penalty: Annotated[
@@ -124,6 +129,7 @@ class SamplingFields(RequestPart):
         Parameter(
             "lowers the logit of every token that occurred",
             "TensorRT-LLM counts the prompt's tokens too; OpenAI counts only the answer's tokens.",
+            shared=True,
         ),
     ] = 0.0
     frequency_penalty: Annotated[
@@ -131,6 +137,7 @@ class SamplingFields(RequestPart):
         Parameter(
             "lowers the logit of a token for each time that it occurred",
             "TensorRT-LLM counts the prompt's tokens too; OpenAI counts only the answer's tokens.",
+            shared=True,
         ),
     ] = 0.0
     repetition_penalty: Annotated[
@@ -139,6 +146,7 @@ class SamplingFields(RequestPart):
         Extension(
             "divides the logits of tokens that occurred, or multiplies them where they are negative",
             "TensorRT-LLM counts the prompt's tokens too, as vLLM does.",
+            shared=True,
         ),
     ] = 1.0
     logit_bias: Annotated[
@@ -148,6 +156,7 @@ class SamplingFields(RequestPart):
             "is added to the logits of these ids; -100 forbids a token, 100 forces it",
             "Ids are token ids of the model's tokenizer, see `POST /tokenize`; an id outside its vocabulary is "
             "rejected with 400. -100 and 100 are absolute: the engine gets a bias larger than any logit.",
+            shared=True,
         ),
     ] = Field(default_factory=dict)
     bad_words: Annotated[
@@ -157,6 +166,7 @@ class SamplingFields(RequestPart):
             "are never generated",
             "Each word is banned as its usual token sequences: at the start of a text, after a space and within a "
             "word. Other token sequences for the same text stay possible.",
+            shared=True,
         ),
     ] = Field(default_factory=list)
     n: Annotated[
@@ -202,12 +212,13 @@ class SamplingFields(RequestPart):
             Capability("emulated", "matched on the text by the gateway, which then stops the engine"),
             neutral=([],),
             type="string, or array of at most 4",
+            shared=True,
         ),
     ] = None
     stop_token_ids: Annotated[
         list[_TokenId],
         Field(max_length=64),
-        Extension("end the answer, like `stop`"),
+        Extension("end the answer, like `stop`", shared=True),
     ] = Field(default_factory=list)
     include_stop_str_in_output: Annotated[
         bool,
@@ -215,18 +226,24 @@ class SamplingFields(RequestPart):
             "includes the stop string in the text of the answer",
             "The model's end tokens are never part of the text.",
             BY_GATEWAY,
+            shared=True,
         ),
     ] = False
-    no_stop_trim: Annotated[bool, Extension("is SGLang's name for `include_stop_str_in_output`", how=BY_GATEWAY)] = (
-        False
-    )
+    no_stop_trim: Annotated[
+        bool, Extension("is SGLang's name for `include_stop_str_in_output`", how=BY_GATEWAY, shared=True)
+    ] = False
     min_tokens: Annotated[
-        int, Field(ge=0, le=MOST_TOKENS), Extension("is the least number of tokens of the answer")
+        int, Field(ge=0, le=MOST_TOKENS), Extension("is the least number of tokens of the answer", shared=True)
     ] = 0
     ignore_eos: Annotated[
-        bool, Extension("continues after the model's end tokens", how=Capability("emulated", "by sending no end id"))
+        bool,
+        Extension(
+            "continues after the model's end tokens", how=Capability("emulated", "by sending no end id"), shared=True
+        ),
     ] = False
-    skip_special_tokens: Annotated[bool, Extension("leaves special tokens out of the text")] = True
+    skip_special_tokens: Annotated[
+        bool, Extension("leaves special tokens out of the text", how=FROM_IDS, shared=True)
+    ] = True
     prompt_logprobs: Annotated[
         int | None,
         Field(ge=-1, le=20),
@@ -236,7 +253,9 @@ class SamplingFields(RequestPart):
             "completions in each choice; null for the first token, as in vLLM.",
         ),
     ] = None
-    return_token_ids: Annotated[bool, Extension("returns `prompt_token_ids`, and `token_ids` in each choice")] = False
+    return_token_ids: Annotated[
+        bool, Extension("returns `prompt_token_ids`, and `token_ids` in each choice", how=FROM_IDS)
+    ] = False
     return_tokens_as_token_ids: Annotated[
         bool,
         Extension(
@@ -254,10 +273,12 @@ class SamplingFields(RequestPart):
             "a text stays. A value that exceeds the context is rejected with 400, and so is a prompt with more "
             "tokens than the larger of 131,072 and the context.",
             Capability("emulated", "the rendered prompt is cut by tokens"),
+            shared=True,
         ),
     ] = None
     truncation_side: Annotated[
-        Literal["left", "right"], Extension("is the side on which `truncate_prompt_tokens` cuts", how=BY_GATEWAY)
+        Literal["left", "right"],
+        Extension("is the side on which `truncate_prompt_tokens` cuts", how=BY_GATEWAY, shared=True),
     ] = "left"
     num_draft_tokens: Annotated[
         int | None,
@@ -270,6 +291,7 @@ class SamplingFields(RequestPart):
             "decoding, required tool calls, `use_beam_search` or `prompt_logprobs`. See "
             "[configuration.md](configuration.md#drafts).",
             neutral=(0,),
+            shared=True,
         ),
     ] = None
     prompt_table: Annotated[
@@ -279,6 +301,7 @@ class SamplingFields(RequestPart):
             "adds the virtual tokens of this prompt table of the model before the prompt (p-tuning)",
             "One of the model's `prompt_tables`; `usage` does not count its tokens. Adapters (LoRA) are separate "
             "models: `model`.",
+            shared=True,
         ),
     ] = None
 
@@ -396,6 +419,7 @@ class GenerationFields(SamplingFields):
             "separates the prompt's KV cache blocks from requests with another salt, so that timing does not reveal "
             "the prompts of other clients",
             "As in vLLM. TensorRT-LLM's backend for Triton has no input for it.",
+            shared=True,
         ),
     ] = None
     priority: Annotated[
@@ -410,19 +434,28 @@ class GenerationFields(SamplingFields):
     ] = 0
     structured_outputs: Annotated[
         StructuredOutputs | None,
-        Extension("sets the format of the answer", "As in vLLM. A grammar is GBNF, as xgrammar reads it.", NO_GUIDES),
+        Extension(
+            "sets the format of the answer",
+            "As in vLLM. A grammar is GBNF, as xgrammar reads it.",
+            NO_GUIDES,
+            shared=True,
+        ),
     ] = None
     guided_json: Annotated[
-        dict[str, Any] | str | None, Extension("is `structured_outputs.json`", "A deprecated name of vLLM.", NO_GUIDES)
+        dict[str, Any] | str | None,
+        Extension("is `structured_outputs.json`", "A deprecated name of vLLM.", NO_GUIDES, shared=True),
     ] = None
     guided_regex: Annotated[
-        GrammarText | None, Extension("is `structured_outputs.regex`", "A deprecated name of vLLM.", NO_GUIDES)
+        GrammarText | None,
+        Extension("is `structured_outputs.regex`", "A deprecated name of vLLM.", NO_GUIDES, shared=True),
     ] = None
     guided_choice: Annotated[
-        Choices | None, Extension("is `structured_outputs.choice`", "A deprecated name of vLLM.", NO_GUIDES)
+        Choices | None,
+        Extension("is `structured_outputs.choice`", "A deprecated name of vLLM.", NO_GUIDES, shared=True),
     ] = None
     guided_grammar: Annotated[
-        GrammarText | None, Extension("is `structured_outputs.grammar`", "A deprecated name of vLLM.", NO_GUIDES)
+        GrammarText | None,
+        Extension("is `structured_outputs.grammar`", "A deprecated name of vLLM.", NO_GUIDES, shared=True),
     ] = None
     json_schema: Annotated[
         dict[str, Any] | str | None,

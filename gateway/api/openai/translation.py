@@ -120,18 +120,6 @@ def not_run(kind: str) -> BadRequestError:
     return BadRequestError(message, "tool_choice", "unsupported_parameter")
 
 
-EXTENSIONS = frozenset(
-    {
-        "bad_words", "cache_salt", "chat_template", "chat_template_kwargs", "documents", "frequency_penalty",
-        "guided_choice", "guided_grammar", "guided_json", "guided_regex", "ignore_eos", "include_stop_str_in_output",
-        "logit_bias", "min_p", "min_tokens", "no_stop_trim", "num_draft_tokens", "presence_penalty", "prompt_table",
-        "repetition_penalty", "seed", "skip_special_tokens", "stop", "stop_token_ids", "structured_outputs",
-        "thinking_token_budget", "top_k", "truncate_prompt_tokens", "truncation_side",
-    }
-)  # fmt: skip
-"""Fields of chat completions that are taken as they are, though the API that is translated does not have them."""
-
-
 @dataclass(slots=True)
 class TranslatedRequest:
     """Another API's request as a chat request; see ``gateway.api.openai.endpoint.ParsedRequest``.

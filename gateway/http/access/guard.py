@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.util
 import logging
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from gateway.http.access.shared_buckets import SharedBuckets
 from gateway.settings import AuthSettings, ConfigError, KeySettings, Settings
 from gateway.settings.extras import pip_install
 from gateway.settings.settings_source import stamp_of
-from gateway.telemetry.supervision import keep_running
+from gateway.telemetry.supervision import end_tasks, keep_running
 
 if TYPE_CHECKING:
     from gateway.http.access.redis_limits import RedisLimits
@@ -82,10 +81,7 @@ class Guard:
 
     async def close(self) -> None:
         """End the background tasks."""
-        if self._watch is not None:
-            self._watch.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watch
+        await end_tasks(self._watch)
         await self._limiter.close()
 
     def permit(self, who: Caller) -> Permit | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 from collections.abc import Awaitable, Callable
@@ -16,7 +15,7 @@ from gateway.http.access.limits import RemainingLimits
 from gateway.http.access.shared_buckets import SharedBuckets
 from gateway.settings import KeyLimits
 from gateway.telemetry.cooldown import Cooldown
-from gateway.telemetry.supervision import keep_running
+from gateway.telemetry.supervision import end_tasks, keep_running
 from gateway.text.bounded_dict import BoundedDict
 
 if TYPE_CHECKING:
@@ -69,10 +68,7 @@ class RateLimiter:
 
     async def close(self) -> None:
         """Wait a moment for settlements that are under way."""
-        if self._watch is not None:
-            self._watch.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watch
+        await end_tasks(self._watch)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSE_S)
         if self._redis is not None:

@@ -8,11 +8,12 @@ from functools import reduce
 from typing import get_args
 
 from gateway.generation import EngineFeatures
-from gateway.generation.engine import Capability
+from gateway.generation.engine import AdapterForm, Capability
 from gateway.settings import EngineForm
 
 _STREAMS = ("pieces", "whole", "damaged", "rejected")
 _PATHS = get_args(EngineForm)
+_ADAPTERS = get_args(AdapterForm)
 _HOW = ("native", "emulated", "impossible")
 
 
@@ -64,6 +65,7 @@ def _both(one: EngineFeatures, other: EngineFeatures) -> EngineFeatures:
         adds_special_tokens=one.adds_special_tokens or other.adds_special_tokens,
         hides_special_tokens=one.hides_special_tokens or other.hides_special_tokens,
         ends_at_eos=one.ends_at_eos or other.ends_at_eos,
+        adapters=max(one.adapters, other.adapters, key=_ADAPTERS.index),
         streams=max(one.streams, other.streams, key=_STREAMS.index),
         whole=one.whole or other.whole,
         estimates=one.estimates | other.estimates,

@@ -24,7 +24,7 @@ from gateway.serving.fleet.shared_counts import SharedCounts
 from gateway.settings.model_settings import TritonSettings
 from gateway.telemetry.cooldown import Cooldown
 from gateway.telemetry.logs import cause
-from gateway.telemetry.supervision import keep_running
+from gateway.telemetry.supervision import end_tasks, keep_running
 
 _log = logging.getLogger(__name__)
 _RETRIED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.QUEUE_FULL, ErrorKind.CANCELLED)
@@ -108,9 +108,7 @@ class Fleet:
             for endpoint in endpoints:
                 self._counts.leave(endpoint.key)
         tasks, self._tasks = self._tasks, set()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*tasks)
         await asyncio.gather(*(each.backend.close() for each in endpoints))
 
     def watch(self, watcher: Callable[[EngineHealth], None]) -> None:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final
 
 from gateway.settings import Settings
-from gateway.telemetry.supervision import RestartPause, keep_running
+from gateway.telemetry.supervision import RestartPause, end_tasks, keep_running
 
 _log = logging.getLogger(__name__)
 _MODULE: Final = "gateway.workers.mirror_process"
@@ -49,9 +49,7 @@ class MirrorSupervisor:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+        await end_tasks(self._task)
         self._folder.cleanup()
 
     async def _keep(self) -> None:

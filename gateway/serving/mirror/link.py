@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import anyio
 import orjson
 
-from gateway.telemetry.supervision import keep_running
+from gateway.telemetry.supervision import end_tasks, keep_running
 
 _SIZES = struct.Struct(">III")
 LONGEST_PART: Final = 64 * 2**20
@@ -91,9 +91,7 @@ class MirrorLink:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+        await end_tasks(self._task)
 
     @property
     def connected(self) -> bool:

@@ -23,6 +23,7 @@ OPERATIONS: Final = {
     "/rerank": "rerank",
     "/v1/score": "score",
     "/score": "score",
+    "/v1/classify": "classify",
     "/classify": "classify",
 }
 """``gen_ai.operation.name`` by route; the conventions know the first three of these values, and allow others."""

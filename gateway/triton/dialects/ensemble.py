@@ -28,17 +28,7 @@ from gateway.triton.pipeline import Models, is_bls, is_own_bls
 from gateway.triton.response_stream import ResponseStream
 from gateway.triton.tensors.answer_readers import TextReader, TokenReader
 from gateway.triton.tensors.request_encoder import RequestEncoder
-from gateway.triton.tensors.request_tensors import (
-    put_beams,
-    put_cache_salt,
-    put_draft,
-    put_draft_model,
-    put_end_id,
-    put_guide,
-    put_lora,
-    put_returns,
-    put_sampling,
-)
+from gateway.triton.tensors.request_tensors import put_parameters
 from gateway.triton.text_path import TextPath, read_text_path
 
 # Beyond it the server is left waiting: a slow client must not fill the gateway's memory.
@@ -427,22 +417,14 @@ class EnsembleEngine(TritonEngine):
         one_response = self._features.one_response(stream=request.params.stream) or request.params.beam_width > 1
         encoder.put(wire, "stream", not one_response and (draft is None or draft.streams))
         encoder.put(wire, "exclude_input_in_output", True)
-        put_end_id(encoder, wire, request.end_ids)
-        self._put_words(wire, request)
-        put_sampling(encoder, wire, request.params)
         encoder.put(wire, "seed", request.seed)
-        put_guide(encoder, wire, request, self._abilities)
-        put_lora(encoder, wire, request)
-        put_cache_salt(encoder, wire, request)
-        put_draft(encoder, wire, request)
-        put_draft_model(encoder, wire, request)
-        put_beams(encoder, wire, request, self._abilities)
+        self._put_words(wire, request)
+        put_parameters(encoder, wire, request, self._abilities)
         if request.params.logit_bias:
             raise unsupported("logit_bias", encoder.model.name)
         if request.prompt_table is not None:
             raise unsupported("prompt_table", encoder.model.name)
-        outputs = put_returns(encoder, wire, request, self._abilities) + self._put_counts(wire)
-        for name in outputs:
+        for name in self._put_counts(wire):
             wire.outputs.add(name=name)
         return wire
 

@@ -18,13 +18,12 @@ from gateway.text.contract import LLMAPI
 from gateway.triton.abilities import NO_OPTIONS, EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.dialects.dialect import DiscoveryError, decoupled
-from gateway.triton.dialects.text_engine import TextDialect, TextEngine
+from gateway.triton.dialects.text_engine import ResponseReader, TextDialect, TextEngine, decoded
 from gateway.triton.engine_probe import ask
-from gateway.triton.error_mapping import LLMAPI_WITH_ADAPTERS, no_final_response, read_finish, unsupported
+from gateway.triton.error_mapping import LLMAPI_WITH_ADAPTERS, unsupported
 from gateway.triton.model_view import ModelView
 from gateway.triton.parameters import INPUTS, ONE_EVENT, text_capabilities
 from gateway.triton.pipeline import Models
-from gateway.triton.tensors.output_tensors import OutputReader
 from gateway.triton.tensors.request_encoder import RequestEncoder
 from gateway.triton.tensors.request_tensors import put_sampling
 from gateway.triton.versions import VERSIONS, Version, has_change
@@ -202,6 +201,7 @@ class LlmApiDialect(TextDialect):
             adds_special_tokens=form.adds_special_tokens,
             hides_special_tokens=True,
             ends_at_eos=form.ends_at_eos,
+            adapters="path",
             streams="pieces" if form.streams else "whole",
             estimates=frozenset({"completion_tokens"}),
         )
@@ -305,47 +305,29 @@ class LlmApiEngine(TextEngine):
         encoder.put(wire, "lora_ckpt_source", lora.source)
 
 
-class LlmApiReader:
+class LlmApiReader(ResponseReader):
     """Reads the responses of one request.
 
     Args:
         text: the form of a response's text. The texts themselves do not tell: "ha" and then "haha" may be either form.
     """
 
-    __slots__ = ("_answered", "_ended", "_outputs", "_so_far", "_text")
-
     def __init__(self, text: TextForm) -> None:
+        super().__init__(finishes=True)
         self._text = text
-        self._outputs = OutputReader(_OUTPUTS)
         self._so_far = b""
-        self._answered = self._ended = False
 
-    def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
-        """Convert a response to a chunk: its new text, perhaps empty, and the finish reason.
-
-        Raises:
-            MalformedOutputError: its outputs are not what the contract says, a cumulative text does not continue the
-                one before, a model that answers once answers again, or the last response does not say why it is that.
-            EngineError: the request ended without any data.
-        """
-        outputs = self._outputs.read(response)
-        chunk = EngineChunk(text="", final=final)
-        word = self._outputs.string(outputs, "finish_reason")
-        if word:
-            chunk.finish_reason, chunk.failure = read_finish(word, final=final)
-            self._ended |= chunk.finish_reason is not None or chunk.failure is not None
-        raw = self._outputs.string(outputs, "text_output")
-        if raw is not None:
-            chunk.text = self._new(raw)
-            self._answered = True
-        if final and not self._answered:
-            raise no_final_response()
-        if final and not self._ended:
-            raise MalformedOutputError("no finish_reason in the last response")
-        return chunk
+    def _take(self, chunk: EngineChunk, outputs: dict[str, bytes], raw: bytes | None) -> None:
+        del outputs
+        chunk.text = "" if raw is None else self._new(raw)
 
     def _new(self, raw: bytes) -> str:
-        """What a response's text adds to the answer."""
+        """What a response's text adds to the answer.
+
+        Raises:
+            MalformedOutputError: a cumulative text does not continue the one before, or a model that answers once
+                answers again.
+        """
         if self._text == "cumulative":
             if not raw.startswith(self._so_far):
                 detail = f"a cumulative text of {len(raw)} bytes does not continue the {len(self._so_far)} before"
@@ -353,7 +335,4 @@ class LlmApiReader:
             raw, self._so_far = raw[len(self._so_far) :], raw
         elif self._text == "whole" and self._answered:
             raise MalformedOutputError("a second text from a model that should return one response")
-        try:
-            return raw.decode()
-        except UnicodeDecodeError:
-            raise MalformedOutputError("a text that is not UTF-8, or is cut within a character") from None
+        return decoded(raw)

@@ -7,21 +7,55 @@ from collections.abc import Iterator
 
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import Capability, EngineChunk, EngineFeatures, MalformedOutputError, TokenGenerator
+from gateway.generation.engine import (
+    Capability,
+    EngineChunk,
+    EngineError,
+    EngineFeatures,
+    MalformedOutputError,
+    TokenGenerator,
+)
 from gateway.generation.request import GenerationRequest
-from gateway.settings import EnginePath
-from gateway.text.contract import PLAIN_TEXT
+from gateway.text.contract import ANY, ModelSpec, TensorSpec
 from gateway.triton import hints
 from gateway.triton.abilities import NO_OPTIONS, EngineOptions
 from gateway.triton.connection import Connection
-from gateway.triton.dialects.dialect import Dialect, DiscoveryError
-from gateway.triton.dialects.text_engine import TextDialect, TextEngine, estimates
-from gateway.triton.error_mapping import no_final_response, read_finish
+from gateway.triton.dialects.dialect import DiscoveryError
+from gateway.triton.dialects.text_engine import ResponseReader, TextDialect, TextEngine, estimates
+from gateway.triton.engine_probe import ask
 from gateway.triton.model_view import ModelView
 from gateway.triton.parameters import INPUTS, ONE_EVENT, text_capabilities
 from gateway.triton.pipeline import Models
-from gateway.triton.tensors.output_tensors import OutputReader
 from gateway.triton.tensors.request_encoder import RequestEncoder
+
+PLAIN_TEXT = ModelSpec(
+    name="text_model",
+    inputs=(
+        TensorSpec("text_input", "STRING", optional=False),
+        TensorSpec("max_tokens", "INT32"),
+        TensorSpec("stream", "BOOL", older="streaming"),
+        TensorSpec("temperature", "FP32"),
+        TensorSpec("top_p", "FP32"),
+        TensorSpec("top_k", "INT32"),
+        TensorSpec("min_p", "FP32"),
+        TensorSpec("seed", "UINT64", older="random_seed"),
+        TensorSpec("presence_penalty", "FP32"),
+        TensorSpec("frequency_penalty", "FP32"),
+        TensorSpec("repetition_penalty", "FP32"),
+        TensorSpec("min_tokens", "INT32"),
+        TensorSpec("exclude_input_in_output", "BOOL"),
+        TensorSpec("return_finish_reason", "BOOL"),
+        TensorSpec("return_num_input_tokens", "BOOL"),
+        TensorSpec("return_num_output_tokens", "BOOL"),
+    ),
+    outputs=(
+        TensorSpec("text_output", "STRING", (ANY,)),
+        TensorSpec("finish_reason", "STRING"),
+        TensorSpec("num_input_tokens", "INT32"),
+        TensorSpec("num_output_tokens", "INT32"),
+    ),
+)
+"""Any other model that takes and returns text: what it may declare beside the two, under the stock models' names."""
 
 _RETURNED = ("finish_reason", "num_input_tokens", "num_output_tokens")
 # Always sent where declared: the model's own defaults are not known. Other inputs are sent only where requested.
@@ -56,10 +90,9 @@ class PlainTextDialect(TextDialect):
         is_text = model.datatypes.get("text_input") == model.answered.get("text_output") == "BYTES"
         return is_text and {"text_input", "text_output"} <= model.single
 
-    def choose(self, models: Models, path: EnginePath) -> tuple[Dialect[TokenGenerator], str]:
-        """Choose this dialect; see ``Dialect``."""
-        del path
-        return self, f"{models.entry.name!r} reads and returns text"
+    async def ask(self, engine: TokenGenerator) -> EngineError | None:
+        """Ask for one token, a limit that such a model need not heed: its first response is enough; see ``Dialect``."""
+        return await ask(engine, first=True)
 
     def check_model(self, model: ModelView) -> None:
         """Reject a model whose inputs or outputs would fail every request; see ``TextDialect``."""
@@ -164,7 +197,7 @@ class PlainEngine(TextEngine):
         return wire
 
 
-class PlainReader:
+class PlainReader(ResponseReader):
     """Reads the responses of one request.
 
     Args:
@@ -172,47 +205,26 @@ class PlainReader:
         decoupled: whether a request may have several responses, each with new text.
     """
 
-    __slots__ = ("_answered", "_decoder", "_decoupled", "_left", "_outputs", "_reported")
-
     def __init__(self, most: int, *, decoupled: bool) -> None:
+        super().__init__(_RETURNED, finishes=False)
         self._left = most
         self._decoupled = decoupled
-        self._outputs = OutputReader(("text_output", *_RETURNED))
         self._decoder = codecs.getincrementaldecoder("utf-8")()  # a model may cut its text within a character
-        self._answered = self._reported = False
 
-    def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
-        """Convert a response to a chunk: its new text and the model's counts.
-
-        Raises:
-            MalformedOutputError: its outputs are not what the contract says, or a model that answers once answers
-                again.
-            EngineError: the request ended without any data.
-        """
-        outputs = self._outputs.read(response)
-        chunk = EngineChunk(text="", final=final)
-        word = self._outputs.string(outputs, "finish_reason")
-        if word:
-            chunk.finish_reason, chunk.failure = read_finish(word, final=final)
-            if chunk.finish_reason == "length":  # the model may have a limit of its own
-                chunk.finish_reason = "cut"
-            self._reported |= chunk.finish_reason is not None or chunk.failure is not None
-        if final and not self._reported:
+    def _take(self, chunk: EngineChunk, outputs: dict[str, bytes], raw: bytes | None) -> None:
+        if chunk.finish_reason == "length":  # the model may have a limit of its own
+            chunk.finish_reason = "cut"
+        if chunk.final and not self._ended:
             chunk.finish_reason = "unreported"
-        raw = self._outputs.string(outputs, "text_output")
-        if raw is None and final and not self._answered and chunk.failure is None:
-            raise no_final_response()
         if raw is not None and self._answered and not self._decoupled:
             raise MalformedOutputError("a second text from a model that should return one response")
-        self._answered |= raw is not None
         try:
             chunk.text = self._decoder.decode(raw or b"")
         except UnicodeDecodeError:
             raise MalformedOutputError("a text that is not UTF-8") from None
-        if final and self._decoder.getstate()[0]:  # a limit may cut a character; so it is shown of tokens, too
+        if chunk.final and self._decoder.getstate()[0]:  # a limit may cut a character; so it is shown of tokens, too
             chunk.text += "\N{REPLACEMENT CHARACTER}"
         self._count(chunk, outputs, raw)
-        return chunk
 
     def _count(self, chunk: EngineChunk, outputs: dict[str, bytes], raw: bytes | None) -> None:
         chunk.prompt_tokens = self._outputs.number(outputs, "num_input_tokens")

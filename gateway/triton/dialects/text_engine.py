@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from typing import Any, ClassVar
 
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, Estimate
+from gateway.generation.engine import EngineChunk, EngineError, EngineFeatures, Estimate, MalformedOutputError
 from gateway.generation.relay.interface import Began, Take
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import SamplingParams
@@ -18,24 +18,69 @@ from gateway.triton import hints
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.dialects.dialect import DiscoveryError, GeneratorDialect, TritonEngine, check_required
-from gateway.triton.error_mapping import unsupported
+from gateway.triton.error_mapping import no_final_response, unsupported
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models
 from gateway.triton.response_stream import ResponseStream
+from gateway.triton.tensors.output_tensors import OutputReader
 
 _DEFAULTS = SamplingParams()
 
 
-class ResponseReader(Protocol):
-    """Reads the responses of one request."""
+class ResponseReader(ABC):
+    """Reads the responses of one request.
+
+    Args:
+        outputs: names of what is read beside the text and the finish reason.
+        finishes: whether the last response must have said why the answer ended.
+
+    Attributes:
+        text: name of the output with the text.
+    """
+
+    text: ClassVar[str] = "text_output"
+
+    def __init__(self, outputs: Iterable[str] = (), *, finishes: bool) -> None:
+        self._outputs = OutputReader((self.text, "finish_reason", *outputs))
+        self._finishes = finishes
+        self._answered = self._ended = False
 
     def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
-        """Convert a response to a chunk.
+        """Convert a response to a chunk: its new text, perhaps empty, and the finish reason.
 
         Raises:
-            EngineError: the response contradicts the contract.
+            MalformedOutputError: its outputs are not what the contract says, or the last response does not say why it
+                is the last.
+            EngineError: the request ended without any data.
         """
-        ...
+        outputs = self._outputs.read(response)
+        chunk = EngineChunk(final=final)
+        self._outputs.read_finish(outputs, chunk)
+        self._ended |= chunk.finish_reason is not None or chunk.failure is not None
+        raw = self._outputs.string(outputs, self.text)
+        if raw is None and final and not self._answered and chunk.failure is None:
+            raise no_final_response()
+        self._take(chunk, outputs, raw)
+        self._answered |= raw is not None
+        if final and self._finishes and not self._ended:
+            raise MalformedOutputError("no finish_reason in the last response")
+        return chunk
+
+    @abstractmethod
+    def _take(self, chunk: EngineChunk, outputs: dict[str, bytes], raw: bytes | None) -> None:
+        """Add what a response says to its chunk; ``raw`` is its text, None without one."""
+
+
+def decoded(raw: bytes) -> str:
+    """The text of a response that ends with a whole character.
+
+    Raises:
+        MalformedOutputError: it does not.
+    """
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise MalformedOutputError("a text that is not UTF-8, or is cut within a character") from None
 
 
 class TextDialect(GeneratorDialect):
@@ -95,8 +140,8 @@ class TextEngine(TritonEngine):
 
     def __init__(self, connection: Connection, model: ModelView, spec: ModelSpec, features: EngineFeatures) -> None:
         super().__init__(connection, model, spec, features)
-        capabilities = features.capabilities.items()
-        self._rejected = [name for name, each in capabilities if each.how == "impossible" and hasattr(_DEFAULTS, name)]
+        impossible = [name for name, each in features.capabilities.items() if each.how == "impossible"]
+        self._rejected = [name for name in impossible if hasattr(_DEFAULTS, name) and name != "num_draft_tokens"]
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
         """Generate one sequence; see ``gateway.generation.engine.TokenGenerator``."""
@@ -138,7 +183,6 @@ class TextEngine(TritonEngine):
             "prompt": request.prompt.escaped,
             "guide": params.guide is not None and params.guide.kind not in self._features.guide_types,
             "use_beam_search": params.beam_width > 1,
-            "prompt_table": request.prompt_table is not None,
             "num_draft_tokens": request.num_draft_tokens > 0,
         }
         for parameter, asked in others.items():

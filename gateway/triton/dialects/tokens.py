@@ -27,34 +27,18 @@ from gateway.triton.response_stream import ResponseStream
 from gateway.triton.tensors.answer_readers import TokenReader
 from gateway.triton.tensors.known_responses import KnownResponses
 from gateway.triton.tensors.request_encoder import pack_words
-from gateway.triton.tensors.request_tensors import (
-    put_beams,
-    put_cache_salt,
-    put_draft,
-    put_draft_model,
-    put_end_id,
-    put_guide,
-    put_logit_bias,
-    put_lora,
-    put_prompt_table,
-    put_returns,
-    put_sampling,
-)
+from gateway.triton.tensors.request_tensors import put_logit_bias, put_parameters, put_prompt_table
 from gateway.triton.text_path import is_decoupled
 
 _MOST_CACHED = 64
-# What differs from request to request, what is not sent as it is, and what only an unusual request has (`_is_usual`).
+# What differs from request to request and is not in the common part, and what only an unusual request has.
 _OWN = {
-    "id", "prompt", "max_tokens", "seed", "end_texts", "params",
-    "params.bad_words", "params.clamp_max_tokens", "params.end_ids", "params.ignore_eos",
-    "params.include_stop_str_in_output", "params.max_tokens", "params.max_tokens_name", "params.most_stops", "params.n",
-    "params.num_draft_tokens", "params.prediction", "params.prompt_table", "params.return_token_ids", "params.seed",
-    "params.skip_special_tokens", "params.stop", "params.stream", "params.thinking_token_budget",
-    "params.visible_ids",
+    "id", "prompt", "max_tokens", "seed", "end_texts", "traceparent",
+    "params", "params.max_tokens", "params.seed", "params.stop", "params.stream", "params.prediction",
 }  # fmt: skip
 _UNUSUAL = {
     "bad_word_ids", "draft", "lora", "prompt_table",
-    "params.cache_salt", "params.guide", "params.logit_bias", "params.prompt_logprobs", "params.stop_token_ids",
+    "params.cache_salt", "params.guide", "params.logit_bias", "params.prompt_logprobs",
 }  # fmt: skip
 
 _fields = {field.name for field in dataclasses.fields(GenerationRequest)}
@@ -221,18 +205,9 @@ class TokensEngine(TritonEngine):
         wire = encoder.request("", _OUTPUTS)
         encoder.put(wire, "streaming", self._features.streams == "pieces" and request.params.beam_width == 1)
         encoder.put(wire, "exclude_input_in_output", True)
-        put_end_id(encoder, wire, request.end_ids)
         self._put_words(wire, request)
-        put_sampling(encoder, wire, request.params)
-        put_guide(encoder, wire, request, self._abilities)
         put_logit_bias(encoder, wire, request, self._abilities)
-        put_lora(encoder, wire, request)
-        put_cache_salt(encoder, wire, request)
-        put_draft(encoder, wire, request)
-        put_draft_model(encoder, wire, request)
-        put_beams(encoder, wire, request, self._abilities)
-        for name in put_returns(encoder, wire, request, self._abilities):
-            wire.outputs.add(name=name)
+        put_parameters(encoder, wire, request, self._abilities)
         return wire
 
     def _put_words(self, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:

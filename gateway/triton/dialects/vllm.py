@@ -28,18 +28,17 @@ from gateway.text.guides.guide import GuideKind
 from gateway.triton.abilities import MAX_TOP_LOGPROBS, NO_OPTIONS, EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.dialects.dialect import DiscoveryError
-from gateway.triton.dialects.text_engine import TextDialect, TextEngine, estimates
+from gateway.triton.dialects.text_engine import ResponseReader, TextDialect, TextEngine, decoded, estimates
 from gateway.triton.engine_probe import REJECTIONS, ask
-from gateway.triton.error_mapping import TOO_LONG, no_final_response, read_finish, unsupported
+from gateway.triton.error_mapping import TOO_LONG, unsupported
 from gateway.triton.guides import smallest_guide
 from gateway.triton.model_view import ModelView
 from gateway.triton.parameters import GROUPS, GUIDED, INPUTS, text_capabilities
 from gateway.triton.pipeline import Models
-from gateway.triton.tensors.output_tensors import OutputReader
 
-_RETURNED = ("finish_reason", "num_input_tokens", "num_output_tokens")
-_OF_TEXT = ("text_output", "finish_reason", "num_input_tokens", "num_output_tokens")
-_OF_IDS = (*_OF_TEXT, "logprobs", "cumulative_logprob")
+_COUNTS = ("num_input_tokens", "num_output_tokens")
+_RETURNED = ("finish_reason", *_COUNTS)
+_OF_IDS = (*_COUNTS, "logprobs", "cumulative_logprob")
 _OFF = 1e-2  # by which a sum of log-probs may be off, and that share of it
 _NO_IDS = "The engine did not return the requested tokens."
 _ASKED_FOR_IDS = frozenset({"return_logprobs", "return_num_output_tokens", "return_finish_reason"})
@@ -223,6 +222,7 @@ class VllmDialect(TextDialect):
             guide_types=frozenset(GUIDE_KEYS) if form.guide_field else frozenset(),
             adds_special_tokens=True,
             hides_special_tokens=True,
+            adapters="name",
             estimates=estimates(counts=form.counts, finishes=form.finishes),
         )
         return VllmEngine(connection, models.entry, features, form)
@@ -349,83 +349,42 @@ class VllmEngine(TextEngine):
         return {"lora_name": request.lora.name}
 
 
-class VllmReader:
-    """Reads the responses of one request.
+class VllmReader(ResponseReader):
+    """Reads the responses of one request: new text with its count, or new ids with their log-probs.
 
     Args:
         request: the request.
         form: form of the request and its responses.
     """
 
-    __slots__ = (
-        "_answered",
-        "_ended",
-        "_form",
-        "_ids",
-        "_most",
-        "_outputs",
-        "_sum",
-        "_tokens",
-        "_top",
-        "_unending",
-        "_vocab",
-    )
-
     def __init__(self, request: GenerationRequest, form: VllmForm) -> None:
-        self._form = form
         self._ids = form.needs_ids(request)
+        super().__init__(_OF_IDS if self._ids else _COUNTS, finishes=form.finishes)
+        self._counts = form.counts
         self._top = request.params.top_logprobs
         self._vocab = request.vocab_size
         self._most = request.max_tokens
-        self._outputs = OutputReader(_OF_IDS if self._ids else _OF_TEXT)
         # Then the limit alone ends it.
         self._unending = request.params.ignore_eos and not request.params.stop_token_ids and not form.finishes
-        self._answered = self._ended = False
         self._tokens, self._sum = 0, 0.0
 
-    def read(self, response: service_pb2.ModelInferResponse, *, final: bool) -> EngineChunk:
-        """Convert a response to a chunk: its new text with its count, or its new ids with their log-probs.
-
-        Raises:
-            MalformedOutputError: its outputs are not what the contract says, or what was asked for is missing.
-            EngineError: the request ended without any data, or the prompt has no place in the context.
-        """
-        outputs = self._outputs.read(response)
-        chunk = EngineChunk(final=final)
-        word = self._outputs.string(outputs, "finish_reason")
-        if word:
-            chunk.finish_reason, chunk.failure = read_finish(word, final=final)
-            self._ended |= chunk.finish_reason is not None or chunk.failure is not None
-        raw = self._outputs.string(outputs, "text_output")
+    def _take(self, chunk: EngineChunk, outputs: dict[str, bytes], raw: bytes | None) -> None:
         if raw is not None:
-            self._answered = True
             chunk.prompt_tokens = self._outputs.number(outputs, "num_input_tokens")
-            self._take(chunk, outputs, raw)
-        if final:
-            if self._unending:
-                chunk.finish_reason = "length"
-            self._check_end(chunk)
-        return chunk
-
-    def _check_end(self, chunk: EngineChunk) -> None:
-        if not self._answered and chunk.failure is None:
-            raise no_final_response()
-        if self._form.finishes and not self._ended:
-            raise MalformedOutputError("no finish_reason in the last response")
-        if self._form.counts and self._tokens == 0 and chunk.finish_reason == "length":
+            self._take_new(chunk, outputs, raw)
+        if chunk.final and self._unending:
+            chunk.finish_reason = "length"
+        if chunk.final and self._counts and self._tokens == 0 and chunk.finish_reason == "length":
             # vLLM's first engine ends a prompt that is too long so, without a token.
             raise EngineError(ErrorKind.CONTEXT_LENGTH, TOO_LONG, "an answer without a token, ended by its length")
 
-    def _take(self, chunk: EngineChunk, outputs: dict[str, bytes], raw: bytes) -> None:
+    def _take_new(self, chunk: EngineChunk, outputs: dict[str, bytes], raw: bytes) -> None:
         counted = self._outputs.number(outputs, "num_output_tokens")
         self._tokens += counted or bool(raw)
         if self._ids:
             self._read_ids(chunk, outputs, counted)
             return
-        try:
-            chunk.text = raw.decode()
-        except UnicodeDecodeError:
-            raise MalformedOutputError("a text that is not UTF-8, or is cut within a character") from None
+        chunk.text = decoded(raw)
         # No stop strings are sent: what ends by itself ends with an end token, which is counted, and not of the answer.
         ends = chunk.finish_reason == "stop"
         if counted is not None and counted - ends >= bool(raw) and self._tokens <= self._most:

@@ -18,7 +18,7 @@ from gateway.generation.relay.interface import Take
 from gateway.generation.relay.response_template import ResponseTemplate
 from gateway.generation.request import GenerationRequest
 from gateway.triton.abilities import Abilities
-from gateway.triton.error_mapping import no_final_response, read_finish
+from gateway.triton.error_mapping import no_final_response
 from gateway.triton.response_stream import FINAL
 from gateway.triton.tensors.known_responses import KnownResponses, ResponseForm, ResponseForms, read_token
 from gateway.triton.tensors.output_tensors import OutputReader, log_probs, ranks, read_rows
@@ -196,9 +196,7 @@ class TokenReader:
     def _read(self, response: service_pb2.ModelInferResponse, outputs: dict[str, bytes], *, final: bool) -> EngineChunk:
         """Any response but the plain ones, which are most."""
         chunk = EngineChunk(final=final)
-        word = self._outputs.string(outputs, "finish_reason")
-        if word:
-            chunk.finish_reason, chunk.failure = read_finish(word, final=final)
+        self._outputs.read_finish(outputs, chunk)
         raw_ids = outputs.get("output_ids")
         if raw_ids is None:
             if len(outputs.get("text_output", b"")) > 4:
@@ -364,9 +362,7 @@ class TextReader:
         """
         outputs = self._outputs.read(response)
         chunk = EngineChunk(text="", final=final)
-        word = self._outputs.string(outputs, "finish_reason")
-        if word:
-            chunk.finish_reason, chunk.failure = read_finish(word, final=final)
+        self._outputs.read_finish(outputs, chunk)
         text = self._outputs.string(outputs, "text_output")
         if text is None:
             if final and not self._answered and chunk.failure is None:

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.engine import MalformedOutputError
+from gateway.generation.engine import EngineChunk, MalformedOutputError
 from gateway.text.bounded_dict import BoundedDict
 from gateway.text.contract import BLS, TENSORRT_LLM, VLLM
+from gateway.triton.error_mapping import read_finish
 
 _MOST_KNOWN = 4096  # cumulative outputs have another shape in each response
 _SINGLE = ["output_ids", "sequence_length"]
@@ -153,6 +154,12 @@ class OutputReader:
         if behind != len(raw) or strings != self.forms[name].elements or strings > self._beams:
             raise MalformedOutputError(f"{name} has {strings} strings in {len(raw)} bytes")
         return raw[4:end] if strings else None
+
+    def read_finish(self, contents: Mapping[str, bytes], chunk: EngineChunk) -> None:
+        """Set on a chunk why the answer ended, where the response says it."""
+        word = self.string(contents, "finish_reason")
+        if word:
+            chunk.finish_reason, chunk.failure = read_finish(word, final=chunk.final)
 
 
 _known = BoundedDict[bytes, _Form](_MOST_KNOWN)

@@ -16,7 +16,7 @@ from gateway.triton.error_mapping import unsupported
 from gateway.triton.model_view import ModelView
 from gateway.triton.parameters import INPUTS, parameter_of
 
-_FORMATS = {"BOOL": "?", "INT32": "i", "INT64": "q", "UINT64": "Q", "FP32": "f"}
+_FORMATS = {"BOOL": "?", "INT32": "i", "INT64": "q", "UINT64": "Q", "FP16": "e", "FP32": "f"}
 
 Value = bool | int | float | str
 
@@ -202,7 +202,6 @@ def _to_bf16(wide: NDArray[np.float32]) -> bytes | None:
 
 
 _MOST_VALUES = 64
-_FORMATS = {"BOOL": "?", "INT32": "i", "INT64": "q", "UINT64": "Q", "FP16": "e", "FP32": "f"}
 
 
 def describe_tensors(message: service_pb2.ModelInferRequest) -> list[dict[str, Any]]:

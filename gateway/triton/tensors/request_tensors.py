@@ -55,6 +55,29 @@ def put_end_id(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, end
     encoder.put(wire, "pad_id", end_id)
 
 
+def put_parameters(
+    encoder: RequestEncoder,
+    wire: service_pb2.ModelInferRequest,
+    request: GenerationRequest,
+    abilities: Abilities,
+) -> None:
+    """Add what the dialects of TensorRT-LLM send alike, and ask for the outputs that come for it.
+
+    Raises:
+        EngineError: the model has no tensor for something that is asked for.
+    """
+    put_end_id(encoder, wire, request.end_ids)
+    put_sampling(encoder, wire, request.params)
+    put_guide(encoder, wire, request, abilities)
+    put_lora(encoder, wire, request)
+    put_cache_salt(encoder, wire, request)
+    put_draft(encoder, wire, request)
+    put_draft_model(encoder, wire, request)
+    put_beams(encoder, wire, request, abilities)
+    for name in put_returns(encoder, wire, request, abilities):
+        wire.outputs.add(name=name)
+
+
 def put_beams(
     encoder: RequestEncoder,
     wire: service_pb2.ModelInferRequest,

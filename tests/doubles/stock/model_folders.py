@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.tiny_model import write_tiny_model
 
 Spelling = Literal["bytes", "sentencepiece"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from gateway_ops.check import Severity
 from gateway_ops.check.settings_file import check_file
-from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.tiny_model import write_tiny_model
 
 MODELS = """\
 models:

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.settings import ConfigError, load_settings
 from gateway_ops.check.settings_file import check_file
-from gateway_ops.local_stack.tiny_model import write_tiny_model
+from tests.tiny_model import write_tiny_model
 
 SERVER = "server: {internal_port: 9001}\n"
 

@@ -15,9 +15,9 @@ from gateway.settings.extras import pip_install
 from gateway.text.tokens import Tokenizer, TokenizerError
 from gateway_ops.check import Finding, Severity
 from gateway_ops.check.settings_file import check_file
-from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.certificates import Authority
 from tests.ports import free_port
+from tests.tiny_model import write_tiny_model
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.ports import free_port
 from tests.stack import GatewayProcess
 from tests.terminal import GatewayTerminal, Terminal
+from tests.tiny_model import write_tiny_model
 from tests.warm_gateways import WarmGateways
 
 GATEWAY = Path(sys.executable).with_name("gateway")

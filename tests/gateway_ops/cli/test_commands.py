@@ -19,8 +19,8 @@ from typer.main import get_command
 
 from gateway.http.access.key_ring import KeyRing, read_keys
 from gateway_ops.cli.root import app
-from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.ports import free_port
+from tests.tiny_model import write_tiny_model
 from tests.warm_gateways import WarmGateways
 
 GATEWAY = Path(sys.executable).with_name("gateway")

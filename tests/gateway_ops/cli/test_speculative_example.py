@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.ports import free_port
+from tests.tiny_model import write_tiny_model
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "speculative"
 

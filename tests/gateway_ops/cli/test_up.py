@@ -21,10 +21,10 @@ import pytest
 from gateway.settings.model_settings import ModelSettings
 from gateway_ops.local_stack.minilm import ensure_embedding_folder
 from gateway_ops.local_stack.stack import embedding_entry
-from gateway_ops.local_stack.tiny_model import write_tiny_model
 from tests.bound_process import BoundProcess
 from tests.ports import free_port
 from tests.stack import GatewayProcess
+from tests.tiny_model import write_tiny_model
 from tests.warm_gateways import WarmGateways
 
 GATEWAY = Path(sys.executable).with_name("gateway")

@@ -16,9 +16,9 @@ from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models
 from gateway_ops.check.findings import Severity
 from gateway_ops.check.repository import check_repository
-from gateway_ops.local_stack.tiny_model import write_tiny_model
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.rendered_files import render, write
+from tests.tiny_model import write_tiny_model
 
 BEAMS = {"limits": {"max_beam_width": 4}}
 CHUNKED = {"scheduler": {"chunked_context": True}}

@@ -12,8 +12,7 @@ from gateway.api.anthropic.errors import error_body
 from gateway.api.anthropic.messages.signatures import signature_of
 from gateway.api.anthropic.messages.tools import client_call_id
 from gateway.api.anthropic.messages.translate import MessagesTurn
-from gateway.api.openai.chat.answer import ChatAnswer
-from gateway.api.openai.chat.serving import PreparedChat
+from gateway.api.openai.chat.answer import ChatAnswer, PreparedChat
 from gateway.api.openai.errors import Names, OpenAIError
 from gateway.api.usage import message_usage
 from gateway.generation import Piece, Usage
@@ -151,14 +150,7 @@ class MessagesAnswer(ChatAnswer):
             names: tells the request's names of parameters that errors of the engine call otherwise.
             request_id: of the HTTP request.
         """
-        super().__init__(
-            turn.chat,
-            prepared.generations,
-            names,
-            parsed=prepared.parsed,
-            expectations=prepared.expectations,
-            changed=prepared.changed,
-        )
+        super().__init__(turn.chat, prepared, names)
         thinking = turn.request.thinking
         self.content = ContentBlocks(shows_thinking=thinking is None or thinking.display != "omitted")
         self._id = f"msg_{new_id()}"

@@ -17,9 +17,8 @@ from gateway.api.anthropic.messages.protocol import unserved_betas
 from gateway.api.anthropic.messages.serving import check_turn, prepare, too_long
 from gateway.api.anthropic.messages.translate import MessagesTurn, parse_counted, parse_turn
 from gateway.api.openai.chat.serving import ChatPlan
-from gateway.api.openai.endpoint import Endpoint, parse_and_check, serve
+from gateway.api.openai.endpoint import Endpoint, parse_and_check, respond, serve
 from gateway.api.openai.translation import translated_plan
-from gateway.http.client_connection import while_connected
 from gateway.http.routing import DirectRoute
 from gateway.serving import prompts
 from gateway.serving.generator_model import GeneratorModel
@@ -48,10 +47,7 @@ def messages_router(registry: Registry, timeouts: TimeoutSettings, metrics: Metr
         """Count the tokens that a conversation's prompt has, tools among them, without an answer."""
         begun = await parse_and_check(_of(request, parse_counted), request, registry, metrics)
         count = functools.partial(_count, begun.request, begun.plan, begun.model)
-        work = prompts.long_work(begun.plan.source)
-        found = count(None) if work is None else await while_connected(request.scope, request.receive, work.run(count))
-        body = orjson.dumps({"input_tokens": found})
-        return Response(body, headers=dict(begun.headers), media_type="application/json")
+        return await respond(request, begun.plan.source, count, begun.headers)
 
     return router
 
@@ -64,9 +60,10 @@ def _of(
     return Endpoint(lambda fields: parse(fields, betas), check_turn, translated_plan, prepare, MessagesEvents)
 
 
-def _count(turn: MessagesTurn, plan: ChatPlan, model: GeneratorModel, left: threading.Event | None) -> int:
-    """The tokens of the prompt, which may be too long for an answer."""
+def _count(turn: MessagesTurn, plan: ChatPlan, model: GeneratorModel, left: threading.Event | None) -> bytes:
+    """The number of tokens of the prompt, which may be too long for an answer."""
     parts = model.parts
     most = prompts.most_tokens(parts)
     with turn.translation.renaming(), too_long():
-        return len(prompts.build(plan.source, parts, model.settings, most=most, left=left, recall=model.recall()).ids)
+        prompt = prompts.build(plan.source, parts, model.settings, most=most, left=left, recall=model.recall())
+    return orjson.dumps({"input_tokens": len(prompt.ids)})

@@ -25,15 +25,16 @@ from gateway.api.anthropic.messages.tools import MessagesTools, own_call_id
 from gateway.api.openai.chat.messages import unread_text
 from gateway.api.openai.chat.protocol import chat_request
 from gateway.api.openai.generation_fields import MOST_STOPS, MOST_TOKENS
+from gateway.api.openai.parameters.table import SHARED
 from gateway.api.openai.request_json import MOST_CHARACTERS
-from gateway.api.openai.translation import EXTENSIONS, TranslatedRequest, Translation, function_name
+from gateway.api.openai.translation import TranslatedRequest, Translation, function_name
 from gateway.api.openai.validation import without_nulls
 from gateway.text.bad_request import BadRequestError
 from gateway.text.prompt.conversation import OpenCalls
 
 _BILLING = "x-anthropic-billing-header:"  # differs with every request of some clients: it would spoil the KV cache
 _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
-_TAKEN = EXTENSIONS - {"stop", "top_k"}
+_TAKEN = SHARED - {"stop", "top_k"}
 _MOST_USER = 512  # characters of the user's id that are logged
 _FIELDS = {
     "max_completion_tokens": "max_tokens",

@@ -97,6 +97,25 @@ def _entry(entry: TokenLogprob) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedChat:
+    """A conversation that is ready to be continued.
+
+    Attributes:
+        generations: one for each candidate; nothing was sent yet.
+        parsed: one for each generation where calls or reasoning may be in it, else none.
+        calls: whether calls may be made.
+        expectations: conditions that are checked at the end.
+        changed: paths of texts that the prompt has changed or moved.
+    """
+
+    generations: Sequence[Generation]
+    parsed: Sequence[ParsedChoice]
+    calls: bool
+    expectations: AnswerExpectations | None
+    changed: Sequence[str]
+
+
 class ChatAnswer(PendingAnswer):
     """An answer to a chat request.
 
@@ -110,24 +129,14 @@ class ChatAnswer(PendingAnswer):
 
     __slots__ = ("_logprobs", "_texts", "calls", "created", "expectations", "parsed", "request")
 
-    def __init__(
-        self,
-        request: ChatCompletionRequest,
-        generations: Sequence[Generation],
-        names: Names,
-        *,
-        parsed: Sequence[ParsedChoice] = (),
-        calls: bool = False,
-        expectations: AnswerExpectations | None = None,
-        changed: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, request: ChatCompletionRequest, prepared: PreparedChat, names: Names) -> None:
         """Take generations that have not begun."""
-        super().__init__(generations, names, padded=request.stream_options is not None and request.obfuscated)
-        self.changed = changed
+        super().__init__(prepared.generations, names, padded=request.stream_options is not None and request.obfuscated)
+        self.changed = prepared.changed
         self.request = request
-        self.parsed = parsed
-        self.calls = calls
-        self.expectations = expectations or None
+        self.parsed = prepared.parsed
+        self.calls = prepared.calls
+        self.expectations = prepared.expectations or None
         self.created = int(time.time())
         self._texts: defaultdict[int, list[str]] = defaultdict(list)
         self._logprobs: defaultdict[int, list[TokenLogprob]] = defaultdict(list)

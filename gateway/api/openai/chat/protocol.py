@@ -154,6 +154,7 @@ class ChatCompletionRequest(GenerationFields):
             Capability("emulated", "the gateway ends the reasoning and continues with a second request to the engine."),
             neutral=(-1,),
             hint=True,
+            shared=True,
         ),
     ] = None
     tools: Annotated[
@@ -239,6 +240,7 @@ class ChatCompletionRequest(GenerationFields):
             "It can contain control tokens. It is rendered in a separate process with limits of 5 s and 512 MiB; a "
             "template that exceeds them is rejected with 400.",
             Capability("impossible", "the operator does not allow it (allow_request_template)."),
+            shared=True,
         ),
     ] = None
     chat_template_kwargs: Annotated[
@@ -249,6 +251,7 @@ class ChatCompletionRequest(GenerationFields):
             "The template's built-in variables (`messages`, `tools`, special tokens) are rejected with 400. A "
             "variable that the template does not read is an unknown field.",
             BY_GATEWAY,
+            shared=True,
         ),
     ] = Field(default_factory=dict)
     documents: Annotated[
@@ -259,6 +262,7 @@ class ChatCompletionRequest(GenerationFields):
             how=Capability(
                 "impossible", "the chat template of this model does not show documents; put them into a message."
             ),
+            shared=True,
         ),
     ] = Field(default_factory=list)
     metadata: Annotated[

@@ -10,24 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.api.openai.chat.answer import AnswerExpectations, ChatAnswer
+from gateway.api.openai.chat.answer import AnswerExpectations, ChatAnswer, PreparedChat
 from gateway.api.openai.chat.choice import AnswerStyle, ParsedChoice
 from gateway.api.openai.chat.protocol import ChatCompletionRequest
 from gateway.api.openai.chat.tools import NO_TOOLS, FunctionDefinition, OfferedTools, tools_for_template
 from gateway.api.openai.errors import Names
 from gateway.api.openai.guidance import ANY_TEXT, Structure, structure
-from gateway.api.openai.parameters.check import (
-    IgnoredParameters,
-    check_parameters,
-    consider_form,
-    consider_greedy,
-    consider_truncation,
-    without,
-)
+from gateway.api.openai.parameters.check import IgnoredParameters, check_parameters, considered, without
 from gateway.generation import Capability, EngineFeatures, SamplingParams
 from gateway.http.access_log import RequestRecord
 from gateway.serving.budgeted_engine import ReasoningBudget
-from gateway.serving.generation import Generation
 from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.prompts import ChatPrompt
 from gateway.telemetry.logs import cause
@@ -175,7 +167,6 @@ _BY_OWN_TEMPLATE = dict.fromkeys(("documents", "reasoning_effort"), Capability("
 
 _DEMANDED = Capability("native", "by guided decoding.")
 _BY_TEMPLATE = Capability("emulated", "shown by the request's own template.")
-_NO_BEAMS = Capability("impossible", "this model's engine has no input for it.")
 
 
 def check_chat(
@@ -187,18 +178,12 @@ def check_chat(
         EngineError: UNAVAILABLE while it is not known what the model can do.
         BadRequestError: for a parameter that the model cannot serve, by policy.
     """
-    capabilities = dict(model.known_capabilities())
+    capabilities = considered(request, model.known_capabilities(), model.defaults)
     if model.queues:
         request.take_turns()
     own_template = request.chat_template is not None and model.settings.allow_request_template
     if own_template:
         capabilities |= _BY_OWN_TEMPLATE
-    if request.use_beam_search:
-        # Then it is the number of beams, not of candidates.
-        capabilities["best_of"] = capabilities.get("use_beam_search", _NO_BEAMS)
-    consider_form(request, capabilities)
-    consider_greedy(request, capabilities)
-    consider_truncation(request, capabilities, model.defaults)
     fields = request.given() | request.unknown_parts()
     _consider_tools(request, model, fields, capabilities)
     if not own_template:
@@ -260,37 +245,11 @@ _FIELDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedChat:
-    """A chat request whose prompt is built.
-
-    Attributes:
-        generations: one for each candidate; nothing was sent yet.
-        parsed: one for each generation where calls or reasoning may be in it, else none.
-        expectations: conditions that are checked at the end.
-        changed: paths of texts that the prompt has changed or moved.
-    """
-
-    generations: Sequence[Generation]
-    parsed: Sequence[ParsedChoice]
-    expectations: AnswerExpectations | None
-    changed: Sequence[str] = ()
-
-
 async def prepare(
     request: ChatCompletionRequest, plan: ChatPlan, model: GeneratorModel, record: RequestRecord
 ) -> ChatAnswer:
     """Prepare the answer to a chat request; see ``prepare_generations``."""
-    prepared = await prepare_generations(request, plan, model, record)
-    return ChatAnswer(
-        request,
-        prepared.generations,
-        plan.names,
-        parsed=prepared.parsed,
-        calls=plan.turn is not None and plan.turn.calls,
-        expectations=prepared.expectations,
-        changed=prepared.changed,
-    )
+    return ChatAnswer(request, await prepare_generations(request, plan, model, record), plan.names)
 
 
 async def prepare_generations(
@@ -334,7 +293,8 @@ async def prepare_generations(
     generations = await model.generate(
         prompt, params, record.request_id, record.started, readers, budget, affinity=affinity
     )
-    return PreparedChat(generations, parsed, expectations, [plan.path(path) for path in prompt.changed])
+    calls = plan.turn is not None and plan.turn.calls
+    return PreparedChat(generations, parsed, calls, expectations, [plan.path(path) for path in prompt.changed])
 
 
 def _prepare(

@@ -1,38 +1,14 @@
-"""The routes of ``/v1/classify`` and ``/classify``."""
+"""The endpoint of classification."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from fastapi import APIRouter
-from starlette.requests import Request
-from starlette.responses import Response
 
 from gateway.api.openai.classify.protocol import ClassifyRequest
-from gateway.api.openai.encoder_endpoint import EncoderEndpoint, list_of, serve_encoder
-from gateway.http.routing import DirectRoute
+from gateway.api.openai.encoder_endpoint import EncoderEndpoint, list_of
 from gateway.serving.encoder_model import EncoderModel, EncoderResult
-from gateway.serving.registry import Registry
-from gateway.telemetry.metrics import Metrics
-
-
-def classify_router(registry: Registry, metrics: Metrics) -> APIRouter:
-    """Make the routes.
-
-    Args:
-        registry: of served models, started.
-        metrics: count ignored fields.
-    """
-    router = APIRouter(route_class=DirectRoute)
-
-    @router.post("/classify", name="classify_without_version")
-    @router.post("/v1/classify", name="classify")
-    async def classify(request: Request) -> Response:
-        """Tell the class of each text, with the probabilities of all classes."""
-        return await serve_encoder(_ENDPOINT, request, registry, metrics)
-
-    return router
 
 
 def _body(asked: ClassifyRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
@@ -47,4 +23,10 @@ def _body(asked: ClassifyRequest, model: EncoderModel, encoded: EncoderResult) -
     return list_of("classify", model, data, encoded)
 
 
-_ENDPOINT = EncoderEndpoint(ClassifyRequest, ("classify",), _body)
+CLASSIFY = EncoderEndpoint(
+    {"/v1/classify": "classify", "/classify": "classify_without_version"},
+    "Tell the class of each text, with the probabilities of all classes.",
+    ClassifyRequest,
+    ("classify",),
+    _body,
+)

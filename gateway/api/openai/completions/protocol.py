@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 
 from gateway.api.openai.generation_fields import LIMIT, MOST_TOKENS, GenerationFields, check_shared
-from gateway.api.openai.parameters.row import BY_GATEWAY, Extension, Parameter
+from gateway.api.openai.parameters.row import BY_GATEWAY, FROM_IDS, Extension, Parameter
 from gateway.api.openai.request_json import MOST_PROMPTS
 from gateway.api.openai.validation import BRANCH, validated, without_nulls
 from gateway.generation import Capability
@@ -80,6 +80,7 @@ class CompletionRequest(GenerationFields):
         Extension(
             "with false `token_ids` replace the text, which is empty",
             "As in trtllm-serve. Stop strings still end the answer.",
+            FROM_IDS,
         ),
     ] = True
     add_special_tokens: Annotated[

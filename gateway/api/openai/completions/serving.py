@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.api.openai.completions.answer import CompletionAnswer
@@ -13,15 +13,8 @@ from gateway.api.openai.completions.choice import ChoiceReader, PreparedPrompt, 
 from gateway.api.openai.completions.protocol import CompletionRequest
 from gateway.api.openai.errors import Names
 from gateway.api.openai.guidance import Structure, structure
-from gateway.api.openai.parameters.check import (
-    IgnoredParameters,
-    check_parameters,
-    consider_form,
-    consider_greedy,
-    consider_truncation,
-    without,
-)
-from gateway.api.openai.parameters.table import find, served
+from gateway.api.openai.parameters.check import IgnoredParameters, check_parameters, considered, without
+from gateway.api.openai.parameters.row import NO_INPUT
 from gateway.generation import Capability
 from gateway.http.access_log import RequestRecord
 from gateway.serving.generator_model import GeneratorModel
@@ -64,23 +57,12 @@ def check_completion(request: CompletionRequest, model: GeneratorModel) -> tuple
         BadRequestError: for a parameter that the model cannot serve, by policy.
     """
     known = model.known_capabilities()
-    capabilities = dict(known)
-    if request.use_beam_search:
-        capabilities["best_of"] = _capability("use_beam_search", known)
-    consider_form(request, capabilities)
-    consider_greedy(request, capabilities)
-    consider_truncation(request, capabilities, model.defaults)
+    capabilities = considered(request, known, model.defaults)
     fields = request.given() | request.unknown_parts()
     ignored = check_parameters("completions", fields, capabilities, model.settings.policies)
     request = without(request, ignored.dropped)
-    _check_echo(request, _capability("prompt_logprobs", known))
+    _check_echo(request, known.get("prompt_logprobs", NO_INPUT))
     return request, ignored
-
-
-def _capability(name: str, capabilities: Mapping[str, Capability]) -> Capability:
-    row = find("completions", name)
-    assert row is not None, name  # noqa: S101 - the table names what this module asks for
-    return served(row, capabilities)
 
 
 def _check_echo(request: CompletionRequest, how: Capability) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from gateway.api.openai.formats import capability_of
-from gateway.api.openai.generation_fields import GREEDY_BELOW, GenerationFields, SamplingFields
-from gateway.api.openai.parameters.row import BY_GATEWAY, EndpointName
+from gateway.api.openai.generation_fields import GREEDY_BELOW, GenerationFields
+from gateway.api.openai.parameters.row import BY_GATEWAY, NO_INPUT, EndpointName
 from gateway.api.openai.parameters.table import find, served
 from gateway.generation.engine import Capability
 from gateway.settings.model_settings import SamplingDefaults
@@ -129,29 +129,26 @@ def without(request: Request, names: Collection[str]) -> Request:
     return copy
 
 
-def consider_greedy(request: SamplingFields, capabilities: dict[str, Capability]) -> None:
-    """Let a model without temperature serve temperature 0, which takes the most probable token."""
-    how = capabilities.get("temperature")
-    if how is not None and how.how == "impossible" and request.temperature < GREEDY_BELOW:
-        capabilities["temperature"] = capabilities.get("top_k", BY_GATEWAY)
+def considered(
+    request: GenerationFields, known: Mapping[str, Capability], defaults: SamplingDefaults
+) -> dict[str, Capability]:
+    """How a model serves the parameters of a request, of which other fields decide about some.
 
-
-def consider_truncation(
-    request: GenerationFields, capabilities: dict[str, Capability], defaults: SamplingDefaults
-) -> None:
-    """Mark parameters as unserved that the model serves only without truncated sampling.
-
-    They are unserved where the request's sampling truncates. ``defaults``: the model's, for fields that the request
-    leaves out.
+    Args:
+        request: as it was given.
+        known: how the model serves them in general.
+        defaults: of the model, for what the request leaves out.
     """
-    given = request.model_fields_set
-    whole = [name for name, how in capabilities.items() if how.truncated and name in given]
+    found = dict(known)
+    if request.use_beam_search:  # then it is the number of beams, not of candidates
+        found["best_of"] = known.get("use_beam_search", NO_INPUT)
+    form = known.get(capability_of(request.response_format))
+    if form is not None:
+        found["response_format"] = form
+    how = known.get("temperature")
+    if how is not None and how.how == "impossible" and request.temperature < GREEDY_BELOW:
+        found["temperature"] = known.get("top_k", BY_GATEWAY)  # greedy takes no temperature, but the best token
+    whole = [name for name, how in found.items() if how.truncated and name in request.model_fields_set]
     if whole and request.sampling_params(defaults).truncates:
-        capabilities |= {name: Capability("impossible", capabilities[name].truncated) for name in whole}
-
-
-def consider_form(request: GenerationFields, capabilities: dict[str, Capability]) -> None:
-    """Set the capability of ``response_format`` by the type that the request has."""
-    how = capabilities.get(capability_of(request.response_format))
-    if how is not None:
-        capabilities["response_format"] = how
+        found |= {name: Capability("impossible", found[name].truncated) for name in whole}
+    return found

@@ -27,7 +27,8 @@ BY_ENGINE = Capability("native", "by the engine")
 NO_INPUT = Capability("impossible", "this model's engine has no input for it.")
 NO_GUIDES = Capability("impossible", "this model's engine has no guided decoding.")
 NO_DRAFTS = Capability("impossible", "this model's engine does not accept draft tokens.")
-_ASKING_THE_ENGINE = (BY_ENGINE, NO_INPUT, NO_GUIDES, NO_DRAFTS)
+FROM_IDS = Capability("emulated", "from the token ids of the answer.")
+_ASKING_THE_ENGINE = (BY_ENGINE, NO_INPUT, NO_GUIDES, NO_DRAFTS, FROM_IDS)
 
 _LINK = re.compile(r"\[([^]]+)\]\([^)]*\)")  # of Markdown, to pages that the document does not have beside it
 _ANY_EMPTY: tuple[Any, ...] = ([], {})
@@ -47,6 +48,7 @@ class Parameter:
             something about the request and has no effect by nature; ``impossible``: no engine here can serve it.
         hint: whether an answer without it is as true to the request: a wish for the model's manner, or for the way that
             the request takes. Where it cannot be served, the policy for hints decides.
+        shared: whether Responses and Messages take a field of this name as chat completions do.
         source: OpenAI's own, or an extension that other servers have too.
         name: as requests write it; ``stream_options.include_usage`` for a field of an object. The table fills it in.
         endpoints: where it means this. The table fills it in.
@@ -60,6 +62,7 @@ class Parameter:
     neutral: tuple[Any, ...] | None = None
     kind: Class = "engine"
     hint: bool = False
+    shared: bool = False
     source: Source = "OpenAI"
     name: str = ""
     endpoints: tuple[EndpointName, ...] = ()

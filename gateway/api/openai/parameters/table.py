@@ -284,6 +284,9 @@ ROWS: Mapping[EndpointName, Mapping[str, Parameter]] = {
 }
 """Rows by endpoint and name."""
 
+SHARED = frozenset(row.name for row in PARAMETERS if row.shared)
+"""Fields of chat completions that Responses and Messages take, which do not define them."""
+
 
 def find(endpoint: EndpointName, name: str) -> Parameter | None:
     """Return the row of a parameter, or None for an unknown name."""

@@ -14,8 +14,7 @@ from typing import Any
 
 import orjson
 
-from gateway.api.openai.chat.answer import ChatAnswer
-from gateway.api.openai.chat.serving import PreparedChat
+from gateway.api.openai.chat.answer import ChatAnswer, PreparedChat
 from gateway.api.openai.errors import NO_RETRY, Names, OpenAIError
 from gateway.api.openai.responses.output import Event, OutputItems
 from gateway.api.openai.responses.stored import (
@@ -61,14 +60,7 @@ class ResponsesAnswer(ChatAnswer):
             names: tells the request's names of parameters that errors of the engine call otherwise.
             known: fields of the response that are known already, of which some are the client's.
         """
-        super().__init__(
-            turn.chat,
-            prepared.generations,
-            names,
-            parsed=prepared.parsed,
-            expectations=prepared.expectations,
-            changed=prepared.changed,
-        )
+        super().__init__(turn.chat, prepared, names)
         self.padded = turn.request.stream_options.include_obfuscation
         self.id = new_response_id()
         self.items = OutputItems(self.id, turn.cipher)

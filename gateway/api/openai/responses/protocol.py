@@ -8,9 +8,9 @@ import orjson
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from gateway.api.openai.generation_fields import MOST_TOKENS
+from gateway.api.openai.parameters.table import SHARED
 from gateway.api.openai.request_json import MOST_MESSAGES
 from gateway.api.openai.responses.input_items import InputItem
-from gateway.api.openai.translation import EXTENSIONS
 from gateway.api.openai.validation import BRANCH, RequestPart, pruned, text_or_list, validated
 from gateway.text.bad_request import BadRequestError
 from gateway.text.client_json import write_client_json
@@ -131,7 +131,7 @@ class ResponsesRequest(RequestPart):
     def unread(self) -> list[str]:
         """The names of unread fields."""
         known = [name for name in _UNREAD if getattr(self, name) is not None]
-        return known + [name for name in self.model_extra or () if name not in EXTENSIONS]
+        return known + [name for name in self.model_extra or () if name not in SHARED]
 
     @property
     def prewarms(self) -> bool:

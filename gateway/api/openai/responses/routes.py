@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api.openai.chat.serving import ChatPlan
-from gateway.api.openai.endpoint import CheckedRequest, answered, name_header, prepared
+from gateway.api.openai.endpoint import CheckedRequest, answered, name_header, prepared, respond
 from gateway.api.openai.errors import OpenAIError, from_engine
 from gateway.api.openai.responses.answer import ResponsesAnswer
 from gateway.api.openai.responses.background import BackgroundRuns
@@ -88,10 +88,7 @@ def responses_router(
         """Count the tokens that a request's prompt has, without an answer."""
         begun = await begin_turn(request, registry, metrics, state)
         count = functools.partial(_count, begun.request, begun.plan, begun.model)
-        work = prompts.long_work(begun.plan.source)
-        found = count(None) if work is None else await while_connected(request.scope, request.receive, work.run(count))
-        body = orjson.dumps({"object": "response.input_tokens", "input_tokens": found})
-        return Response(body, headers=dict(begun.headers), media_type="application/json")
+        return await respond(request, begun.plan.source, count, begun.headers)
 
     return router
 
@@ -115,8 +112,8 @@ async def _background(
     return EventStream(events, begun.headers, output)
 
 
-def _count(turn: ResponsesTurn, plan: ChatPlan, model: GeneratorModel, left: threading.Event | None) -> int:
-    """The tokens of the prompt, which may be too long for an answer."""
+def _count(turn: ResponsesTurn, plan: ChatPlan, model: GeneratorModel, left: threading.Event | None) -> bytes:
+    """The number of tokens of the prompt, which may be too long for an answer."""
     parts = model.parts
     most = prompts.most_tokens(parts)
     try:
@@ -124,7 +121,7 @@ def _count(turn: ResponsesTurn, plan: ChatPlan, model: GeneratorModel, left: thr
             prompt = prompts.build(plan.source, parts, model.settings, most=most, left=left, recall=model.recall())
     except EngineError as error:
         raise from_engine(error, plan.names()) from None
-    return len(prompt.ids)
+    return orjson.dumps({"object": "response.input_tokens", "input_tokens": len(prompt.ids)})
 
 
 def retrieval_router(state: ApplicationState, runs: BackgroundRuns, keepalive_s: float) -> APIRouter:

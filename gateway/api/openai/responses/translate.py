@@ -13,6 +13,7 @@ from gateway.api.openai.chat.messages import unread_text
 from gateway.api.openai.chat.protocol import chat_request
 from gateway.api.openai.conversations.contents import ConversationEnd
 from gateway.api.openai.encryption import OwnerCipher
+from gateway.api.openai.parameters.table import SHARED
 from gateway.api.openai.request_json import MOST_CALLS
 from gateway.api.openai.responses.input_items import (
     CompactionItem,
@@ -35,7 +36,7 @@ from gateway.api.openai.responses.stored import ResponseStore
 from gateway.api.openai.responses.tools import ResponsesTools, chosen
 from gateway.api.openai.state import CallerState
 from gateway.api.openai.stored_items import ENCRYPTED, LOGPROBS, StoredItems, stored_items
-from gateway.api.openai.translation import EXTENSIONS, TranslatedRequest, Translation
+from gateway.api.openai.translation import TranslatedRequest, Translation
 from gateway.api.openai.validation import without_nulls
 from gateway.text.bad_request import BadRequestError, printable
 from gateway.text.prompt.conversation import OpenCalls
@@ -191,7 +192,7 @@ def _fields(request: ResponsesRequest, cipher: OwnerCipher | None) -> tuple[dict
     values = {name: getattr(request, name) for name in _SAME}
     extra = request.model_extra or {}
     data = {name: value for name, value in values.items() if value is not None}
-    data |= {name: value for name, value in extra.items() if name in EXTENSIONS}
+    data |= {name: value for name, value in extra.items() if name in SHARED}
     left_out = request.unread()
     if request.max_output_tokens is not None:
         data["max_completion_tokens"] = request.max_output_tokens

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Callable, Mapping
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 
 from gateway.api.openai.chat.routes import CHAT
-from gateway.api.openai.endpoint import name_header, note_model, prepared
+from gateway.api.openai.endpoint import name_header, note_model, prepared, respond
 from gateway.api.openai.endpoint import parse_and_check as begin_request
 from gateway.api.openai.request_body import read_request
 from gateway.api.openai.request_json import RequestBody
@@ -25,9 +23,7 @@ from gateway.api.openai.tokens.protocol import (
 from gateway.http.access_log import record_of
 from gateway.http.client_connection import while_connected
 from gateway.http.routing import DirectRoute
-from gateway.serving import prompts
 from gateway.serving.generator_model import GeneratorModel
-from gateway.serving.long_work import LongWork
 from gateway.serving.prompts import ChatPrompt, IdsPrompt, TextPrompt
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
@@ -60,7 +56,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
 
         asked, source, model, headers = await read_request(request, take)
         write = functools.partial(tokenize, asked, source, model)
-        return await _respond(request, prompts.long_work(source), write, headers)
+        return await respond(request, source, write, headers)
 
     @router.post("/detokenize")
     async def create_text(request: Request) -> Response:
@@ -71,8 +67,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
             return (asked, *parse_and_check(request, asked, body))
 
         asked, model, headers = await read_request(request, take)
-        work = prompts.long_work(IdsPrompt(asked.tokens))
-        return await _respond(request, work, lambda _: detokenize(asked, model), headers)
+        return await respond(request, IdsPrompt(asked.tokens), lambda _: detokenize(asked, model), headers)
 
     @router.get("/tokenizer_info")
     async def describe_tokenizer(request: Request) -> JSONResponse:
@@ -90,13 +85,3 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
         return Response(rendered, headers=begun.headers, media_type="application/json")
 
     return router
-
-
-async def _respond(
-    request: Request,
-    work: LongWork | None,
-    write: Callable[[threading.Event | None], bytes],
-    headers: Mapping[str, str],
-) -> Response:
-    body = write(None) if work is None else await while_connected(request.scope, request.receive, work.run(write))
-    return Response(body, headers=dict(headers), media_type="application/json")
