@@ -268,7 +268,7 @@ def _be_worker(arguments: Sequence[str], kept: Sequence[int], environment: Mappi
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.environ.clear()
         os.environ.update(environment)
-        values = importlib.import_module("prometheus_client.values")
+        values: Any = importlib.import_module("prometheus_client.values")
         values.ValueClass = values.get_value_class()  # chosen by the environment
         status = importlib.import_module(WORKER).main(arguments)
     except Exception:  # noqa: BLE001 - as an interpreter ends

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway_ops.local_stack.tritonserver import TritonServer
-from tests.clients.conftest import ENCODERS
+from gateway_ops.local_stack.minilm import ensure_embedding_folder
+from gateway_ops.local_stack.stack import embedding_entry
 from tests.clients.page.browser import Browser, Page
 from tests.npm import UnavailableError
 from tests.ports import free_port
@@ -117,16 +117,10 @@ def page_gateway(
 
 
 @pytest.fixture(scope="session")
-def embedder(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """The entry of a model that embeds: a double of an encoder."""
-    server = TritonServer(ENCODERS, model_dir=None, log_path=tmp_path_factory.mktemp("encoders") / "triton.log")
-    server.start()
-    try:
-        server.wait_ready(["embedding"])
-        yield {"name": "embedding", "task": "embed", "triton": {"url": server.grpc_url, "model": "embedding"},
-               "encoder": {"input_types": {"query": {"prefix": "query: "}}}}  # fmt: skip
-    finally:
-        server.kill()
+def embedder(browser: Browser, triton_smollm2: Any) -> dict[str, Any]:
+    """The entry of a model that embeds, with an input type."""
+    entry = embedding_entry(ensure_embedding_folder(), triton_smollm2.grpc_url)
+    return entry | {"name": "embedding", "aliases": [], "encoder": {"input_types": {"query": {"prefix": "query: "}}}}
 
 
 @pytest.fixture
