@@ -51,7 +51,11 @@ K = ErrorKind
         ("INVALID_ARGUMENT", "unexpected inference input 'foo' for model 'ensemble'", K.INTERNAL),
         (None, "expected 4 inputs but got 3 inputs for model 'tensorrt_llm'", K.INTERNAL),
         ("INTERNAL", "A value is required for request_output_len", K.INTERNAL),
-        (None, "Model 'x' only supports [64] matryoshka dimensions, use other output dimensions will", K.INVALID_REQUEST),
+        (
+            None,
+            "Model 'x' only supports [64] matryoshka dimensions, use other output dimensions will",
+            K.INVALID_REQUEST,
+        ),
         ("INTERNAL", "Guided decoding is not enabled: guided_decoding_backend was not set up", K.INVALID_REQUEST),
         (
             None,
