@@ -62,6 +62,15 @@ def test_langchain_finds_the_closest_text(encoder_gateway: GatewayProcess) -> No
     assert _cosine(asked, first) > _cosine(asked, other)
 
 
+def test_llamaindex_sends_texts_by_the_sdk(encoder_gateway: GatewayProcess) -> None:
+    """Its ``OpenAILikeEmbedding`` sends ten texts a request, and those of a query as a list of one."""
+    with OpenAI(**_options(encoder_gateway)) as client:
+        ten = client.embeddings.create(input=TEXTS * 3 + TEXTS[:1], model="embedding").data
+        query = client.embeddings.create(input=[TEXTS[0]], model="embedding").data
+    assert [len(each.embedding) for each in ten] == [384] * 10
+    assert _cosine(ten[9].embedding, query[0].embedding) == pytest.approx(1, abs=1e-5)
+
+
 def test_programs_that_write_their_own_requests(encoder_gateway: GatewayProcess) -> None:
     """Open WebUI, with the headers that it forwards, and LiteLLM before the gateway, which sends a null."""
     about = {f"X-OpenWebUI-User-{name}": "someone" for name in ("Name", "Id", "Email", "Role")}
