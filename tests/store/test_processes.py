@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
+import os
+import tempfile
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,31 +16,46 @@ from gateway.serving.store import StoredDocument
 from tests.store.places import Place, RedisPlace
 from tests.store.redis_server import RedisServer
 from tests.store.writer import LARGE, SMALL, content
+from tests.warm_gateways import ForkedGateway, WarmGateways
 
-ROOT = Path(__file__).parents[2]
+
+@dataclass
+class Writer:
+    """A process that writes to a store, and what it says."""
+
+    process: ForkedGateway
+    said: asyncio.StreamReader
+
+    def kill(self) -> None:
+        self.process.kill()
 
 
 @contextlib.asynccontextmanager
-async def writer(mode: str, place: Place, name: str, count: int) -> AsyncIterator[asyncio.subprocess.Process]:
+async def writer(mode: str, place: Place, name: str, count: int) -> AsyncIterator[Writer]:
     """A process that writes there."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.store.writer", mode, place.address, name, str(count)),
-        stdout=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+    with tempfile.TemporaryDirectory() as folder:
+        pipe = Path(folder, "said")
+        os.mkfifo(pipe)
+        said = asyncio.StreamReader()
+        with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb", 0) as reading:
+            warm = WarmGateways.of_this_process("tests.store.writer")
+            arguments, errors = [mode, place.address, name, str(count)], Path(folder, "errors")
+            process = warm.start(arguments, os.environ, stdout=pipe, stderr=errors)
+            transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(said), reading
+            )
+            try:
+                yield Writer(process, said)
+            finally:
+                process.kill()
+                process.wait(20)
+                transport.close()
 
 
-async def lines(process: asyncio.subprocess.Process, most: int | None = None) -> list[str]:
+async def lines(writer: Writer, most: int | None = None) -> list[str]:
     """The next lines of a process, all that come where ``most`` is None."""
-    assert process.stdout is not None
     found: list[str] = []
-    while (most is None or len(found) < most) and (line := await process.stdout.readline()).endswith(b"\n"):
+    while (most is None or len(found) < most) and (line := await writer.said.readline()).endswith(b"\n"):
         found.append(line.decode().strip())
     return found
 

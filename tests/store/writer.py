@@ -1,4 +1,4 @@
-"""A process that writes to a store: ``python -m tests.store.writer MODE ADDRESS NAME COUNT``, and tells what it did."""
+"""A process that writes to a store, and tells what it did; its arguments are MODE, ADDRESS, NAME and COUNT."""
 
 from __future__ import annotations
 
@@ -66,12 +66,13 @@ async def crowd(store: Store, name: str, count: int) -> None:
     tell("done")
 
 
-async def main(mode: str, address: str, name: str, count: str) -> None:
+async def _work(mode: str, address: str, name: str, count: str) -> None:
     """Do one of these."""
     store = store_at(address, SMALL if mode == "crowd" else LARGE)
     await {"write": write, "count_up": count_up, "crowd": crowd}[mode](store, name, int(count))
     await store.close()
 
 
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+def main() -> None:
+    """Do what the arguments say."""
+    asyncio.run(_work(*sys.argv[1:]))

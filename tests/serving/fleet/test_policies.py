@@ -55,7 +55,7 @@ class Trace:
         self.conversations[conversation] += [self.draw.randrange(50_000) for _ in range(200)]
 
 
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 4])
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_turns_of_a_conversation_meet_their_endpoint(workers: int, seed: int) -> None:
     """64 in flight over four endpoints; processes share the loads and what they know of prefixes."""
