@@ -227,7 +227,7 @@ def main() -> None:
     (program,) = sys.argv[1:]
     if program == GATEWAY:
         sys.path[0] = str(Path(sys.executable).parent)  # as the command has it
-        names = ["gateway.app", "gateway.workers.supervisor", "gateway_ops.cli.root"]
+        names = ["gateway.app", "gateway.workers.supervisor", "gateway_ops.cli.root", "gateway_ops.local_stack.stack"]
     else:
         sys.path[0], names = str(Path(__file__).parents[1]), [program]
     for name in names:
