@@ -21,7 +21,7 @@ RUNTIME := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.embedded)
 SUBJECTS := test-operators test-engines test-page test-agents
 
 .DEFAULT_GOAL := help
-.PHONY: help up test $(SUBJECTS) test-long test-compose lint bench bench-peers faults endurance docs site house dist images clean
+.PHONY: help up test $(SUBJECTS) test-long test-compose lint bench bench-peers faults endurance docs site house release dist images clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -123,7 +123,11 @@ IMAGE ?= triton-openai-gateway
 LABELS = --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) --build-arg SOURCE=$(or $(SOURCE),unknown) \
 	--build-arg CREATED=$$(date -u -d @$(COMMITTED) +%Y-%m-%dT%H:%M:%SZ)
 
-dist: $(VENV)/.dev build/sbom-venv/.done ## build wheel and source archive into dist/, install them afresh, list their parts and checksums
+release: $(VENV)/.dev ## check and build all that a release has: wheel, source archive, parts list, chart, images (Docker needed)
+	$(BIN)/python -m pytest -n $(JOBS) tests/release tests/kubernetes/test_chart.py -m "not long"
+	$(MAKE) dist images
+
+dist: $(VENV)/.dev build/sbom-venv/.done build/programs-venv/bin/helm ## build wheel, source archive and chart into dist/, install them afresh, list parts and checksums
 	rm -rf dist build/dist
 	SOURCE_DATE_EPOCH=$(COMMITTED) $(BIN)/python -m build --no-isolation
 	$(BIN)/python -m venv --clear build/dist
@@ -132,7 +136,8 @@ dist: $(VENV)/.dev build/sbom-venv/.done ## build wheel and source archive into 
 	cd build/dist && bin/gateway --version && bin/gateway repo lib/*/site-packages/gateway_ops/examples/deployments/embedded.yaml -o repo
 	build/dist/bin/pip uninstall --quiet --yes setuptools pip
 	build/sbom-venv/bin/cyclonedx-py environment --output-reproducible -o dist/triton_openai_gateway.cdx.json build/dist/bin/python
-	cd dist && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS
+	build/programs-venv/bin/helm package deploy/helm --destination dist
+	cd dist && sha256sum *.whl *.tar.gz *.tgz *.cdx.json > SHA256SUMS
 
 images: ## build the images of gateway and CPU Triton, named by the version (Docker needed; IMAGE=name)
 	docker build $(ARGS) -f docker/Dockerfile.gateway -t $(IMAGE):$(VERSION) $(LABELS) .

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -90,8 +91,13 @@ def test_what_is_set_arrives() -> None:
     assert found["NetworkPolicy", "mine"]["spec"]["egress"] == [{"ports": [{"port": 6379}]}]
 
 
-def test_helm_finds_no_fault() -> None:
+def test_helm_finds_no_fault_and_packs_the_chart(tmp_path: Path) -> None:
     assert "0 chart(s) failed" in helm("lint", "--strict", CHART)
+    helm("package", CHART, "--destination", tmp_path)
+    (archive,) = tmp_path.iterdir()
+    assert re.fullmatch(r"triton-openai-gateway-\d+\.\d+\.\d+\.tgz", archive.name)
+    with tarfile.open(archive) as packed:
+        assert "triton-openai-gateway/choices/pool.yaml" in packed.getnames()
 
 
 @pytest.mark.parametrize("file", TEMPLATES, ids=lambda file: file.name)
