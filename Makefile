@@ -123,8 +123,8 @@ IMAGE ?= triton-openai-gateway
 LABELS = --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) --build-arg SOURCE=$(or $(SOURCE),unknown) \
 	--build-arg CREATED=$$(date -u -d @$(COMMITTED) +%Y-%m-%dT%H:%M:%SZ)
 
-release: $(VENV)/.dev ## check and build all that a release has: wheel, source archive, parts list, chart, images (Docker needed)
-	$(BIN)/python -m pytest -n $(JOBS) tests/release tests/kubernetes/test_chart.py -m "not long"
+release: $(VENV)/.dev build/programs-venv/bin/helm ## check and build all that a release has: archives, parts list, chart, images (Docker needed)
+	PATH="$$PATH:$(CURDIR)/build/programs-venv/bin" $(BIN)/python -m pytest -n $(JOBS) tests/release tests/kubernetes/test_chart.py -m "not long"
 	$(MAKE) dist images
 
 dist: $(VENV)/.dev build/sbom-venv/.done build/programs-venv/bin/helm ## build wheel, source archive and chart into dist/, install them afresh, list parts and checksums
