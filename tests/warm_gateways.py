@@ -304,7 +304,8 @@ def main() -> None:
     (program,) = sys.argv[1:]
     if program == GATEWAY:
         sys.path[0] = str(Path(sys.executable).parent)  # as the command has it
-        names = ["gateway.app", "gateway.workers.supervisor", WORKER, "gateway_ops.cli.root"]
+        names = ["gateway.app", "gateway.workers.supervisor", WORKER]
+        names += ["gateway_ops.cli.root", "gateway_ops.local_stack.stack"]
     else:
         sys.path[0], names = str(Path(__file__).parents[1]), [program]
     for name in names:

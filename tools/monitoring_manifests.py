@@ -1,6 +1,6 @@
-"""Writer of the alert rules and the dashboard of deploy/ as manifests for Kubernetes.
+"""Writer of the alert rules and the dashboard of deploy/ as manifests for Kubernetes and as values of the chart.
 
-Kustomize reads no file outside its own folders, so the component ``monitoring`` has copies.
+Kustomize and Helm read no file outside their own folders, so these have copies.
 
 Run: ``python -m tools.monitoring_manifests`` (part of ``make docs``).
 """
@@ -28,6 +28,12 @@ metadata: {name: gateway-dashboard, labels: {grafana_dashboard: "1"}}
 data:
   gateway.json: |
 """
+_VALUES: Final = """\
+# Written by `python -m tools.monitoring_manifests`: change deploy/prometheus/ or deploy/grafana/ instead.
+monitoring:
+  enabled: true
+  rules:
+"""
 
 
 def documents() -> dict[Path, str]:
@@ -35,12 +41,23 @@ def documents() -> dict[Path, str]:
     return {
         _COMPONENT / "rules.yaml": _document(_RULES, "prometheus/rules.yml", 2),
         _COMPONENT / "dashboard.yaml": _document(_DASHBOARD, "grafana/dashboards/gateway.json", 4),
+        DEPLOY / "helm" / "monitoring.yaml": "".join(
+            [
+                _VALUES,
+                _indented("prometheus/rules.yml", 4),
+                "  dashboard: |\n",
+                _indented("grafana/dashboards/gateway.json", 4),
+            ]
+        ),
     }
 
 
 def _document(head: str, source: str, indent: int) -> str:
-    text = (DEPLOY / source).read_text(encoding="utf-8")
-    return _HEAD.format(source=source) + head + textwrap.indent(text, " " * indent)
+    return _HEAD.format(source=source) + head + _indented(source, indent)
+
+
+def _indented(source: str, indent: int) -> str:
+    return textwrap.indent((DEPLOY / source).read_text(encoding="utf-8"), " " * indent)
 
 
 if __name__ == "__main__":

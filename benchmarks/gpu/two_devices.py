@@ -90,9 +90,9 @@ def main(folder: Path, model: Path) -> None:
     """Run it in a folder."""
     file, repository = folder / "gateway.yaml", folder / "repository"
     file.write_text(settings(model))
-    subprocess.run([GATEWAY, "repo", "build", "-f", file, "-o", repository], check=True)
+    subprocess.run([GATEWAY, "repo", file, "-o", repository], check=True)
     ports = ["--http-port", str(HTTP), "--grpc-port", str(GRPC), "--metrics-port", str(METRICS)]
-    command = [GATEWAY, "launch", "-f", file, "--repository", repository, *ports, "--restart", "on-failure:1"]
+    command = [GATEWAY, "launch", file, "--repository", repository, *ports, "--restart", "on-failure:1"]
     logs = ["--log-dir", str(folder / "logs")]
     with subprocess.Popen([*map(str, command), *logs], stderr=subprocess.PIPE, text=True) as launch:
         try:

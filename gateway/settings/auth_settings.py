@@ -60,7 +60,7 @@ class KeySettings(Section):
 
     Attributes:
         name: for the log and the metrics.
-        hash: ``sha256:`` and the digest of the key in hexadecimal digits, as ``gateway key new`` prints it.
+        hash: ``sha256:`` and the digest of the key in hexadecimal digits, as ``gateway key`` prints it.
         expires: when the key expires: at the end of a day or at a time, in UTC unless it has another time zone.
         models: names or aliases of allowed models; None: all models.
         limits: limits of the key.
@@ -79,7 +79,7 @@ class KeySettings(Section):
     def _is_digest(cls, value: str) -> str:
         if not HASH_FORM.fullmatch(value):
             raise ValueError(
-                "must be sha256: and 64 lower-case hexadecimal digits, as `gateway key new` prints, not the key itself"
+                "must be sha256: and 64 lower-case hexadecimal digits, as `gateway key` prints, not the key itself"
             )
         return value
 

@@ -1,4 +1,4 @@
-"""Settings of one deployment, from which ``gateway repo build`` renders a Triton model repository.
+"""Settings of one deployment, from which ``gateway repo`` renders a Triton model repository.
 
 Each description says what a key means; defaults are TensorRT-LLM's own unless the description says otherwise. Sources:
 TensorRT-LLM's backend, ``docs/model_config.md``; the wire contract 1.3.1 and 6.1.

@@ -7,7 +7,8 @@ import re
 import shlex
 from typing import Final
 
-DISTRIBUTION: Final = "triton-openai-gateway"
+from gateway import DISTRIBUTION
+
 _OF_EXTRA: Final = re.compile(r"""(?P<requirement>[^;]+); extra == ["'](?P<extra>\w+)["']""")
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
 from types import FrameType
 from typing import Final
-
-from gateway.text.untrusted_work import end_with_parent
 
 SUPERVISOR_VARIABLE: Final = "GATEWAY_SUPERVISOR_PID"
 
@@ -38,8 +35,10 @@ def outlive_hangups() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 
-def end_with_supervisor(environ: Mapping[str, str] | None = None) -> None:
+def end_with_supervisor() -> None:
     """Ask the kernel to send SIGTERM when the supervisor dies; without effect in other processes than its child."""
-    supervisor = (os.environ if environ is None else environ).get(SUPERVISOR_VARIABLE)
+    supervisor = os.environ.get(SUPERVISOR_VARIABLE)
     if supervisor is not None:
+        from gateway.text.untrusted_work import end_with_parent  # noqa: PLC0415 - commands need none of it
+
         end_with_parent(int(supervisor), signal.SIGTERM)

@@ -33,7 +33,7 @@ class Dialogue:
     model: str
     system: str = ""
     tools: list[Any] = field(default_factory=list)
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
     logprobs: bool = False
     messages: list[dict[str, Any]] = field(default_factory=list)
 
@@ -58,6 +58,14 @@ class Dialogue:
             message["content"] = message["content"] or None
             message["tool_calls"] = json.loads(_encodable(json.dumps(answer.calls, ensure_ascii=False)))
         self.messages.append(message)
+
+    def take_back(self) -> str:
+        """Remove the user's last message and all after it; its text, or empty where there is no message."""
+        while self.messages:
+            last = self.messages.pop()
+            if last["role"] == "user":
+                return str(last["content"])
+        return ""
 
     def give(self, call: Mapping[str, Any], result: str) -> None:
         """Add the result of a call."""

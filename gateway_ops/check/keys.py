@@ -42,7 +42,7 @@ def check_keys(settings: Settings) -> Iterator[tuple[Keys, Finding]]:
 def _check_key(key: KeySettings, names: set[str], where: str) -> Iterator[Finding]:
     if key.expires is not None and key.expires <= dt.datetime.now(dt.timezone.utc):
         what = f"The key {key.name!r} has expired ({key.expires:%Y-%m-%d %H:%M} UTC)."
-        yield Finding(Severity.WARNING, where, what, "Remove it, or generate a new key with `gateway key new`.")
+        yield Finding(Severity.WARNING, where, what, "Remove it, or generate a new key with `gateway key`.")
     for model in key.models or ():
         if model not in names:
             what = f"The key {key.name!r} names the model {model!r}, which is not served."

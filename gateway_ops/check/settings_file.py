@@ -59,7 +59,7 @@ async def check_file(path: Path, *, offline: bool) -> Outcome:
         if not (only_deployments and problem.what.startswith(NO_MODEL))
     ]
     if only_deployments:
-        what = "It has deployments but no models: it works for `gateway repo build`, not for `gateway serve`."
+        what = "It has deployments but no models: it works for `gateway repo`, not for `gateway serve`."
         found.append((0, Finding(Severity.INFO, str(path), what)))
     if settings is not None:
         found += [_located(path, document, *item) for item in _check_gateway(settings)]

@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from gateway.settings.extras import pip_install
 from gateway.text.harmless import harmless_values
 from gateway_ops.cli.console import echo_json, fail
+from gateway_ops.cli.shared_options import LOCAL_URL, ApiKey, Json, JsonFile, ServerUrl
 
 if TYPE_CHECKING:
     from gateway_ops.bench.load import LoadSender
@@ -30,38 +30,32 @@ _NONE = "no request began after the warm-up and ended within the duration; give 
 
 
 def bench(  # noqa: PLR0913, PLR0917 - one for each option
-    url: Annotated[str, typer.Argument(help="Base URL of the server, without /v1.")] = "http://127.0.0.1:9000",
-    model: Annotated[
-        str | None, typer.Option(help="Model that requests name; the first listed model when not given.")
-    ] = None,
-    api_key: Annotated[
-        str | None, typer.Option(help="Bearer key of the server.", envvar="GATEWAY_API_KEY", show_envvar=True)
-    ] = None,
+    url: ServerUrl = LOCAL_URL,
+    model: Annotated[str | None, typer.Option(help="Model of the requests; the first listed by default.")] = None,
+    api_key: ApiKey = None,
     streams: Annotated[int | None, typer.Option(min=1, max=20000, help="Concurrent requests [8].")] = None,
     rate: Annotated[
         float | None,
-        typer.Option(min=0.01, max=10000, help="Requests per second at random times, instead of concurrent requests."),
+        typer.Option(min=0.01, max=10000, help="Requests per second at random times, instead of --streams."),
     ] = None,
     requests: Annotated[int | None, typer.Option(min=1, help="Requests in all, instead of a duration.")] = None,
-    duration: Annotated[
-        float | None, typer.Option(min=0.1, max=86400, help="Seconds during which requests are sent [30].")
-    ] = None,
+    duration: Annotated[float | None, typer.Option(min=0.1, max=86400, help="Seconds to send requests [30].")] = None,
     warm_up: Annotated[float, typer.Option(min=0, max=600, help="Seconds of warm-up that are not measured.")] = 2.0,
-    prompt_tokens: Annotated[
-        str, typer.Option(help="Approximate tokens per prompt: 200, or a range such as 100-500.")
-    ] = "200",
+    prompt_tokens: Annotated[str, typer.Option(help="Approximate tokens per prompt: 200, or a range 100-500.")] = "200",
     max_tokens: Annotated[str, typer.Option(help="Maximum tokens per answer: 128, or a range.")] = "128",
     ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Generate every answer to its token limit.")] = False,
     in_flight: Annotated[int, typer.Option(min=1, max=20000, help="With --rate: the most concurrent requests.")] = 1000,
     timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds that a request may take.")] = 300.0,
     seed: Annotated[int, typer.Option(help="Seed of prompts, lengths and arrivals.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Write the JSON object to this file too.")] = None,
+    as_json: Json = False,
+    output: JsonFile = None,
 ) -> None:
     """Load an OpenAI-compatible server; show throughput, latencies and errors. Exit 1 if no request succeeded."""
     try:
         import gateway_ops.bench.exchange  # noqa: F401, PLC0415 - the gateway does not need aiohttp
     except ImportError:
+        from gateway.settings.extras import pip_install  # noqa: PLC0415
+
         raise fail(f"this command needs aiohttp: {pip_install('bench')}") from None
     from gateway.serving.comparison.answer_forms import RequestFailedError  # noqa: PLC0415
     from gateway_ops.bench.plan import Lengths, LoadPlan, PlanError  # noqa: PLC0415
@@ -80,7 +74,9 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
             ignore_eos=ignore_eos,
             seed=seed,
         )
-        found, interrupted = asyncio.run(_run(plan, url.rstrip("/"), model, api_key, live=not as_json))
+        found, interrupted = asyncio.run(
+            _run(plan, url.rstrip("/").removesuffix("/v1"), model, api_key, live=not as_json)
+        )
     except (PlanError, RequestFailedError) as error:
         raise fail(error) from None
     tell(found, as_json=as_json, output=output)

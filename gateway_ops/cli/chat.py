@@ -11,6 +11,7 @@ import typer
 
 from gateway.text.harmless import harmless, one_line
 from gateway_ops.cli.console import echo_json, fail
+from gateway_ops.cli.shared_options import LOCAL_URL, ApiKey, ServerUrl
 
 if TYPE_CHECKING:
     from gateway_ops.chat.chat_server import ChatServer, PendingReply
@@ -21,27 +22,20 @@ _NO_LIST = (404, 405, 501)
 
 
 def chat(  # noqa: PLR0913, PLR0917 - one for each option
-    url: Annotated[
-        str, typer.Argument(help="Base URL of an OpenAI-compatible server, with or without /v1.")
-    ] = "http://127.0.0.1:9000",
+    url: ServerUrl = LOCAL_URL,
     model: Annotated[str | None, typer.Option(help="Model to talk to; the first listed model when not given.")] = None,
     system: Annotated[str, typer.Option(help="System prompt.")] = "",
     message: Annotated[
         list[str] | None,
         typer.Option("--message", "-m", help="Send this message, print the answer and end; -: standard input."),
     ] = None,
-    tools: Annotated[
-        Path | None, typer.Option(help="JSON file with OpenAI tool definitions; you type the result of each call.")
-    ] = None,
+    tools: Annotated[Path | None, typer.Option(help="OpenAI tool definitions as JSON; you type the results.")] = None,
     logprobs: Annotated[bool, typer.Option("--logprobs", help="Tint tokens by their probability.")] = False,
     parameters: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A request parameter, such as temperature=0; may be repeated."),
+        list[str] | None, typer.Option("--set", help="A request parameter, such as temperature=0; may be repeated.")
     ] = None,
     timeout: Annotated[float, typer.Option(min=1, max=86400, help="Seconds that a response may take.")] = 600.0,
-    api_key: Annotated[
-        str | None, typer.Option(help="Bearer key of the server.", envvar="GATEWAY_API_KEY", show_envvar=True)
-    ] = None,
+    api_key: ApiKey = None,
     as_json: Annotated[bool, typer.Option("--json", help="With a message: print one JSON object.")] = False,
 ) -> None:
     """Chat with a model of any OpenAI-compatible server; with a message or text on standard input, send one request."""

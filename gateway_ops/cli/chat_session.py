@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.text import Text
 
 from gateway.text.harmless import harmless, one_line
 from gateway_ops.chat.chat_server import ChatServer, PendingReply
-from gateway_ops.chat.dialogue import Dialogue
+from gateway_ops.chat.dialogue import Dialogue, DialogueError, read_parameters
 from gateway_ops.chat.streamed_answer import ChatError
 from gateway_ops.cli.chat_display import ChatDisplay
 
@@ -20,6 +21,9 @@ _LONGEST_NAME = 64
 _HELP = """\
 /system TEXT   set the system prompt; /system alone shows it, /system - removes it
 /model NAME    talk to another model; /model alone lists the models of the server
+/retry         ask for another answer to the last message, also after an error
+/undo          remove the last message and its answer
+/set NAME=VALUE  set a parameter of the next requests; /set NAME removes it, /set alone lists them
 /clear         forget the conversation; the system prompt stays
 /save FILE     write the conversation to a new file, as the body of a request
 /help          show this
@@ -46,9 +50,13 @@ class ChatSession:
         self._console = Console(highlight=False)
         self._display = ChatDisplay(self._console, tint=dialogue.logprobs)
         self._interrupted = False  # since the last message: a second Ctrl-C ends the program
+        self._removed = ""  # a message that is no longer in the dialogue, because it got no answer
         self._commands = {
             "/system": self._system,
             "/model": self._model,
+            "/retry": self._retry,
+            "/undo": self._undo,
+            "/set": self._set,
             "/clear": self._clear,
             "/reset": self._clear,
             "/save": self._save,
@@ -121,6 +129,8 @@ class ChatSession:
             self._console.out("")
             self._say("This message was removed from the conversation.")
             raise
+        finally:
+            self._removed = "" if len(messages) > before else text
 
     def _answered(self, before: int) -> bool:
         """Show an answer; whether it asks for results of calls.
@@ -201,6 +211,28 @@ class ChatSession:
         self._dialogue.model = name
         known = "" if name in listed else ", which the server does not list"
         self._say(f"Talking to {name}{known}.")
+
+    def _retry(self, _: str) -> None:
+        if text := self._removed or self._dialogue.take_back():
+            self._talk(text)
+        else:
+            self._say("There is no message.")
+
+    def _undo(self, _: str) -> None:
+        text, self._removed = self._dialogue.take_back(), ""
+        self._say(f"Removed: {one_line(text)}" if text else "There is no message.")
+
+    def _set(self, word: str) -> None:
+        parameters = self._dialogue.parameters
+        try:
+            parameters |= read_parameters([word] if "=" in word else [])
+        except DialogueError as error:
+            self._display.error(str(error))
+            return
+        if "=" not in word:
+            parameters.pop(word, None)
+        lines = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in parameters.items()]
+        self._say("\n".join(lines) or "No parameter is set.")
 
     def _clear(self, _: str) -> None:
         self._dialogue.messages.clear()

@@ -9,10 +9,10 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from gateway_ops.cli.check_display import show
 from gateway_ops.cli.console import echo_json, fail
+from gateway_ops.cli.shared_options import SETTINGS_FILE, ApiKey, Json
 
-_FILE = "gateway.yaml"
+_FILE = str(SETTINGS_FILE)
 
 
 def check(  # noqa: PLR0913, PLR0917 - one for each option
@@ -22,31 +22,15 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
             help="A settings file, a model repository, host:port of Triton's gRPC endpoint, or the URL of a gateway."
         ),
     ] = _FILE,
-    model: Annotated[
-        str | None, typer.Option(help="The Triton model, ensemble by default; with --conformance the served model.")
-    ] = None,
-    task: Annotated[
-        str, typer.Option(help="generate, embed, rerank or classify: what the Triton model at HOST:PORT does.")
-    ] = "generate",
-    tokenizer: Annotated[
-        Path | None, typer.Option(help="Folder of the tokenizer of a model that embeds, reranks or classifies.")
-    ] = None,
-    api_key: Annotated[
-        str | None, typer.Option(help="Bearer key, when the target is a URL.", envvar="GATEWAY_API_KEY")
-    ] = None,
-    conformance: Annotated[
-        bool, typer.Option("--conformance", help="Test whether the server at a URL conforms to OpenAI's API.")
-    ] = False,
-    timeout: Annotated[
-        float, typer.Option(min=1, max=600, help="Seconds that a response may take, with --conformance.")
-    ] = 60.0,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Do not connect to the Triton servers that a file names.")
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show every parameter, with --conformance every check.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    model: Annotated[str | None, typer.Option(help="Triton model (ensemble); served model with --conformance.")] = None,
+    task: Annotated[str, typer.Option(help="Task of the model: generate, embed, rerank or classify.")] = "generate",
+    tokenizer: Annotated[Path | None, typer.Option(help="Tokenizer folder of a model that does not generate.")] = None,
+    api_key: ApiKey = None,
+    conformance: Annotated[bool, typer.Option("--conformance", help="Test the conformance to OpenAI's API.")] = False,
+    timeout: Annotated[float, typer.Option(min=1, max=600, help="Seconds per response, with --conformance.")] = 60.0,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not connect to the Tritons of a file.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every parameter, or every check.")] = False,
+    as_json: Json = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of settings files.")] = False,
 ) -> None:
     """Report every mistake in a settings file or repository, or show what an endpoint supports; exit 1 on errors."""
@@ -70,6 +54,7 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
         return
     from gateway.settings.model_settings import Task  # noqa: PLC0415
     from gateway_ops.check import report  # noqa: PLC0415
+    from gateway_ops.cli.check_display import show  # noqa: PLC0415
 
     if task not in get_args(Task):
         raise fail(f"--task {task}: it is one of {', '.join(get_args(Task))}")

@@ -17,11 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.serving.comparison.facts import FactPair
-from gateway.settings.extras import pip_install
 from gateway.text.bad_request import first_of
 from gateway.text.harmless import harmless_values
 from gateway_ops.cli.bench import tell_json
 from gateway_ops.cli.console import fail
+from gateway_ops.cli.shared_options import LOCAL_URL, Json, JsonFile
 
 if TYPE_CHECKING:
     from gateway_ops.compare.comparison import Comparison, ComparisonPlan
@@ -49,55 +49,35 @@ class ComparedAspect(str, Enum):
 
 
 def compare(  # noqa: PLR0913, PLR0917 - one for each option
-    a: Annotated[
-        str | None, typer.Argument(help="Target A: URL#model, URL (its only model), or the name of a model of --url.")
-    ] = None,
+    a: Annotated[str | None, typer.Argument(help="Target A: URL#model, URL of one model, or a model of --url.")] = None,
     b: Annotated[str | None, typer.Argument(help="Target B, in the same form.")] = None,
     mirror: Annotated[
-        str | None,
-        typer.Option(help="Show the report of a mirror instead: URL#model, or URL, of a gateway's internal port."),
+        str | None, typer.Option(help="Show a mirror's report: URL#model, or URL, of a gateway's internal port.")
     ] = None,
-    url: Annotated[
-        str, typer.Option(help="Base URL of the server whose models are named as targets.")
-    ] = "http://127.0.0.1:9000",
-    requests: Annotated[
-        Path | None, typer.Option(help="JSON lines file: requests in OpenAI's batch format, or request bodies.")
-    ] = None,
-    sample: Annotated[
-        int | None, typer.Option(min=1, max=100_000, help="Number of generated requests to send [100].")
-    ] = None,
+    url: Annotated[str, typer.Option(help="Base URL of the server whose models are named as targets.")] = LOCAL_URL,
+    requests: Annotated[Path | None, typer.Option(help="JSON lines: OpenAI's batch format, or request bodies.")] = None,
+    sample: Annotated[int | None, typer.Option(min=1, max=100_000, help="Generated requests to send [100].")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the generated requests.")] = 0,
     greedy: Annotated[bool, typer.Option("--greedy", help="Send requests of a file with temperature 0.")] = False,
-    repeat: Annotated[
-        bool, typer.Option("--repeat", help="Send each request to A twice, to measure how much A differs from itself.")
-    ] = False,
-    ignore: Annotated[
-        list[ComparedAspect] | None, typer.Option(help="Do not compare this aspect; may be repeated.")
-    ] = None,
-    tolerance: Annotated[
-        float, typer.Option(min=0, help="Largest difference of log-probs that counts as equal.")
-    ] = 0.05,
+    repeat: Annotated[bool, typer.Option("--repeat", help="Compare A with itself too, to measure noise.")] = False,
+    ignore: Annotated[list[ComparedAspect] | None, typer.Option(help="Do not compare this aspect; repeatable.")] = None,
+    tolerance: Annotated[float, typer.Option(min=0, help="Difference of log-probs that counts as equal.")] = 0.05,
     at_once: Annotated[int, typer.Option(min=1, max=256, help="Concurrent requests.")] = 4,
     timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds that a response may take.")] = 300.0,
     api_key: Annotated[
-        str | None,
-        typer.Option(
-            help="Bearer key of A, and of B if it is on the same server.", envvar="GATEWAY_API_KEY", show_envvar=True
-        ),
+        str | None, typer.Option(help="Bearer key of A, and of B on the same server.", envvar="GATEWAY_API_KEY")
     ] = None,
-    api_key_b: Annotated[
-        str | None, typer.Option(help="Bearer key of B.", envvar="GATEWAY_API_KEY_B", show_envvar=True)
-    ] = None,
-    show_text: Annotated[
-        bool, typer.Option("--show-text", help="Show texts of requests and answers, which may contain secrets.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Write the JSON object to this file too.")] = None,
+    api_key_b: Annotated[str | None, typer.Option(help="Bearer key of B.", envvar="GATEWAY_API_KEY_B")] = None,
+    show_text: Annotated[bool, typer.Option("--show-text", help="Show texts, which may contain secrets.")] = False,
+    as_json: Json = False,
+    output: JsonFile = None,
 ) -> None:
     """Send the same requests to two models and show what differs. Exit 0: nothing; 1: something; 2: not compared."""
     try:
         from gateway_ops.compare.comparison import ComparisonPlan  # noqa: PLC0415 - the gateway does not need aiohttp
     except ImportError:
+        from gateway.settings.extras import pip_install  # noqa: PLC0415
+
         raise fail(f"this command needs aiohttp: {pip_install('bench')}", _UNCOMPARED) from None
     from gateway.serving.comparison.verdict import ComparisonRules  # noqa: PLC0415
     from gateway_ops.compare.preparation import SampleOptions  # noqa: PLC0415

@@ -17,7 +17,7 @@ def load_deployments(file: Path, overrides: Sequence[str] = ()) -> tuple[Deploym
 
     Args:
         file: a settings file.
-        overrides: ``[deployment/]key:value``, as `gateway repo build --set` takes them.
+        overrides: ``[deployment/]key:value``, as `gateway repo --set` takes them.
 
     Raises:
         typer.Exit: the deployments are wrong or contradict each other, which is printed.

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from gateway_ops.cli.console import Progress, echo_json, fail
 from gateway_ops.cli.deployments import choose_deployments, load_deployments
+from gateway_ops.cli.shared_options import SETTINGS_FILE, DeploymentsFile, Json, Only, Overrides
 
 if TYPE_CHECKING:
     from gateway.settings.deployment_settings import DeploymentSettings
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Plan, build and check engines.", no_args_is_help=True)
 
-_File = Annotated[Path, typer.Option("--file", "-f", help="Settings file with `deployments`.")]
-_Set = Annotated[
-    list[str] | None, typer.Option("--set", help="key:value or deployment/key:value, as `gateway repo build` takes.")
-]
-_Only = Annotated[list[str] | None, typer.Option("--only", help="Deployments; all when not given.")]
 _Work = Annotated[Path | None, typer.Option(help="Folder for intermediate files; beside the engine when not given.")]
 _ModelDir = Annotated[
     list[str] | None,
@@ -34,25 +30,19 @@ _ModelDir = Annotated[
 ]
 _GpuName = Annotated[str | None, typer.Option("--gpu", help="Kind of GPU, such as h100; this machine's by default.")]
 _GpuMemory = Annotated[float | None, typer.Option("--gpu-memory", help="Memory of an unlisted kind of GPU, in GiB.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 _GIB = 2**30
 
 
-@app.callback()
-def _root() -> None:
-    """Plan, build and check engines."""
-
-
-@app.command()
+@app.command(epilog="Example: gateway engine plan gateway.yaml --gpu h100")
 def plan(
-    file: _File = Path("gateway.yaml"),
-    overrides: _Set = None,
-    only: _Only = None,
+    file: DeploymentsFile = SETTINGS_FILE,
+    overrides: Overrides = None,
+    only: Only = None,
     gpu: _GpuName = None,
     gpu_memory: _GpuMemory = None,
     model_dir: _ModelDir = None,
     work: _Work = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Show commands, sizes and memory of engines, without building; exit 1 when one does not fit its GPU."""
     from gateway_ops.engines.planning import as_json as to_json  # noqa: PLC0415
@@ -70,15 +60,13 @@ def plan(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(epilog="Example: gateway engine build gateway.yaml --dry-run")
 def build(
-    file: _File = Path("gateway.yaml"),
-    overrides: _Set = None,
-    only: _Only = None,
+    file: DeploymentsFile = SETTINGS_FILE,
+    overrides: Overrides = None,
+    only: Only = None,
     work: _Work = None,
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Rename results of other inputs or options, and build them again.")
-    ] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Build results of other inputs or options again.")] = False,
     anyway: Annotated[bool, typer.Option("--anyway", help="Build even if the plan does not fit.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands without running them.")] = False,
 ) -> None:
@@ -113,16 +101,16 @@ def build(
         raise fail(error) from None
     except KeyboardInterrupt:
         raise fail("interrupted; run the same command again to continue", 130) from None
-    typer.echo("Built. `gateway repo build` renders the repository that loads it.")
+    typer.echo("Built. `gateway repo` renders the repository that loads it.")
 
 
-@app.command()
+@app.command(epilog="Example: gateway engine check gateway.yaml")
 def check(
-    file: _File = Path("gateway.yaml"),
-    overrides: _Set = None,
-    only: _Only = None,
+    file: DeploymentsFile = SETTINGS_FILE,
+    overrides: Overrides = None,
+    only: Only = None,
     whole: Annotated[bool, typer.Option("--whole", help="Hash weights as well.")] = False,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Compare built engines with their deployments and this machine; exit 1 on differences that matter."""
     from gateway_ops.engines.machine import look_around  # noqa: PLC0415

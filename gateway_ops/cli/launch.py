@@ -10,6 +10,7 @@ import typer
 
 from gateway_ops.cli.console import echo, fail
 from gateway_ops.cli.deployments import choose_deployments, load_deployments
+from gateway_ops.cli.shared_options import SETTINGS_FILE, DeploymentsFile
 
 if TYPE_CHECKING:
     from gateway_ops.launch.launch import Launch
@@ -19,40 +20,24 @@ _RESTARTS: Final = 3
 
 
 def launch(  # noqa: PLR0913, PLR0917 - one for each option
-    file: Annotated[Path, typer.Option("--file", "-f", help="Settings file with `deployments`.")] = Path(
-        "gateway.yaml"
-    ),
-    only: Annotated[
-        list[str] | None, typer.Option("--deployment", help="Deployments to serve; all when not given.")
-    ] = None,
-    repository: Annotated[
-        Path, typer.Option(help="Model repository that `gateway repo build` rendered from the file.")
-    ] = Path("repository"),
+    file: DeploymentsFile = SETTINGS_FILE,
+    only: Annotated[list[str] | None, typer.Option("--deployment", help="Deployments; all when not given.")] = None,
+    repository: Annotated[Path, typer.Option(help="Model repository that `gateway repo` wrote.")] = Path("repository"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands without starting anything.")] = False,
-    restart: Annotated[
-        str, typer.Option(help="no, or on-failure[:N]: at most N starts in a row (3) after failures in service.")
-    ] = "no",
+    restart: Annotated[str, typer.Option(help="no, or on-failure[:N]: at most N starts in a row (3).")] = "no",
     log_dir: Annotated[
-        Path | None,
-        typer.Option(help="Folder for triton.log and its five predecessors; standard error when not given."),
+        Path | None, typer.Option(help="Folder for triton.log and its predecessors; standard error when not given.")
     ] = None,
     host: Annotated[str, typer.Option(help="Address that Triton listens on; 0.0.0.0: all.")] = "127.0.0.1",
     http_port: Annotated[int, typer.Option(min=1, max=65535, help="HTTP port of Triton.")] = 8000,
-    grpc_port: Annotated[
-        int, typer.Option(min=1, max=65535, help="gRPC port of Triton, which the gateway uses.")
-    ] = 8001,
+    grpc_port: Annotated[int, typer.Option(min=1, max=65535, help="gRPC port of Triton, for the gateway.")] = 8001,
     metrics_port: Annotated[int, typer.Option(min=1, max=65535, help="Metrics port of Triton.")] = 8002,
-    exit_timeout: Annotated[
-        int, typer.Option(min=0, help="Seconds for requests in flight after SIGTERM (--exit-timeout-secs).")
-    ] = 30,
+    exit_timeout: Annotated[int, typer.Option(min=0, help="Seconds for requests in flight after SIGTERM.")] = 30,
     ready_timeout: Annotated[float, typer.Option(min=1, help="Seconds that loading may take.")] = 1800.0,
     tritonserver: Annotated[
-        Path | None,
-        typer.Option(help="The tritonserver program; when not given that of the image, of PATH or the embedded one."),
+        Path | None, typer.Option(help="tritonserver program; by default of the image, PATH or the embedded one.")
     ] = None,
-    oversubscribe: Annotated[
-        bool, typer.Option("--oversubscribe", help="Let mpirun start more ranks than slots.")
-    ] = False,
+    oversubscribe: Annotated[bool, typer.Option("--oversubscribe", help="Allow more ranks than slots.")] = False,
     llmapi_ranks: Annotated[
         bool, typer.Option("--llmapi-ranks", help="Let mpirun start the ranks of the LLM API, if spawning them fails.")
     ] = False,
@@ -68,6 +53,8 @@ def launch(  # noqa: PLR0913, PLR0917 - one for each option
     from gateway_ops.launch.supervisor import JobSupervisor, LaunchJob  # noqa: PLC0415
     from gateway_ops.local_stack import LocalStackError  # noqa: PLC0415
 
+    if str(file).startswith("-"):  # of `gateway launch -- --option`
+        file, more = SETTINGS_FILE, [str(file), *(more or ())]
     policy = _policy(restart)
     among = load_deployments(file)
     chosen = choose_deployments(file, among, only or [])

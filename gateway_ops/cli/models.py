@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -12,6 +12,7 @@ from rich.text import Text
 from gateway.text.harmless import one_line
 from gateway_ops.cli.console import echo_json, fail
 from gateway_ops.cli.fitted_table import Column, fitted
+from gateway_ops.cli.shared_options import LOCAL_URL, ApiKey, Json, ServerUrl
 
 _LIST_TIMEOUT_S = 10.0
 _LENGTHS = ("max_model_len", "context_length", "context_window", "max_context_length")
@@ -35,13 +36,9 @@ _SPARE = {"task": 7, "guides": 6, "streams": 5, "endpoints": 4, "log-probs": 3, 
 
 
 def models(
-    url: Annotated[
-        str, typer.Argument(help="Base URL of an OpenAI-compatible server, with or without /v1.")
-    ] = "http://127.0.0.1:9000",
-    api_key: Annotated[
-        str | None, typer.Option(help="Bearer key of the server.", envvar="GATEWAY_API_KEY", show_envvar=True)
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    url: ServerUrl = LOCAL_URL,
+    api_key: ApiKey = None,
+    as_json: Json = False,
 ) -> None:
     """List the models of a server with their status; `gateway check URL` shows the features of each model."""
     from gateway_ops.chat.chat_server import ChatServer  # noqa: PLC0415 - the other commands need none of it

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperOption
 
 from gateway_ops.cli.bench import tell_json
 from gateway_ops.cli.console import fail
+from gateway_ops.cli.shared_options import Json
 
 if TYPE_CHECKING:
     from gateway_ops.plan_fleet.engine_costs import BenchResult, EngineCosts
@@ -20,93 +21,64 @@ if TYPE_CHECKING:
     from gateway_ops.plan_fleet.plan import FleetPlan
 
 
-class Arrivals(str, Enum):
-    """The distribution of arrivals."""
-
-    POISSON = "poisson"
-    EVEN = "even"
-    BURSTS = "bursts"
+def _more(**settings: Any) -> Any:
+    """Make an option that only --help-all shows."""
+    return typer.Option(hidden=True, **settings)
 
 
-class Balance(str, Enum):
-    """The load balancing among Tritons."""
-
-    LEAST_IN_FLIGHT = "least_in_flight"
-    POWER_OF_TWO = "power_of_two"
-    PREFIX = "prefix"
-
-
-class TransportChoice(str, Enum):
-    """The transport from the gateway to Triton."""
-
-    H2 = "h2"
-    GRPCIO = "grpcio"
+def _show_all(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        for option in context.command.params:
+            if isinstance(option, TyperOption):
+                option.hidden = False
+        typer.echo(context.get_help())
+        raise typer.Exit
 
 
 def plan_fleet(  # noqa: PLR0913, PLR0917 - one for each option
-    rate: Annotated[
-        float | None, typer.Option(min=0.001, max=10_000_000, help="Requests per second in the busiest minutes.")
-    ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(help="JSON lines file instead of --rate: a trace, or the gateway's log.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Model to take from the gateway's log.")] = None,
-    scale: Annotated[
-        float, typer.Option(min=0.0001, max=1e6, help="Factor by which a trace is replayed faster.")
-    ] = 1.0,
+    rate: Annotated[float | None, typer.Option(min=0.001, max=10_000_000, help="Requests per second at peak.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Instead of --rate: a trace, or the gateway's log.")] = None,
+    model: Annotated[str | None, _more(help="Model to take from the gateway's log.")] = None,
+    scale: Annotated[float, _more(min=0.0001, max=1e6, help="Factor by which a trace is replayed faster.")] = 1.0,
     prompt_tokens: Annotated[str, typer.Option(help="Tokens per prompt: 500, or a range such as 200-800.")] = "200",
     answer_tokens: Annotated[str, typer.Option(help="Tokens per answer: a number or a range.")] = "128",
     arrivals: Annotated[
-        Arrivals, typer.Option(help="At random, evenly, or at random in bursts of --burst requests.")
-    ] = Arrivals.POISSON,
-    burst: Annotated[int, typer.Option(min=1, max=10000, help="Requests per burst.")] = 10,
-    shared_prefix: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of a prompt that is a prefix shared with other prompts, 0 to 1.")
-    ] = 0.0,
-    prefixes: Annotated[int, typer.Option(min=1, help="Number of different shared prefixes.")] = 1,
-    cached_prefixes: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Shared prefixes that the KV cache of one Triton holds; 0: prefixes are never reused."
-        ),
-    ] = 0,
+        Literal["poisson", "even", "bursts"], _more(help="At random, evenly, or in random bursts of --burst requests.")
+    ] = "poisson",
+    burst: Annotated[int, _more(min=1, max=10000, help="Requests per burst.")] = 10,
+    shared_prefix: Annotated[float, _more(min=0, max=1, help="Shared prefix as a share of a prompt, 0 to 1.")] = 0.0,
+    prefixes: Annotated[int, _more(min=1, help="Number of different shared prefixes.")] = 1,
+    cached_prefixes: Annotated[int, _more(min=0, help="Shared prefixes in one Triton's KV cache; 0: no reuse.")] = 0,
     balance: Annotated[
-        Balance, typer.Option(help="Balancing policy, as in triton.balance.policy.")
-    ] = Balance.LEAST_IN_FLIGHT,
+        Literal["least_in_flight", "power_of_two", "prefix"], _more(help="Balancing policy, as triton.balance.policy.")
+    ] = "least_in_flight",
     bench: Annotated[
-        list[Path] | None,
-        typer.Option(help="Result of gateway bench --output; may be repeated, with different --streams."),
+        list[Path] | None, typer.Option(help="Result of gateway bench --output; repeatable, with other --streams.")
     ] = None,
-    bench_tritons: Annotated[int, typer.Option(min=1, help="Number of Tritons that shared the load of --bench.")] = 1,
-    slots: Annotated[
-        int | None, typer.Option(min=1, max=4096, help="Requests that one Triton runs concurrently.")
-    ] = None,
+    bench_tritons: Annotated[int, _more(min=1, help="Number of Tritons that shared the load of --bench.")] = 1,
+    slots: Annotated[int | None, typer.Option(min=1, max=4096, help="Concurrent requests of one Triton.")] = None,
     token_ms: Annotated[
         str | None, typer.Option(help="Milliseconds between tokens: 12.5, or by number of running requests 1:9,64:20.")
     ] = None,
-    prefill_rate: Annotated[
-        float | None, typer.Option(min=1, help="Prompt tokens that one Triton processes per second.")
-    ] = None,
+    prefill_rate: Annotated[float | None, typer.Option(min=1, help="Prompt tokens per second of one Triton.")] = None,
     ttft: Annotated[float, typer.Option(min=0.001, help="Target: seconds to the first token, 95th percentile.")] = 2.0,
-    between: Annotated[
-        float | None, typer.Option(min=0.1, help="Target: milliseconds between tokens, 95th percentile of answers.")
-    ] = None,
-    load_limit: Annotated[
-        float, typer.Option(min=0.05, max=0.99, help="Share of the engines' capacity that the load may use, 0 to 1.")
-    ] = 0.85,
-    spare: Annotated[int, typer.Option(min=0, max=32, help="Spare Tritons per cell.")] = 1,
-    transport: Annotated[
-        TransportChoice, typer.Option(help="Transport between gateway and Triton.")
-    ] = TransportChoice.H2,
-    gateway_limit: Annotated[
-        float, typer.Option(min=0.05, max=0.95, help="Share of its time that a worker may be busy, 0 to 1.")
-    ] = 0.6,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Maximum workers per gateway.")] = 8,
-    seed: Annotated[int, typer.Option(help="Seed of lengths and arrivals.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Write the JSON object to this file too.")] = None,
+    between: Annotated[float | None, _more(min=0.1, help="Target: ms between tokens, 95th percentile.")] = None,
+    load_limit: Annotated[float, _more(min=0.05, max=0.99, help="Usable share of engines' capacity, 0 to 1.")] = 0.85,
+    spare: Annotated[int, _more(min=0, max=32, help="Spare Tritons per cell.")] = 1,
+    transport: Annotated[Literal["h2", "grpcio"], _more(help="Transport between gateway and Triton.")] = "h2",
+    gateway_limit: Annotated[float, _more(min=0.05, max=0.95, help="Busy share of a worker's time, 0 to 1.")] = 0.6,
+    workers: Annotated[int, _more(min=1, max=256, help="Maximum workers per gateway.")] = 8,
+    seed: Annotated[int, _more(help="Seed of lengths and arrivals.")] = 0,
+    as_json: Json = False,
+    output: Annotated[Path | None, _more(help="Write the JSON object to this file too.")] = None,
+    _help_all: Annotated[
+        bool, typer.Option("--help-all", help="Show all options and exit.", is_eager=True, callback=_show_all)
+    ] = False,
 ) -> None:
-    """Size a fleet for a load; each figure with its source. Exit 1 if no number of Tritons meets the targets."""
+    """Size a fleet for a load; each figure with its source. Exit 1 if no number of Tritons meets the targets.
+
+    --help-all shows all options.
+    """
     from gateway_ops.bench.plan import Lengths, PlanError  # noqa: PLC0415 - the other commands need none of it
     from gateway_ops.plan_fleet.curves import Curve, SizingError  # noqa: PLC0415
     from gateway_ops.plan_fleet.engine_costs import engine_costs, read_bench  # noqa: PLC0415
@@ -122,12 +94,12 @@ def plan_fleet(  # noqa: PLR0913, PLR0917 - one for each option
             load = read_trace(trace, seed, model).faster(scale)
         else:
             prompt, answer = Lengths.parse(prompt_tokens), Lengths.parse(answer_tokens)
-            load = RandomLoad(rate or 0.0, prompt, answer, arrivals.value, burst, shared_prefix, prefixes, seed)
+            load = RandomLoad(rate or 0.0, prompt, answer, arrivals, burst, shared_prefix, prefixes, seed)
         results = [read_bench(path, bench_tritons) for path in bench or []]
         engine = engine_costs(results, slots, None if token_ms is None else Curve.parse(token_ms), prefill_rate)
         targets = Targets(ttft, None if between is None else between / 1000, load_limit, spare, gateway_limit, workers)
-        gateway = measured_costs(transport.value)
-        plan = FleetModel(engine, gateway, targets, balance.value, cached_prefixes).plan(load)
+        gateway = measured_costs(transport)
+        plan = FleetModel(engine, gateway, targets, balance, cached_prefixes).plan(load)
     except (SizingError, PlanError) as error:
         raise fail(error) from None
     sources = [*engine.sources, *gateway.sources, *_assumptions(load, engine, cached_prefixes)]

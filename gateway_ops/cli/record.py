@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway_ops.cli.console import echo, fail
-from gateway_ops.cli.version import gateway_version
 
 if TYPE_CHECKING:
     from gateway_ops.record.any_call import Serve
@@ -24,13 +23,12 @@ def record(
     file: Annotated[Path, typer.Argument(help="New file for the recording.")],
     host: _Host = "127.0.0.1",
     port: _Port = 8101,
-    redact: Annotated[
-        bool, typer.Option("--redact", help="Replace texts and token ids by placeholders; their lengths stay.")
-    ] = False,
+    redact: Annotated[bool, typer.Option("--redact", help="Replace texts and token ids by placeholders.")] = False,
     most_mb: Annotated[int, typer.Option(min=1, help="Largest size of the file; later calls are left out.")] = 100,
 ) -> None:
     """Record every gRPC call between a gateway and its Triton into a file, until Ctrl-C."""
-    from gateway_ops.record.recorder import Recorder  # noqa: PLC0415 - the other commands need none of it
+    from gateway_ops.cli.version import gateway_version  # noqa: PLC0415 - the other commands need none of it
+    from gateway_ops.record.recorder import Recorder  # noqa: PLC0415
     from gateway_ops.record.recording import RecordingError, RecordingWriter  # noqa: PLC0415
 
     async def run() -> None:

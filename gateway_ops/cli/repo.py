@@ -1,4 +1,4 @@
-"""``gateway repo build``: renders a Triton model repository from the deployments of a settings file."""
+"""``gateway repo``: renders a Triton model repository from the deployments of a settings file."""
 
 from __future__ import annotations
 
@@ -9,47 +9,26 @@ import typer
 
 from gateway_ops.cli.console import echo, fail
 from gateway_ops.cli.deployments import choose_deployments, load_deployments
+from gateway_ops.cli.shared_options import SETTINGS_FILE, DeploymentsFile, Only, Overrides
 
 if TYPE_CHECKING:
     from gateway.settings.deployment_settings import DeploymentSettings
     from gateway_ops.repository.model_folders import ModelFolder
     from gateway_ops.repository.rendered_files import Rendering
 
-app = typer.Typer(help="Render Triton model repositories.", no_args_is_help=True)
 
-
-@app.callback()
-def _root() -> None:
-    """Render Triton model repositories."""
-
-
-@app.command()
-def build(  # noqa: PLR0913, PLR0917 - one for each option
-    file: Annotated[Path, typer.Option("--file", "-f", help="Settings file with `deployments`.")] = Path(
-        "gateway.yaml"
-    ),
+def repo(  # noqa: PLR0913, PLR0917 - one for each option
+    file: DeploymentsFile = SETTINGS_FILE,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write.")] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", help="key:value or deployment/key:value, as for fill_template.py, or a key of a deployment."
-        ),
-    ] = None,
-    diff: Annotated[
-        str | None, typer.Option(help="Compare with a folder or grpc://host:port; write nothing unless -o is given.")
-    ] = None,
-    only: Annotated[list[str] | None, typer.Option("--only", help="Deployments to render; all when not given.")] = None,
+    overrides: Overrides = None,
+    diff: Annotated[str | None, typer.Option(help="Compare with a folder or grpc://host:port; -o writes too.")] = None,
+    only: Only = None,
     force: Annotated[bool, typer.Option("--force", help="Replace models of the same names in the folder.")] = False,
     model_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--model-dir", help="Folder of a BERT encoder or cross-encoder to render in place of deployments."
-        ),
+        Path | None, typer.Option("--model-dir", help="Folder of a BERT encoder or cross-encoder to render instead.")
     ] = None,
     slurm: Annotated[bool, typer.Option("--slurm", help="Render a job script for Slurm too, launch.sbatch.")] = False,
-    repository: Annotated[
-        Path | None, typer.Option(help="Folder of the Python models; the gateway's own triton_repo when not given.")
-    ] = None,
+    repository: Annotated[Path | None, typer.Option(help="Folder of Python models; the gateway's by default.")] = None,
 ) -> None:
     """Render a model repository; report contradictions with the key, the reason and the fix.
 

@@ -11,26 +11,20 @@ import typer
 
 from gateway.text.harmless import harmless_json
 from gateway_ops.cli.console import fail
-from gateway_ops.cli.version import versions
+from gateway_ops.cli.shared_options import ApiKey, FoundFile
 
 
 def report(
-    file: Annotated[
-        Path | None,
-        typer.Argument(help="Settings file; GATEWAY_CONFIG, else gateway.yaml if it is there.", show_default=False),
-    ] = None,
-    url: Annotated[
-        str | None, typer.Option(help="URL of a running gateway, for its models and their features.")
-    ] = None,
+    file: FoundFile = None,
+    url: Annotated[str | None, typer.Option(help="URL of a running gateway, for its models.")] = None,
     log: Annotated[Path | None, typer.Option(help="Its log, for the last errors.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("gateway-report.json"),
-    api_key: Annotated[
-        str | None, typer.Option(help="Bearer key of the gateway.", envvar="GATEWAY_API_KEY", show_envvar=True)
-    ] = None,
+    api_key: ApiKey = None,
     yes: Annotated[bool, typer.Option("--yes", help="Write the file without asking.")] = False,
 ) -> None:
     """Collect versions, settings without secrets, capabilities and errors; show them, and write them if you agree."""
     from gateway.settings import SettingsSource  # noqa: PLC0415 - the other commands need none of it
+    from gateway_ops.cli.version import versions  # noqa: PLC0415
     from gateway_ops.report.fault_report import fault_report  # noqa: PLC0415
 
     found = fault_report(versions(), SettingsSource.find(file), url, api_key, log)

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gateway.telemetry.early_signals import end_with_supervisor
 from gateway_ops.cli.console import fail
+from gateway_ops.cli.shared_options import FoundFile
 
 if TYPE_CHECKING:
     from gateway.settings import SettingsSource
 
 
 def serve(
-    file: Annotated[
-        Path | None,
-        typer.Argument(help="Settings file; GATEWAY_CONFIG, else gateway.yaml if it is there.", show_default=False),
-    ] = None,
+    file: FoundFile = None,
     workers: Annotated[
         int,
         typer.Option(
-            min=1,
-            max=256,
-            help="Worker processes that share the port; each uses one CPU core.",
-            envvar="GATEWAY_WORKERS",
+            min=1, max=256, help="Worker processes that share the port, a core each.", envvar="GATEWAY_WORKERS"
         ),
     ] = 1,
 ) -> None:

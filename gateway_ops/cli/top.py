@@ -14,8 +14,9 @@ from rich.text import Text
 
 from gateway.text.harmless import one_line
 from gateway_ops.cli.console import echo_json, fail
+from gateway_ops.cli.shared_options import LOCAL_URL, ApiKey
 from gateway_ops.cli.top_display import view
-from gateway_ops.top.activity import SLOW_S
+from gateway_ops.top import SLOW_S
 
 if TYPE_CHECKING:
     from gateway_ops.top.watched_gateway import WatchedGateway
@@ -24,17 +25,10 @@ _UNLIMITED = 1000  # columns where no terminal sets a limit
 
 
 def top(
-    url: Annotated[
-        str, typer.Argument(help="Base URL of a gateway, or of its internal port.")
-    ] = "http://127.0.0.1:9000",
+    url: Annotated[str, typer.Argument(help="Base URL of a gateway, or of its internal port.")] = LOCAL_URL,
     interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two scrapes.")] = 2.0,
-    slow: Annotated[
-        float,
-        typer.Option(min=0.01, max=300, help="Seconds to the first token from which a response is reported as slow."),
-    ] = SLOW_S,
-    api_key: Annotated[
-        str | None, typer.Option(help="Bearer key of the gateway.", envvar="GATEWAY_API_KEY", show_envvar=True)
-    ] = None,
+    slow: Annotated[float, typer.Option(min=0.01, max=300, help="Seconds to the first token that are slow.")] = SLOW_S,
+    api_key: ApiKey = None,
     once: Annotated[bool, typer.Option("--once", help="Show one interval and end; also without a terminal.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one interval as a JSON object.")] = False,
 ) -> None:

@@ -9,65 +9,42 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 import typer
 
-from gateway.settings.model_settings import template_path
-from gateway.text.families.family_choice import UnknownFamilyError, named
-from gateway.text.prompt import TemplateError, load_template
-from gateway.text.tokens import Tokenizer
 from gateway_ops.cli.console import Progress, echo, fail
 from gateway_ops.cli.detach import run_detached
 from gateway_ops.local_stack import LocalStackError, platform_check
 from gateway_ops.local_stack.gateway_process import answers, check_port_free
-from gateway_ops.local_stack.minilm import ensure_embedding_folder
-from gateway_ops.local_stack.smollm2 import MODEL_NAME, SAMPLING, ensure_model_folder
-from gateway_ops.local_stack.stack import HuggingFaceFolder, Stack, StackOptions, find_repository, models_of
 from gateway_ops.local_stack.state import Process, RunFolder, RunState
-from gateway_ops.local_stack.tritonserver import EMBEDDING
+
+if TYPE_CHECKING:
+    from gateway_ops.local_stack.stack import HuggingFaceFolder, StackOptions
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
-class PathChoice(str, Enum):
-    """The path from the gateway to the engine."""
-
-    AUTO = "auto"
-    TOKENS = "tokens"
-    ENSEMBLE = "ensemble"
-
-
-class EngineChoice(str, Enum):
-    """The engine behind the Triton model ``tensorrt_llm``."""
-
-    REFERENCE = "reference"
-    TRANSFORMERS = "transformers"
-
-
 def up(  # noqa: PLR0913, PLR0917 - one for each option
     model: Annotated[
-        Path | None,
-        typer.Option(help="Folder of a Llama model in Hugging Face style; SmolLM2-135M-Instruct when not given."),
+        Path | None, typer.Option(help="Hugging Face folder of a Llama model; SmolLM2-135M-Instruct when not given.")
     ] = None,
     host: Annotated[
         str, typer.Option(help="Address the gateway listens on; Triton stays on loopback.", envvar="GATEWAY_HOST")
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=1, max=65535, help="Port the gateway listens on.", envvar="GATEWAY_PORT")
-    ] = 9000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the gateway.", envvar="GATEWAY_PORT")] = 9000,
     detach: Annotated[bool, typer.Option("--detach", help="Return when ready; gateway down stops it.")] = False,
     path: Annotated[
-        PathChoice, typer.Option(help="Send token ids to the engine (tokens), or text to the ensemble (ensemble).")
-    ] = PathChoice.AUTO,
+        Literal["auto", "tokens", "ensemble"],
+        typer.Option(help="Send token ids to the engine (tokens), or text to the ensemble (ensemble)."),
+    ] = "auto",
     engine: Annotated[
-        EngineChoice, typer.Option(help="Engine behind the Triton model tensorrt_llm.")
-    ] = EngineChoice.REFERENCE,
+        Literal["reference", "transformers"], typer.Option(help="Engine behind the Triton model tensorrt_llm.")
+    ] = "reference",
     template: Annotated[
         Path | None,
         typer.Option(
@@ -82,9 +59,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option
             envvar="GATEWAY_FAMILY",
         ),
     ] = None,
-    repository: Annotated[
-        Path | None, typer.Option(help="Triton model repository; the gateway's own triton_repo when not given.")
-    ] = None,
+    repository: Annotated[Path | None, typer.Option(help="Model repository; the gateway's own by default.")] = None,
     embedding: Annotated[
         bool | None,
         typer.Option(
@@ -102,6 +77,9 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option
     ] = False,
 ) -> None:
     """Start Triton with chat models and an encoder, by default on the CPU, and the gateway; Ctrl-C stops both."""
+    # Imported here, and below: the other commands need none of it.
+    from gateway_ops.local_stack.stack import StackOptions, find_repository, models_of  # noqa: PLC0415
+
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
     try:
@@ -120,7 +98,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option
             embeds = model is None and repository is None if embedding is None else embedding
             encoder = _find_encoder(triton_repo, progress) if embeds else None
             chosen = StackOptions(
-                host, port, found, engine.value, path.value, triton_repo, triton_only, found_template, family, encoder
+                host, port, found, engine, path, triton_repo, triton_only, found_template, family, encoder
             )
             if not detach:
                 _run(chosen, progress)
@@ -143,6 +121,9 @@ def _check(host: str | None, port: int) -> None:
 
 
 def _find_model(model: Path | None, progress: Progress) -> HuggingFaceFolder:
+    from gateway_ops.local_stack.smollm2 import MODEL_NAME, SAMPLING, ensure_model_folder  # noqa: PLC0415
+    from gateway_ops.local_stack.stack import HuggingFaceFolder  # noqa: PLC0415
+
     if model is None:
         return replace(HuggingFaceFolder.read(ensure_model_folder(progress.step), MODEL_NAME), sampling=SAMPLING)
     folder = model.expanduser().resolve()
@@ -150,6 +131,10 @@ def _find_model(model: Path | None, progress: Progress) -> HuggingFaceFolder:
 
 
 def _find_encoder(repository: Path, progress: Progress) -> Path:
+    from gateway_ops.local_stack.minilm import ensure_embedding_folder  # noqa: PLC0415
+    from gateway_ops.local_stack.stack import models_of  # noqa: PLC0415
+    from gateway_ops.local_stack.tritonserver import EMBEDDING  # noqa: PLC0415
+
     if EMBEDDING not in models_of(repository):
         raise LocalStackError(f"--embedding: {repository} has no model {EMBEDDING}.")
     try:
@@ -161,6 +146,8 @@ def _find_encoder(repository: Path, progress: Progress) -> Path:
 def _find_template(template: Path | None) -> Path | None:
     if template is None:
         return None
+    from gateway.settings.model_settings import template_path  # noqa: PLC0415
+
     found = template_path(template.expanduser(), Path.cwd())
     if not found.is_file():
         raise LocalStackError(f"--template: file not found: {found}.")
@@ -168,6 +155,9 @@ def _find_template(template: Path | None) -> Path | None:
 
 
 def _check_template(template: Path, model: HuggingFaceFolder) -> None:
+    from gateway.text.prompt import TemplateError, load_template  # noqa: PLC0415
+    from gateway.text.tokens import Tokenizer  # noqa: PLC0415
+
     try:
         fault = load_template(Tokenizer.from_folder(model.folder), template).fault
     except TemplateError as error:
@@ -177,6 +167,8 @@ def _check_template(template: Path, model: HuggingFaceFolder) -> None:
 
 
 def _check_family(family: str | None) -> None:
+    from gateway.text.families.family_choice import UnknownFamilyError, named  # noqa: PLC0415
+
     try:
         if family is not None:
             named(family)
@@ -199,6 +191,8 @@ def _arguments(chosen: StackOptions, model: Path | None) -> list[str]:
 
 def _run(chosen: StackOptions, progress: Progress) -> None:
     # In the foreground: until Ctrl-C, until the gateway dies, or until Triton has died too often.
+    from gateway_ops.local_stack.stack import Stack  # noqa: PLC0415
+
     folder = RunFolder(chosen.port)
     with folder.claim(), Stack(chosen, folder) as stack:
         url = stack.gateway.url if stack.gateway is not None else ""
@@ -284,9 +278,7 @@ _DEADLINE_S = 45.0  # Triton and the gateway have deadlines of their own, which 
 
 
 def down(
-    port: Annotated[
-        int, typer.Option(help="The gateway's port, as given to gateway up.", envvar="GATEWAY_PORT")
-    ] = 9000,
+    port: Annotated[int, typer.Option(help="Port of the gateway.", envvar="GATEWAY_PORT")] = 9000,
 ) -> None:
     """Stop what gateway up started on a port, and wait until it has ended."""
     state = RunFolder(port).read()

@@ -1,23 +1,23 @@
-"""``gateway version``: shows the installed versions."""
+"""``gateway --version``: shows the versions of the gateway, of Python and of packages."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import platform
 import re
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from gateway.settings.extras import DISTRIBUTION
+from gateway import DISTRIBUTION
 from gateway_ops.cli.console import echo_json
 
 _REQUIREMENT = re.compile(r"""([\w.-]+).*?(?:extra == ["'](\w+)["'])?$""")
 _NOT_RUN = ("dev",)  # extras that no gateway imports
 
 
-def version(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
-    """Show the versions of the gateway, of Python, and of the packages that it uses; - where one is not installed."""
+def show_versions(*, as_json: bool) -> None:
+    """Print them: one JSON object, or a line each, with - for what is not installed."""
     found = versions()
     if as_json:
         echo_json(found)

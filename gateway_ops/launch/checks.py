@@ -72,7 +72,7 @@ def _machines(plan: LaunchPlan, choices: LaunchChoices, environ: Mapping[str, st
     if plan.nodes > 1:
         what = f"{plan.ranks} ranks on {plan.nodes} machines are started by Slurm, not from one machine."
         line = slurm_line(plan, choices.repository)
-        yield LaunchProblem(what, f"Submit the job of gateway repo build --slurm, or run in an allocation: {line}")
+        yield LaunchProblem(what, f"Submit the job of gateway repo --slurm, or run in an allocation: {line}")
     elif int(environ.get("SLURM_STEP_NUM_TASKS") or 1) > 1:
         what = f"srun has started this {environ['SLURM_STEP_NUM_TASKS']} times, and each would start all ranks."
         yield LaunchProblem(
@@ -146,7 +146,7 @@ def _needed_gpus(deployments: Sequence[DeploymentSettings], plan: LaunchPlan, ch
 
 
 def _repository(folder: Path, rendering: Rendering) -> Iterator[LaunchProblem]:
-    render = "Render it: gateway repo build -f FILE -o"
+    render = "Render it: gateway repo FILE -o"
     if not folder.is_dir():
         yield LaunchProblem(
             f"The model repository {folder} does not exist.", f"{render} {folder}, or name it with --repository."
@@ -195,4 +195,4 @@ def _differences(folder: Path, rendering: Rendering) -> Iterator[LaunchProblem]:
     if changed:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         what = f"{folder} differs from the file: {changed[0]}{more}."
-        yield LaunchProblem(what, f"See gateway repo build -f FILE --diff {folder}.", fatal=False)
+        yield LaunchProblem(what, f"See gateway repo FILE --diff {folder}.", fatal=False)

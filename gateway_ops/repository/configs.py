@@ -256,7 +256,5 @@ which is a load error for engine and gpt_model_path. Clients that read this conf
 def about_model(stock: str, deployment: DeploymentSettings) -> str:
     """Make the comment at the top of a model's configuration."""
     extensions = "" if deployment.engine == "tensorrt" else _EXTENSIONS.get(stock, "")
-    source = (
-        f"Tensors of TensorRT-LLM {deployment.trtllm}. Written by `gateway repo build`, deployment {deployment.name!r}."
-    )
+    source = f"Tensors of TensorRT-LLM {deployment.trtllm}. Written by `gateway repo`, deployment {deployment.name!r}."
     return f"{_ABOUT[stock]}{extensions}\n\n{source}"

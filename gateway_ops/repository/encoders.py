@@ -26,7 +26,7 @@ _ABOUT: Final = """\
 {what}, by BERT in NumPy on the CPU. A text of more tokens than max_seq_len is an error, unless the
 request parameter truncate is START or END.
 
-Written by `gateway repo build --model-dir`. A parameter value "${{NAME}}" is read from the environment when the model
+Written by `gateway repo --model-dir`. A parameter value "${{NAME}}" is read from the environment when the model
 is loaded; where it is not set, each request is an error that says so."""
 
 

@@ -18,7 +18,7 @@ REGIONS: Final = "prefix${SLURM_JOB_ID:+${SLURM_JOB_ID}_}"
 
 _HEAD: Final = """\
 #!/bin/sh
-# Written by `gateway repo build`; starts Triton in the foreground of its image, on this repository.
+# Written by `gateway repo`; starts Triton in the foreground of its image, on this repository.
 # What follows it on the command line goes to tritonserver{mpirun}.
 set -eu
 

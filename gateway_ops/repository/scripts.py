@@ -11,7 +11,7 @@ from gateway_ops.repository.engine_rules import step_bound
 from gateway_ops.repository.model_shape import shape_of
 from gateway_ops.repository.tool_flags import EXAMPLES_VARIABLE, MODEL_OPTIMIZER_VARIABLE, program_of
 
-_HEAD = "#!/bin/sh\n# Written by `gateway repo build`; {what}\nset -eu\n"
+_HEAD = "#!/bin/sh\n# Written by `gateway repo`; {what}\nset -eu\n"
 _CHECKPOINT = "$CHECKPOINT"
 
 

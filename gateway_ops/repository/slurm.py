@@ -15,7 +15,7 @@ FILE = "launch.sbatch"
 
 _HEAD = """\
 #!/bin/bash
-# Written by `gateway repo build --slurm`: serves {served} with {what}.
+# Written by `gateway repo --slurm`: serves {served} with {what}.
 # Submit it in the folder of the repository: sbatch --account=... --partition=... --time=... {file}
 # Variables that it reads:
 #   REPOSITORY  the model repository, where the nodes see it; the folder that the job was submitted in

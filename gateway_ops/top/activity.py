@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from gateway_ops.top import SLOW_S
 from gateway_ops.top.scrapes import Interval
 
 _FIRST_TOKEN = "gateway_time_to_first_token_seconds"  # noqa: S105 - a metric
-SLOW_S = 2.5  # to the first token; a bound of the histogram's buckets
 _NEXT_TOKEN = "gateway_inter_token_seconds"  # noqa: S105 - a metric
 _REJECTED = 400
 _ENGINE = {

@@ -7,7 +7,8 @@ from typing import Any
 
 from gateway_ops.chat.chat_server import ChatServer
 from gateway_ops.chat.streamed_answer import ChatError
-from gateway_ops.top.activity import SLOW_S, Listed, activity, listed_by_name
+from gateway_ops.top import SLOW_S
+from gateway_ops.top.activity import Listed, activity, listed_by_name
 from gateway_ops.top.scrapes import Interval, Scrape
 
 _TIMEOUT_S = 10.0

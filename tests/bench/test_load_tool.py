@@ -44,7 +44,7 @@ def test_streams_and_rates_against_the_stack(triton: Any, tiny_model_dir: Path, 
         GATEWAY_API_KEYS=KEY,
     ) as gateway:
         output = tmp_path / "results" / "streams.json"
-        common = (gateway.url, "--api-key", KEY, "--prompt-tokens", "5-20", "--ignore-eos", "--json")
+        common = (f"{gateway.url}/v1", "--api-key", KEY, "--prompt-tokens", "5-20", "--ignore-eos", "--json")
         done = bench(*common, "--streams", "3", "--requests", "9", "--warm-up", "0", "--max-tokens", "7",
                      "--output", str(output))  # fmt: skip
         assert done.returncode == 0, done.stderr

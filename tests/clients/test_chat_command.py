@@ -251,13 +251,17 @@ def event(content: Any = None, finish: str | None = None, **more: Any) -> str:
     return "data: " + json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}) + "\n\n"
 
 
-def answering(*parts: str, head: str = "", reject: str = "") -> Callable[[socket.socket], None]:
+def answering(
+    *parts: str, head: str = "", reject: str = "", heard: list[Any] | None = None
+) -> Callable[[socket.socket], None]:
     """A server that answers every request with a stream, unless it has a word that it refuses."""
 
     def serve(peer: socket.socket) -> None:
         asked = b""
         while b"\r\n\r\n" not in asked or not asked.endswith(b"}"):
             asked += peer.recv(65536)
+        if heard is not None:
+            heard.append(json.loads(asked.partition(b"\r\n\r\n")[2]))
         if reject and reject.encode() in asked:
             body = json.dumps({"detail": f"{reject} is not permitted"})
             peer.sendall(f"HTTP/1.1 422 No\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
@@ -267,6 +271,29 @@ def answering(*parts: str, head: str = "", reject: str = "") -> Callable[[socket
             peer.sendall(part.encode())
 
     return serve
+
+
+def test_a_message_is_asked_again_taken_back_and_asked_with_other_parameters() -> None:
+    heard: list[Any] = []
+    well = (event("Well."), event(finish="stop"), "data: [DONE]\n\n")
+    with raw_server(answering(*well, reject="top_k", heard=heard)) as url, talk(url, "--model", "m") as terminal:
+        terminal.type("/retry", "/undo", "/set", "one")
+        for shown in ("There is no message.", "There is no message.", "No parameter is set.", "events); first"):
+            terminal.expect(shown)
+        terminal.type("two")
+        terminal.expect("events); first")
+        terminal.type("/retry")
+        terminal.expect("events); first")
+        terminal.type("/undo", "/set n=2", "/set top_k=5", "three")
+        for shown in ("Removed: two", "n cannot be set here", "\ntop_k=5", "The server rejected the request (422)"):
+            terminal.expect(shown)
+        terminal.type("/set top_k", "/retry")  # of a message that met an error
+        terminal.expect("events); first")
+        terminal.type("/quit")
+        assert terminal.end() == 0
+    asked = [[message["content"] for message in body["messages"]] for body in heard]
+    assert asked == [["one"], *[["one", "Well.", "two"]] * 2, *[["one", "Well.", "three"]] * 2]
+    assert [body.get("top_k") for body in heard] == [None, None, None, 5, None]
 
 
 HOSTILE = "a\x1b]0;title\x07\x1b[2Jb\r\x9bc\u202e\tend\ud800"

@@ -27,7 +27,7 @@ PROGRAM = """
 set -eu
 gateway --version
 gateway examples mine
-gateway repo build -f mine/deployments/embedded.yaml -o repo
+gateway repo mine/deployments/embedded.yaml -o repo
 gateway check repo
 python -c "import pathlib, tiny_model as t; t.write_tiny_model(pathlib.Path('tiny'))"
 gateway up --model tiny --template chat_templates/chatml.jinja --detach

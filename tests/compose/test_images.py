@@ -17,7 +17,7 @@ BUILD = """
 set -e
 cd /tmp
 gateway examples mine
-gateway repo build -f mine/deployments/embedded.yaml -o repo
+gateway repo mine/deployments/embedded.yaml -o repo
 gateway check repo
 test -f repo/tensorrt_llm/1/model.py
 """

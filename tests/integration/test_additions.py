@@ -44,7 +44,7 @@ def triton(repository: Path, tiny_model_dir: Path, tmp_path_factory: pytest.Temp
     folder = tmp_path_factory.mktemp("additions")
     deployment = {"name": "target", "engine": "reference", "model": {"source": str(tiny_model_dir)}}
     (folder / "deployment.yaml").write_text(yaml.safe_dump({"deployments": [deployment]}))
-    build = ["repo", "build", "-f", "deployment.yaml", "-o", "repository", "--repository", repository]
+    build = ["repo", "deployment.yaml", "-o", "repository", "--repository", repository]
     WarmGateways.of_this_process().run(build, os.environ, folder=folder).check_returncode()
     env = {"ENGINE_LORA_CACHE_BYTES": "40000"}
     with TritonServer(

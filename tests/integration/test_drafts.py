@@ -59,7 +59,7 @@ def triton(
     (folder / "deployment.yaml").write_text(
         text.replace("TARGET", str(tiny_model_dir)).replace("DRAFT", str(draft_dir))
     )
-    build = ["repo", "build", "-f", "deployment.yaml", "-o", "repository", "--repository", repository]
+    build = ["repo", "deployment.yaml", "-o", "repository", "--repository", repository]
     WarmGateways.of_this_process().run(build, os.environ, folder=folder).check_returncode()
     with TritonServer(folder / "repository", model_dir=None, engine=None, log_path=folder / "triton.log") as server:
         server.wait_ready(["ensemble", BLS, "tensorrt_llm_draft"])

@@ -128,7 +128,7 @@ async def test_a_running_server_is_compared_with_the_file(served: tuple[TritonSe
 
 def test_the_command_says_how_a_running_server_differs(served: tuple[TritonServer, Path]) -> None:
     server, file = served
-    command = ["repo", "build", "-f", file, "--diff", f"grpc://{server.grpc_url}"]
+    command = ["repo", file, "--diff", f"grpc://{server.grpc_url}"]
     done = WarmGateways.of_this_process().run(command, os.environ)
     assert done.returncode == 1
     assert "a_tensorrt_llm: backend: tensorrtllm rendered, python there\n" in done.stdout

@@ -136,7 +136,7 @@ def main() -> None:
             sys.stdout.write(run(python, str(Path(__file__).absolute()), "--inside"))
         return
     count = import_everything()
-    said = run(Path(sys.executable).with_name("gateway"), "--version").strip()
+    said = run(Path(sys.executable).with_name("gateway"), "--version").splitlines()[0]
     with tempfile.TemporaryDirectory() as folder:
         ask_for_an_answer(Path(folder))
     python_version = sys.version.split()[0]

@@ -105,7 +105,7 @@ def test_every_template_is_used_by_its_name(shell: Shell, installed: Installed, 
 def test_each_example_becomes_a_model_repository_that_the_check_passes(shell: Shell) -> None:
     shell.gateway("examples", "mine")
     for name in ("embedded", "llama3-8b-awq"):
-        shell.gateway("repo", "build", "-f", f"mine/deployments/{name}.yaml", "-o", f"repo-{name}")
+        shell.gateway("repo", f"mine/deployments/{name}.yaml", "-o", f"repo-{name}")
     assert (shell.folder / "repo-embedded" / "tensorrt_llm" / "1" / "model.py").is_file()
     assert (shell.folder / "repo-embedded" / "ensemble" / "1").is_dir()
     found = json.loads(shell.gateway("check", "repo-embedded", "--json").stdout)

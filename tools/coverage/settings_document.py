@@ -23,7 +23,7 @@ _HEAD = """\
 
 For operators who write `deployments` in the settings file: every key below `deployments[]`. [deployments.md](deployments.md)
 tells how they are used. *Upstream* is the variable of TensorRT-LLM's templates that `fill_template.py` fills;
-`gateway repo build --set NAME:VALUE` takes these names as well. A default that is not in code is upstream's own, which holds
+`gateway repo --set NAME:VALUE` takes these names as well. A default that is not in code is upstream's own, which holds
 where nothing is written. `gateway check --schema` prints the JSON schema.
 """
 

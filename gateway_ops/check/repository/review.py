@@ -72,7 +72,7 @@ def _sorted(findings: list[Finding]) -> list[Finding]:
 
 def _check_folder(name: str, model: ModelFolder) -> Iterator[Finding]:
     if not model.file.is_file():
-        fix = "Render it with `gateway repo build`, or move the folder out of the repository."
+        fix = "Render it with `gateway repo`, or move the folder out of the repository."
         yield Finding(Severity.ERROR, str(model.path), "The folder has no config.pbtxt.", fix)
         return
     yield from _check_placeholders(model)

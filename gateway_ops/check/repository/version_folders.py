@@ -105,7 +105,7 @@ def _check_files(model: ModelFolder, loaded: list[int]) -> Iterator[Finding]:
         yield from check_python(folder, wanted)
         kind = filled(model, "engine")  # this project's engine model runs what its parameter says
         file, there = f"{kind}_adapter.py", {path.name for path in folder.rglob("*adapter.py")}
-        own = there & {"base_adapter.py", "adapter.py"}  # the latter as `gateway repo build` once rendered it
+        own = there & {"base_adapter.py", "adapter.py"}  # the latter as `gateway repo` once rendered it
         if kind in get_args(EngineKind) and own and file not in there:
             what = f"{version}/ has no {file}, which engine {kind} runs."
             yield Finding(Severity.ERROR, str(model.path), what, "Copy the Python files, or render it again.")

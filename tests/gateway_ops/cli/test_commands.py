@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import re
 import shlex
 import socket
 import subprocess
@@ -52,23 +53,79 @@ def test_no_word_of_the_help_is_lost_to_markup() -> None:
     """Rich takes words in square brackets for tags, and drops them."""
     helps = dict(every_option(get_command(app)))
     assert len(helps) > 50
-    assert "deployment/key:value" in helps["gateway repo build overrides"]
+    assert "deployment/key:value" in helps["gateway repo overrides"]
     lost = [name for name, text in helps.items() if Text.from_markup(text).plain != text]
     assert lost == []
 
 
-def test_help_names_every_command(tmp_path: Path) -> None:
+def test_help_has_every_command_in_a_panel(tmp_path: Path) -> None:
     for arguments in ([], ["--help"]):
         done = run(tmp_path, *arguments)
-        text = done.stdout + done.stderr
-        for command in ("up", "down", "serve", "check"):
-            assert f" {command} " in text
+        panels = re.split(r"─ (\w+) ─", done.stdout + done.stderr)
+        shown = {
+            name: re.findall(r"^│ ([a-z]\S*)", text, re.MULTILINE)
+            for name, text in zip(panels[1::2], panels[2::2], strict=True)
+        }
+        assert {name: len(commands) for name, commands in shown.items()} == {
+            "Options": 0, "Run": 7, "Talk": 2, "Test": 5, "Build": 4,
+        }  # fmt: skip
+        assert "serve" in shown["Run"]
+        assert "engine" in shown["Build"]
     assert "--detach" in run(tmp_path, "up", "--help").stdout
 
 
-def test_version(tmp_path: Path) -> None:
-    done = run(tmp_path, "--version")
-    assert (done.returncode, done.stdout) == (0, f"gateway {importlib.metadata.version('triton-openai-gateway')}\n")
+def test_the_example_of_each_command_is_accepted(tmp_path: Path) -> None:
+    """By the command's own parser, which knows its options; nothing runs."""
+    root = get_command(app)
+    commands = {(name,): command for name, command in root.commands.items()}
+    engine = commands.pop(("engine",))
+    commands |= {("engine", name): command for name, command in engine.commands.items()}
+    assert len(commands) == 20
+    for path, command in commands.items():
+        *_, example = command.epilog.partition("Example: gateway ")
+        words = shlex.split(example)
+        assert tuple(words[: len(path)]) == path
+        command.make_context(path[-1], words[len(path) :])
+
+
+def test_the_start_of_a_command_imports_little() -> None:
+    """What takes long to import, a command imports when it runs."""
+    slow = [
+        "gateway.settings",
+        "gateway_ops.local_stack.stack",
+        "grpc",
+        "jinja2",
+        "numpy",
+        "prometheus_client",
+        "pydantic",
+        "yaml",
+    ]
+    code = f"import sys, gateway_ops.cli.root; print(*{slow} & sys.modules.keys())".replace("[", "{").replace("]", "}")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "\n"
+
+
+@pytest.mark.parametrize(
+    ("former", "present"),
+    [
+        (["repo", "build", "-f", "none.yaml", "-o", "out"], "repo none.yaml -o out"),
+        (["repo", "build", "--file=none.yaml", "-o", "out"], "repo none.yaml -o out"),
+        (["engine", "plan", "--only", "a", "-f", "none.yaml"], "engine plan --only a none.yaml"),
+        (["launch", "-fnone.yaml", "--", "--log-verbose=1"], "launch none.yaml -- --log-verbose=1"),
+        (["key", "new", "a b"], "key 'a b'"),
+    ],
+)
+def test_a_former_form_works_and_names_the_present_one(tmp_path: Path, former: list[str], present: str) -> None:
+    done = run(tmp_path, *former)
+    warning, error = done.stderr.splitlines()
+    assert warning == f"warning: a former form, which will be removed; write: gateway {present}"
+    assert run(tmp_path, *shlex.split(present)).stderr.splitlines() == [error]
+    assert "none.yaml" in error or "a name has" in error
+
+
+def test_options_for_tritonserver_need_no_file_before_them(tmp_path: Path) -> None:
+    done = run(tmp_path, "launch", "--", "--log-verbose=1")
+    assert done.stderr.startswith("error: gateway.yaml")
 
 
 def test_a_taken_port_is_said_before_anything_is_made(tmp_path: Path, taken_port: int) -> None:
@@ -124,7 +181,7 @@ def test_down_with_nothing_up(tmp_path: Path) -> None:
 
 
 def test_a_new_key_is_printed_once_with_the_line_that_lets_it_in(tmp_path: Path) -> None:
-    done = run(tmp_path, "key", "new", "alice@example")
+    done = run(tmp_path, "key", "alice@example")
     (key,) = [line.strip() for line in done.stdout.splitlines() if line.strip().startswith("gw-")]
     (line,) = [line for line in done.stdout.splitlines() if "hash" in line]
     file = tmp_path / "keys.yaml"
@@ -134,18 +191,19 @@ def test_a_new_key_is_printed_once_with_the_line_that_lets_it_in(tmp_path: Path)
     assert found is not None
     assert found.caller.name == "alice@example"
     assert key not in line
-    assert run(tmp_path, "key", "new", "alice@example").stdout != done.stdout
-    assert run(tmp_path, "key", "new", "a b").returncode == 1
+    assert run(tmp_path, "key", "alice@example").stdout != done.stdout
+    assert run(tmp_path, "key", "a b").returncode == 1
 
 
 def test_versions_of_all_that_runs(tmp_path: Path) -> None:
-    found = json.loads(run(tmp_path, "version", "--json").stdout)
+    found = json.loads(run(tmp_path, "--version", "--json").stdout)
     assert found["gateway"] == importlib.metadata.version("triton-openai-gateway")
     assert found["python"] == ".".join(map(str, sys.version_info[:3]))
     assert found["packages"]["tritonclient"] == importlib.metadata.version("tritonclient")
     assert found["packages"]["tensorrt_llm"] is None
     assert "pytest" not in found["packages"]
-    lines = run(tmp_path, "version").stdout.splitlines()
+    lines = run(tmp_path, "--version").stdout.splitlines()
+    assert run(tmp_path, "version").stdout.splitlines() == lines
     assert lines[0] == f"gateway {found['gateway']}"
     assert "tensorrt_llm -" in lines
     assert f"tokenizers {found['packages']['tokenizers']}" in lines
@@ -166,7 +224,7 @@ def test_shells_complete_commands_and_options(tmp_path: Path) -> None:
         told = {"_GATEWAY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(number)}
         return run(tmp_path, **told).stdout.split()
 
-    assert completed("gateway ch", 1) == ["check", "chat"]
+    assert completed("gateway ch", 1) == ["chat", "check"]
     assert completed("gateway chat --log", 2) == ["--logprobs"]
     assert completed("gateway engine pl", 2) == ["plan"]
     # The shell that asks is found out.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -33,6 +34,17 @@ def test_it_tells_the_fleet_and_where_each_figure_comes_from(tmp_path: Path) -> 
     assert written["time_to_first_token_ms"]["p95"] <= 500
     again = json.loads(run(tmp_path, *load, *ENGINE, "--json").stdout)
     assert again == written
+
+
+def test_help_shows_ten_options_and_help_all_the_others(tmp_path: Path) -> None:
+    shown = [
+        set(re.findall(r"^│ (--[\w-]+)", run(tmp_path, each).stdout, re.MULTILINE)) for each in ("--help", "--help-all")
+    ]
+    assert shown[0] - {"--help", "--help-all"} == {
+        "--rate", "--trace", "--prompt-tokens", "--answer-tokens", "--bench", "--slots", "--token-ms", "--prefill-rate",
+        "--ttft", "--json",
+    }  # fmt: skip
+    assert shown[1] - shown[0] > {"--balance", "--shared-prefix", "--seed", "--output"}
 
 
 def test_large_numbers_are_written_out(tmp_path: Path) -> None:

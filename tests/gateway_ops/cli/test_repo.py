@@ -1,4 +1,4 @@
-"""``gateway repo build`` as users run it."""
+"""``gateway repo`` as users run it."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_build_check_and_compare(folder: Path) -> None:
-    built = run("repo", "build", "-o", "out", "--set", "kv_cache_free_gpu_mem_fraction:0.7")
+    built = run("repo", "-o", "out", "--set", "kv_cache_free_gpu_mem_fraction:0.7")
     assert (built.returncode, built.stderr) == (0, "")
     assert built.stdout == "out: tensorrt_llm, preprocessing, postprocessing, ensemble, tensorrt_llm_bls\n"
     checked = run("check", "out")
     *said, summary = checked.stdout.splitlines()
     assert (checked.returncode, summary) == (0, "No problems found.")
     assert all(" info: " in line and "does not exist on this machine" in line for line in said)  # engines elsewhere
-    compared = run("repo", "build", "--diff", "out")
+    compared = run("repo", "--diff", "out")
     assert compared.returncode == 1
     assert compared.stdout == "tensorrt_llm: parameter kv_cache_free_gpu_mem_fraction: 0.5 rendered, 0.7 there\n"
-    same = run("repo", "build", "--diff", "out", "--set", "kv_cache_free_gpu_mem_fraction:0.7")
+    same = run("repo", "--diff", "out", "--set", "kv_cache_free_gpu_mem_fraction:0.7")
     assert (same.returncode, same.stdout) == (0, "No difference.\n")
-    again = run("repo", "build", "-o", "out")
+    again = run("repo", "-o", "out")
     assert again.returncode == 1
     assert "--force" in again.stderr
 
 
 def test_a_contradiction_has_its_line_the_reason_and_the_fix(folder: Path) -> None:
-    rejected = run("repo", "build", "-o", "out", "--set", "limits.max_input_len:9000")
+    rejected = run("repo", "-o", "out", "--set", "limits.max_input_len:9000")
     assert rejected.returncode == 1
     assert "gateway.yaml:29: deployments[0].limits.max_input_len: it is 9000, but max_seq_len" in rejected.stderr
     assert "Take at most 2559, or a larger max_seq_len." in rejected.stderr
@@ -70,25 +70,25 @@ def test_a_contradiction_has_its_line_the_reason_and_the_fix(folder: Path) -> No
 def test_mistakes_are_named_with_their_lines(folder: Path) -> None:
     with (folder / "gateway.yaml").open("a") as file:
         file.write("    kv_cach: {}\n")
-    wrong = run("repo", "build", "-o", "out")
+    wrong = run("repo", "-o", "out")
     assert wrong.returncode == 1
     assert "deployments[0].kv_cach: unknown key. Did you mean 'kv_cache'?" in wrong.stderr
     (folder / "gateway.yaml").write_text("models: []\n")
-    assert "deployments: the section is empty." in run("repo", "build", "-o", "out").stderr
-    assert run("repo", "build").returncode == 2
+    assert "deployments: the section is empty." in run("repo", "-o", "out").stderr
+    assert run("repo").returncode == 2
 
 
 def test_one_of_several(folder: Path) -> None:
     file = str(EXAMPLES / "two-models.yaml")
-    built = run("repo", "build", "-f", file, "-o", "out", "--only", "qwen2.5-7b")
+    built = run("repo", file, "-o", "out", "--only", "qwen2.5-7b")
     assert built.stdout.startswith("out: qwen_tensorrt_llm, ")
     assert "llama" not in built.stdout
-    unknown = run("repo", "build", "-f", file, "-o", "other", "--only", "qwen")
+    unknown = run("repo", file, "-o", "other", "--only", "qwen")
     assert "unknown deployment 'qwen'" in unknown.stderr
 
 
 def test_a_target_alone_keeps_its_draft(folder: Path) -> None:
-    build = ("repo", "build", "-f", str(EXAMPLES / "draft-target.yaml"), "-o", "out", "--only")
+    build = ("repo", str(EXAMPLES / "draft-target.yaml"), "-o", "out", "--only")
     built = run(*build, "target")
     assert built.returncode == 0
     assert "draft" not in built.stdout
@@ -106,7 +106,7 @@ def test_a_target_alone_keeps_its_draft(folder: Path) -> None:
 @pytest.mark.parametrize("value", ["false", "int4"])
 def test_a_wrong_plugin_names_the_right_ones(folder: Path, value: str) -> None:
     choices = "'auto', 'float16', 'float32', 'bfloat16', 'int32' or 'disable'"
-    rejected = run("repo", "build", "-o", "out", "--set", f"build.lora_plugin:{value}")
+    rejected = run("repo", "-o", "out", "--set", f"build.lora_plugin:{value}")
     assert rejected.returncode == 1
     assert f"deployments[0].build.lora_plugin: input should be {choices}" in rejected.stderr
 
@@ -144,7 +144,7 @@ def test_a_file_of_deployments_alone_is_checked(folder: Path) -> None:
 def test_no_name_leads_out_of_the_folder(folder: Path, key: str, value: str) -> None:
     (folder / "out").mkdir()
     (folder / "precious").write_text("kept")
-    rejected = run("repo", "build", "-o", "out", "--force", "--set", f"{key}:{value}")
+    rejected = run("repo", "-o", "out", "--force", "--set", f"{key}:{value}")
     assert rejected.returncode == 1
     assert f"deployments[0].{key}: must consist of letters, digits" in rejected.stderr
     assert len(rejected.stderr.splitlines()) == 1
@@ -163,14 +163,14 @@ def test_no_name_leads_out_of_the_folder(folder: Path, key: str, value: str) -> 
     ],
 )
 def test_numbers_that_no_server_holds_are_refused(folder: Path, setting: str) -> None:
-    rejected = run("repo", "build", "-o", "out", "--set", setting)
+    rejected = run("repo", "-o", "out", "--set", setting)
     assert rejected.returncode == 1
     assert f"deployments[0].{setting.partition(':')[0]}: input should be less than or equal to" in rejected.stderr
     assert len(rejected.stderr.splitlines()) == 1
 
 
 def test_one_mistake_is_one_line(folder: Path) -> None:
-    rejected = run("repo", "build", "-o", "out", "--set", "limits.max_seq_len:abc")
+    rejected = run("repo", "-o", "out", "--set", "limits.max_seq_len:abc")
     assert rejected.stderr.splitlines() == [
         "error: gateway.yaml:30: deployments[0].limits.max_seq_len: must be an integer."
     ]
@@ -178,7 +178,7 @@ def test_one_mistake_is_one_line(folder: Path) -> None:
 
 def test_a_file_with_a_character_that_yaml_does_not_have(folder: Path) -> None:
     (folder / "gateway.yaml").write_text("deployments: \x00")
-    rejected = run("repo", "build", "-o", "out")
+    rejected = run("repo", "-o", "out")
     assert rejected.returncode == 1
     assert "is not valid YAML (unacceptable character" in rejected.stderr
 
@@ -199,17 +199,17 @@ def test_a_file_with_a_character_that_yaml_does_not_have(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_compared_with_is_named_and_is_no_difference(folder: Path, other: str, said: str) -> None:
-    compared = run("repo", "build", "--diff", other)
+    compared = run("repo", "--diff", other)
     assert compared.returncode == 2
     assert said in compared.stderr
 
 
 def test_a_comparison_with_a_folder_looks_at_every_field(folder: Path) -> None:
-    assert run("repo", "build", "-o", "out").returncode == 0
+    assert run("repo", "-o", "out").returncode == 0
     file = folder / "out" / "postprocessing" / "config.pbtxt"
     text = file.read_text().replace("KIND_CPU", "KIND_GPU")
     file.write_text(text.replace("max_batch_size: 16", "max_batch_size: ${triton_max_batch_size}"))
-    assert run("repo", "build", "--diff", "out").stdout.splitlines() == [
+    assert run("repo", "--diff", "out").stdout.splitlines() == [
         "postprocessing: instance_group 1 kind: KIND_CPU rendered, KIND_GPU there",
         "postprocessing: max_batch_size: 16 rendered, not filled in there",
     ]

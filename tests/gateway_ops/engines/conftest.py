@@ -64,7 +64,7 @@ class Image:
 
     def gateway(self, *words: str) -> Result:
         """Run ``gateway engine`` with the settings file."""
-        return CliRunner().invoke(app, ["engine", words[0], "-f", str(self.file), *words[1:]])
+        return CliRunner().invoke(app, ["engine", words[0], str(self.file), *words[1:]])
 
     def built(self, *words: str) -> Result:
         """Build, which must succeed."""

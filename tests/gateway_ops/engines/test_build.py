@@ -249,7 +249,7 @@ def test_a_full_disk_is_named_and_the_build_goes_on_where_it_was(image: Image) -
 
 
 def test_a_write_of_its_own_that_fails_leaves_no_engine_without_a_manifest(image: Image) -> None:
-    words = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", "-f", str(image.file)]
+    words = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", str(image.file)]
     small = 700  # bytes: enough for the stand-ins' files, too little for a manifest
     limited = subprocess.run(
         words,
@@ -279,7 +279,7 @@ def test_two_engines_of_one_model_do_not_fetch_it_at_once(image: Image) -> None:
     one: dict[str, Any] = {"model": model, "triton": {"executor": "orchestrator", "gpu_ids": [[0]]}}
     other: dict[str, Any] = {"name": "other", "prefix": "b_", "engine_dir": str(image.disk / "engines" / "other")}
     image.write(one, one | other | {"triton": {"executor": "orchestrator", "gpu_ids": [[1]]}})
-    words = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", "-f", str(image.file), "--only", "small"]
+    words = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", str(image.file), "--only", "small"]
     image.set("FAULT", "hf:hang")
     builder = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     tool = wait_for(image.home / "hanging", builder)
@@ -294,7 +294,7 @@ def test_two_engines_of_one_model_do_not_fetch_it_at_once(image: Image) -> None:
 
 
 def test_a_killed_build_is_resumed_once_its_tool_has_ended(image: Image) -> None:
-    words = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", "-f", str(image.file)]
+    words = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", str(image.file)]
     image.set("FAULT", "trtllm-build:hang")
     builder = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     tool = wait_for(image.home / "hanging", builder)
@@ -314,7 +314,7 @@ def test_a_killed_build_is_resumed_once_its_tool_has_ended(image: Image) -> None
 
 
 def test_a_build_that_is_told_to_end_ends_its_tool(image: Image) -> None:
-    words = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", "-f", str(image.file)]
+    words = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", str(image.file)]
     image.set("FAULT", "trtllm-build:hang")
     with BoundProcess(words, stderr=subprocess.PIPE, text=True) as builder:
         tool = wait_for(image.home / "hanging", builder)

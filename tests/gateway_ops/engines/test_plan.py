@@ -28,7 +28,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plan(file: Path, *words: str) -> Result:
-    return CliRunner().invoke(app, ["engine", "plan", "-f", str(file), *words])
+    return CliRunner().invoke(app, ["engine", "plan", str(file), *words])
 
 
 def plans(file: Path, *words: str) -> list[dict[str, Any]]:
@@ -288,7 +288,7 @@ def test_a_file_without_engines_has_nothing_to_plan() -> None:
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_dry_run_of_each_example_prints_what_its_plan_has(example: Path, models: Path) -> None:
-    printed = CliRunner().invoke(app, ["engine", "build", "--dry-run", "-f", str(example)])
+    printed = CliRunner().invoke(app, ["engine", "build", "--dry-run", str(example)])
     assert printed.exit_code == 0, printed.output
     lines = printed.output.splitlines()
     for found in plans(example):

@@ -162,7 +162,7 @@ def test_gateway_check_says_it_of_a_file_and_of_a_repository(image: Image) -> No
     image.write({"limits": image.small()["limits"] | {"max_seq_len": 4000}})
     repository = image.disk / "repository"
     runner = CliRunner()
-    rendered = runner.invoke(app, ["repo", "build", "-f", str(image.file), "-o", str(repository)])
+    rendered = runner.invoke(app, ["repo", str(image.file), "-o", str(repository)])
     assert rendered.exit_code == 0, rendered.output
     said = f"{image.engine / 'config.json'}: It was built for max_seq_len 2000, but the deployment asks for 4000."
     for target in (image.file, repository):

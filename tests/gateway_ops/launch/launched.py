@@ -49,7 +49,7 @@ def render(folder: Path, *deployments: dict[str, Any]) -> Path:
     """The settings file of deployments, with their repository rendered beside it."""
     file = folder / "gateway.yaml"
     file.write_text(yaml.safe_dump({"deployments": list(deployments)}))
-    done = CliRunner().invoke(app, ["repo", "build", "-f", str(file), "-o", str(folder / "repository")])
+    done = CliRunner().invoke(app, ["repo", str(file), "-o", str(folder / "repository")])
     assert done.exit_code == 0, done.output
     return file
 
@@ -64,7 +64,7 @@ class Launched:
         self._mark = f"TESTED_LAUNCH={self.ports[0]}"
         names = ("--http-port", "--grpc-port", "--metrics-port")
         ports = [word for name, port in zip(names, self.ports, strict=True) for word in (name, str(port))]
-        where = ["-f", str(file), "--repository", str(file.with_name("repository")), "--log-dir", str(self._logs)]
+        where = [str(file), "--repository", str(file.with_name("repository")), "--log-dir", str(self._logs)]
         key, _, value = self._mark.partition("=")
         self.process = subprocess.Popen(
             [GATEWAY, "launch", *where, *ports, *options], stderr=subprocess.PIPE, text=True,

@@ -28,7 +28,7 @@ def launch(*options: str | Path) -> Result:
 def printed(name: str, *options: str) -> list[list[str]]:
     """The command of an example's dry run: the words of each rank, with the variables before those of the first."""
     file = EXAMPLES / f"{name}.yaml"
-    done = CliRunner().invoke(app, ["launch", "-f", str(file), "--repository", "/repo", "--dry-run", *options])
+    done = CliRunner().invoke(app, ["launch", str(file), "--repository", "/repo", "--dry-run", *options])
     assert done.exit_code == 0, done.output
     (line,) = [line for line in done.stdout.replace("\\\n", "").splitlines() if not line.startswith("#")]
     ranks: list[list[str]] = [[]]
@@ -80,11 +80,11 @@ def test_the_llm_apis_ranks_are_started_by_mpirun_where_that_is_asked_for() -> N
 def test_ranks_of_the_llm_api_need_it_and_its_launcher(
     small: Path, tmp_path: Path, tiny_model_dir: Path, mpirun: Path, gpus: Callable[[int], Path]
 ) -> None:
-    said = rejected("-f", small, "--repository", small.with_name("repository"), "--llmapi-ranks")
+    said = rejected(small, "--repository", small.with_name("repository"), "--llmapi-ranks")
     assert "--llmapi-ranks is for the LLM API over several GPUs, and these deployments do not use it." in said
     gpus(2)
     file = render(tmp_path, deployment(tiny_model_dir, engine="llmapi", parallelism={"tp": 2}))
-    said = rejected("-f", file, "--repository", tmp_path / "repository", "--llmapi-ranks")
+    said = rejected(file, "--repository", tmp_path / "repository", "--llmapi-ranks")
     assert "trtllm-llmapi-launch is not on PATH. Run this in TensorRT-LLM's image, which has it." in said
 
 
@@ -116,7 +116,7 @@ def test_workers_that_start_with_the_orchestrator_are_ranks(tmp_path: Path) -> N
         + "  - name: draft\n"
         + other.replace(place, f"{place}      participant_ids: [[2]]\n")
     )
-    done = CliRunner().invoke(app, ["launch", "-f", str(file), "--dry-run"])
+    done = CliRunner().invoke(app, ["launch", str(file), "--dry-run"])
     assert "TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES=0 mpirun" in done.stdout
     assert done.stdout.count("--load-model=tensorrt_llm --load-model=tensorrt_llm_draft --allow-http=false") == 2
     assert "--cuda-memory-pool-byte-size" not in done.stdout
@@ -144,28 +144,28 @@ def test_a_port_that_is_taken(small: Path) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        said = rejected("-f", small, "--repository", small.with_name("repository"), "--grpc-port", str(port))
+        said = rejected(small, "--repository", small.with_name("repository"), "--grpc-port", str(port))
     assert f"Triton cannot listen on 127.0.0.1 port {port} (Address already in use)." in said
     assert "choose another port with --grpc-port." in said
 
 
 def test_ports_that_are_the_same(small: Path) -> None:
-    said = rejected("-f", small, "--repository", small.with_name("repository"), "--grpc-port", "7", "--http-port", "7")
+    said = rejected(small, "--repository", small.with_name("repository"), "--grpc-port", "7", "--http-port", "7")
     assert "Two of Triton's ports are the same." in said
 
 
 def test_a_repository_that_is_not_there_or_lacks_models(small: Path, tmp_path: Path, tiny_model_dir: Path) -> None:
-    said = rejected("-f", small, "--repository", tmp_path / "nowhere")
+    said = rejected(small, "--repository", tmp_path / "nowhere")
     missing = f"The model repository {tmp_path / 'nowhere'} does not exist."
-    assert f"{missing} Render it: gateway repo build -f FILE -o" in said
+    assert f"{missing} Render it: gateway repo FILE -o" in said
     file = render(tmp_path, deployment(tiny_model_dir, prefix="a_"))
-    assert "lacks a_tensorrt_llm." in rejected("-f", file, "--repository", small.with_name("repository"))
+    assert "lacks a_tensorrt_llm." in rejected(file, "--repository", small.with_name("repository"))
 
 
 def test_a_repository_that_the_review_refuses(tmp_path: Path, tiny_model_dir: Path) -> None:
     file = render(tmp_path, deployment(tiny_model_dir))
     (tmp_path / "repository" / "tensorrt_llm" / "1" / "model.py").unlink()
-    assert "model.py" in rejected("-f", file, "--repository", tmp_path / "repository")
+    assert "model.py" in rejected(file, "--repository", tmp_path / "repository")
 
 
 @pytest.mark.parametrize("name", ["my models", "o'clock", 'in "quotes"', "a;b", "cost$", "(new)"])
@@ -173,31 +173,29 @@ def test_a_path_that_no_stub_of_triton_starts_from(name: str, tmp_path: Path, ti
     folder = tmp_path / name
     folder.mkdir()
     file = render(folder, deployment(tiny_model_dir))
-    said = rejected("-f", file, "--repository", folder / "repository")
+    said = rejected(file, "--repository", folder / "repository")
     assert f"passes paths to a shell unquoted, and {folder}/repository contains" in said
     assert "Move the repository into a folder without it." in said
 
 
 def test_a_deployment_that_does_not_exist(small: Path) -> None:
-    done = launch("-f", small, "--deployment", "nobody")
+    done = launch(small, "--deployment", "nobody")
     assert done.exit_code == 1
     assert "unknown deployment 'nobody'" in done.stderr
 
 
 def test_a_target_without_its_draft(tmp_path: Path) -> None:
-    done = launch("-f", EXAMPLES / "draft-target.yaml", "--repository", tmp_path, "--deployment", "target")
+    done = launch(EXAMPLES / "draft-target.yaml", "--repository", tmp_path, "--deployment", "target")
     assert done.exit_code == 2
     assert "warning: target calls tensorrt_llm_draft for its drafts, which is not among these." in done.stderr
 
 
 def test_a_policy_that_is_none(small: Path) -> None:
-    assert "--restart 'sometimes': write no, on-failure, or on-failure:N." in rejected(
-        "-f", small, "--restart", "sometimes"
-    )
+    assert "--restart 'sometimes': write no, on-failure, or on-failure:N." in rejected(small, "--restart", "sometimes")
 
 
 def test_a_program_that_is_not_there(small: Path) -> None:
-    where = ("-f", small, "--repository", small.with_name("repository"))
+    where = (small, "--repository", small.with_name("repository"))
     assert "/nowhere does not exist." in rejected(*where, "--tritonserver", "/nowhere")
 
 
@@ -211,7 +209,7 @@ def test_fewer_gpus_than_ranks_no_mpirun_and_no_engine(
 ) -> None:
     gpus(1)
     file = tensorrt(tmp_path, tiny_model_dir, parallelism={"tp": 2})
-    where = ("-f", file, "--repository", tmp_path / "repository")
+    where = (file, "--repository", tmp_path / "repository")
     said = rejected(*where)
     assert "The deployments need 2 GPUs, and 1 is visible." in said
     assert "Leader mode needs mpirun, which is not on PATH." in said
@@ -230,7 +228,7 @@ def test_gpus_that_the_variable_leaves_out(
     made = deployment(tiny_model_dir, engine="llmapi", triton={"gpu_ids": [[gpu]]}, limits={"max_seq_len": 64})
     file = render(tmp_path, made)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
-    found = rejected("-f", file, "--repository", tmp_path / "repository")
+    found = rejected(file, "--repository", tmp_path / "repository")
     assert (f"one: GPU {gpu} of triton.gpu_ids is not in CUDA_VISIBLE_DEVICES=0,2." in found) == said
     assert "The deployments need" not in found
 
@@ -239,7 +237,7 @@ def test_several_machines_are_left_to_slurm(
     tmp_path: Path, tiny_model_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tensorrt(tmp_path, tiny_model_dir, parallelism={"tp": 2, "pp": 2, "nodes": 2})
-    where = ("-f", file, "--repository", tmp_path / "repository")
+    where = (file, "--repository", tmp_path / "repository")
     options = "--nodes=2 --ntasks=4 --ntasks-per-node=2 --kill-on-bad-exit=1"
     line = f"srun --mpi=pmix {options} sh {tmp_path}/repository/launch.sh"
     said = rejected(*where)
@@ -253,5 +251,5 @@ def test_a_task_of_many_is_told_that_it_is_one(
 ) -> None:
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
     file = tensorrt(tmp_path, tiny_model_dir, parallelism={"tp": 4})
-    said = rejected("-f", file, "--repository", tmp_path / "repository")
+    said = rejected(file, "--repository", tmp_path / "repository")
     assert "srun has started this 4 times, and each would start all ranks. Start it with --ntasks=1" in said

@@ -1,4 +1,4 @@
-"""What `gateway repo build --diff DIR` says of a repository that somebody has changed."""
+"""What `gateway repo --diff DIR` says of a repository that somebody has changed."""
 
 from __future__ import annotations
 

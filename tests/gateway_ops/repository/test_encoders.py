@@ -1,4 +1,4 @@
-"""What ``gateway repo build --model-dir`` renders for the folder of an encoder or a cross-encoder."""
+"""What ``gateway repo --model-dir`` renders for the folder of an encoder or a cross-encoder."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_folder_becomes_a_model_beside_others(tmp_path: Path, repository: Path
     encoder = write_files(tmp_path / "my-encoder", {"config.json": BERT})
     out = tmp_path / "out"
     for each, more in ((folder, ()), (encoder, ("--force",))):
-        built = run("repo", "build", "--model-dir", str(each), "-o", str(out), *more)
+        built = run("repo", "--model-dir", str(each), "-o", str(out), *more)
         assert (built.returncode, built.stdout) == (0, f"{out}: {each.name}\n"), built.stderr
     models = read_repository(out)
     assert {*models} == {"my-encoder", "my-reranker"}
@@ -67,7 +67,7 @@ def test_a_folder_becomes_a_model_beside_others(tmp_path: Path, repository: Path
     assert check_repository(out) == []
     there = {path.name for path in (out / "my-encoder" / "1").iterdir()}
     assert there == {path.name for path in (repository / EMBEDDING / "1").glob("*.py")}
-    compared = run("repo", "build", "--model-dir", str(encoder), "--diff", str(out))
+    compared = run("repo", "--model-dir", str(encoder), "--diff", str(out))
     assert (compared.returncode, compared.stdout) == (1, "my-reranker: only there\n")
 
 
@@ -120,9 +120,9 @@ def test_a_folder_that_is_not_computed_is_rejected_by_name(tmp_path: Path, files
 
 
 def test_options_of_deployments_do_not_go_with_a_model_folder(tmp_path: Path) -> None:
-    rejected = run("repo", "build", "--model-dir", str(tmp_path), "-o", "out", "--set", "a:b")
+    rejected = run("repo", "--model-dir", str(tmp_path), "-o", "out", "--set", "a:b")
     assert rejected.returncode == 2
     assert "--model-dir goes without --set, --only and --slurm" in rejected.stderr
-    missing = run("repo", "build", "--model-dir", str(tmp_path), "-o", str(tmp_path / "out"))
+    missing = run("repo", "--model-dir", str(tmp_path), "-o", str(tmp_path / "out"))
     assert missing.returncode == 1
     assert "the architecture is None" in missing.stderr
