@@ -7,7 +7,7 @@ import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.generation import Capability, EngineError, EngineFeatures
@@ -47,10 +47,10 @@ class ModelContext:
 
     timeouts: TimeoutSettings
     metrics: Metrics
-    relay: bool
-    shares: SharedLines
-    engine_limit: EngineLimit
-    token_cache: TokenCache | None
+    relay: bool = True
+    shares: SharedLines = field(default_factory=SharedLines)
+    engine_limit: EngineLimit = unknown_limit
+    token_cache: TokenCache | None = None
 
 
 class ServedModel(ABC):

@@ -16,6 +16,7 @@ from gateway.generation import EngineError, ErrorKind
 from gateway.generation.encoder import EncoderParams
 from gateway.generation.route import RoutingHints
 from gateway.serving.encoder_model import EncoderModel
+from gateway.serving.served_model import ModelContext
 from gateway.settings import ConfigError, ModelSettings, TimeoutSettings
 from gateway.telemetry.metrics import Metrics
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, InputTooLongError
@@ -69,7 +70,8 @@ async def prove_encoder(settings: ModelSettings, url: str, where: str = "") -> E
         url, settings.triton.model, settings.path,
         options=engine_options(settings), access=triton_access(settings.triton),
     )  # fmt: skip
-    model = EncoderModel(settings, backend, key="models[0]", timeouts=TimeoutSettings(), metrics=Metrics())
+    context = ModelContext(TimeoutSettings(), Metrics())
+    model = EncoderModel(settings, backend, "models[0]", context)
     proof = _Proof(model, where)
     found: list[Finding] = []
     try:
