@@ -20,8 +20,8 @@ def main() -> None:
             page.fill(f"#p-{name}", value)
         page.send("How do I boil an egg? List the steps.")
         page.says("The answer is complete.")
-        doubted = "[...document.querySelectorAll('.text .tint')].map((one) => Number(one.style.getPropertyValue('--p')))"
-        shares = page.value(doubted)[:12]
+        tints = "[...document.querySelectorAll('.text .tint')]"
+        shares = page.value(f"{tints}.map((one) => Number(one.style.getPropertyValue('--p')))")[:12]
         page.call("hover", f".text .tint >> nth={shares.index(min(shares))}")
         page.call("screenshot", {"path": str(PICTURE)})
 
