@@ -54,7 +54,7 @@ def elements(nodes: list[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from elements(node[2:])
 
 
-BLOCKS = {
+BLOCKS: dict[str, list[Any]] = {
     "# One ##\ntext": [["h3", {}, "One"], ["p", {}, "text"]],
     "####### seven": [["p", {}, "####### seven"]],
     "a\nb\n\nc": [["p", {}, "a\nb"], ["p", {}, "c"]],
@@ -97,7 +97,7 @@ BLOCKS = {
     ],
     "no | table\n---": [["p", {}, "no | table"], ["hr", {}]],
 }
-WORDS = {
+WORDS: dict[str, list[Any]] = {
     "*a* _b_ **c** __d__ ***e*** ~~f~~": [
         ["em", {}, "a"], " ", ["em", {}, "b"], " ", ["strong", {}, "c"], " ", ["strong", {}, "d"], " ",
         ["strong", {}, ["em", {}, "e"]], " ", ["del", {}, "f"],

@@ -84,11 +84,20 @@ def test_a_held_answer_ends_by_stop_and_by_cancel(scripted_triton: ScriptedServe
 def test_what_it_cannot_do_is_refused_by_name(scripted_triton: ScriptedServer, engine: Kserve) -> None:
     with scripted_triton.without_guides(turn("known", text="x")):
         [unknown] = engine.stream(MODEL, **asked([5, 6]))
-        [log_probs] = engine.stream(MODEL, **asked([5], return_log_probs=True))
+        [logits] = engine.stream(MODEL, **asked([5], return_generation_logits=True))
         [guided] = engine.stream(MODEL, **asked([5], guided_decoding_guide_type="json"))
     assert "no turn of the script" in unknown.error
-    assert "log_probs" in log_probs.error
+    assert "logits" in logits.error
     assert "GuidedDecoder is not set up" in guided.error
+
+
+def test_each_token_has_log_probs_that_follow_from_its_id(scripted_triton: ScriptedServer, engine: Kserve) -> None:
+    scripted_triton.play(turn(text="one two three"), chunk=2)
+    got = engine.stream(MODEL, **asked([5], return_log_probs=True, num_top_log_probs=2))
+    ids = [token for answer in got for token in answer.ids]
+    assert got[-1].tensors["output_log_probs"].reshape(-1).tolist() == [-(token % 8) / 4 for token in ids]
+    near = [[abs(token - k) for k in range(2)] for token in got[0].ids]
+    assert got[0].tensors["top_log_probs_ids"].tolist() == [near]
 
 
 def test_a_guide_is_journalled(scripted_triton: ScriptedServer, engine: Kserve) -> None:

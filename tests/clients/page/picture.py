@@ -8,22 +8,21 @@ from pathlib import Path
 from tests.clients.page.browser import Browser
 
 PICTURE = Path(__file__).parents[3] / "docs" / "page.png"
-_SETTINGS = {"temperature": "0.7", "max_tokens": "30", "seed": "4"}
+_SETTINGS = {"temperature": "0.7", "max_tokens": "120", "seed": "3"}
 
 
 def main() -> None:
     """Ask one question, point at a token that could have been another, and keep what is seen."""
     with Browser() as browser:
-        page = browser.open(sys.argv[1], viewport={"width": 960, "height": 600}, colorScheme="light")
+        page = browser.open(sys.argv[1], viewport={"width": 1280, "height": 720}, colorScheme="light")
         page.says("is ready.")
-        page.call("check", "#logprobs")
         for name, value in _SETTINGS.items():
             page.fill(f"#p-{name}", value)
-        page.send("Why is the sky blue?")
+        page.send("How do I boil an egg? List the steps.")
         page.says("The answer is complete.")
-        doubted = "[...document.querySelectorAll('.token')].map((one) => Number(one.style.getPropertyValue('--p')))"
-        shares = page.value(doubted)[:12]
-        page.call("hover", f".token:nth-child({shares.index(min(shares)) + 1})")
+        tints = "[...document.querySelectorAll('.text .tint')]"
+        shares = page.value(f"{tints}.map((one) => Number(one.style.getPropertyValue('--p')))")[:12]
+        page.call("hover", f".text .tint >> nth={shares.index(min(shares))}")
         page.call("screenshot", {"path": str(PICTURE)})
 
 

@@ -191,8 +191,7 @@ def test_tokens_are_seen(page: Page) -> None:
 
 def test_a_request_that_cannot_have_log_probs_goes_without(page: Page, play: Any) -> None:
     play(turn(text="Said.<|im_end|>"))
-    # Not chosen by a user: as where the limit of an engine is not known.
-    page.value("document.querySelector('#top_logprobs').value = 50")
+    page.value("document.querySelector('#top_logprobs').value = 50")  # not chosen by the user
     page.send("Hi")
     page.says(COMPLETE)
     assert page.all(".turn.model .text") == ["Said."]
