@@ -23,7 +23,7 @@ _CITATION = re.compile(r"contract[^\n]{0,12}sections?\s+\d", re.IGNORECASE)
 # its own, which says why; one that removes code lowers it to what is then counted.
 HELD = {
     "gateway_code_lines": 38_138,
-    "gateway_ops_code_lines": 15_752,
+    "gateway_ops_code_lines": 15_694,
     "template_lines": 1_248,
     "chart_template_lines": 500,
     "public_class_names_twice": 0,
