@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gateway.generation.encoder import EncodedItems, EncoderRequest
-from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
+from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer, InputTooLongError
 from tests.app.encoders import MOST_TOKENS, Encoders, ScriptedEncoder, encoders, letters
 from tests.app.scripted import ByteIds
 
@@ -260,24 +260,30 @@ async def test_a_query_that_many_documents_repeat_is_rejected_before_it_is_read(
         assert found[2].endswith(" characters together, max 2400000.")
 
 
-async def test_characters_that_are_cut_cost_no_tokens(world: Encoders, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_characters_that_are_cut_cost_no_tokens(
+    world: Encoders, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Eight million of them would take a gigabyte."""
     read: list[str] = []
-    encoded = EncoderTokenizer._encoded
+    encode = EncoderTokenizer._encode
 
-    def noted(self: EncoderTokenizer, text: str, pair: str | None) -> EncoderInput:
+    def noted(self: EncoderTokenizer, text: str, pair: str | None) -> Any:
         read.append(text)
-        return encoded(self, text, pair)
+        return encode(self, text, pair)
 
-    monkeypatch.setattr(EncoderTokenizer, "_encoded", noted)
+    monkeypatch.setattr(EncoderTokenizer, "_encode", noted)
     huge = "a" * 2**22
     for fields in ({"truncate": "END"}, {"truncate": "START"}):
         answer = await world.post(EMBEDDINGS, model="vectors", input=[huge, "b"], **fields)
         assert answer["usage"]["total_tokens"] == MOST_TOKENS + 1
     assert (await world.rejected(EMBEDDINGS, model="vectors", input=["b", huge]))[0] == "input[1]"
+    assert list(map(len, read[:3])) == [65536, MOST_TOKENS, 1], "whole once, then what is left"
     assert max(map(len, read)) == 65536
     assert (await world.rejected(EMBEDDINGS, model="vectors", input=["x" * MOST_TOKENS] * 2000))[0] == "input"
     assert len(read) < 300
+    with pytest.raises(InputTooLongError, match=r"^1\d{5} tokens > 100000 maximum"):
+        EncoderTokenizer.from_folder(folder).tokenize([EncoderInput("a" * 500_000)], total=100_000)
+    assert max(map(len, read)) == 65536
 
 
 async def test_pairs_of_several_queries_go_by_query_where_the_model_takes_one(world: Encoders) -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 import tokenizers
 
+from gateway.text.tokens.segments import count_beyond
 from gateway.text.tokens.tokenizer import Tokenizer
 
 Truncation = Literal["none", "start", "end"]
@@ -105,47 +106,60 @@ class EncoderTokenizer:
         for index, given in enumerate(inputs):
             if count > total or stopped():
                 break
-            each = given
-            if not each.ids:
-                each = self._roughly_cut(index, each, most or total, truncation)
-                each = self._encoded(each.text, each.pair)
+            each, encoding = given, None
+            if not given.ids:
+                rough = self._roughly_cut(index, given, most or total, truncation, stopped)
+                encoding = self._encode(rough.text, rough.pair)
+                each = dataclasses.replace(rough, ids=encoding.ids, type_ids=encoding.type_ids)
             if most is not None and len(each.ids) > most:
-                each = self._cut(index, each, most, truncation)
+                each = self._cut(index, each, encoding, most, truncation)
             count += len(each.ids)
             found.append(each)
         return found
 
-    def _encoded(self, text: str, pair: str | None) -> EncoderInput:
+    def _encode(self, text: str, pair: str | None) -> tokenizers.Encoding:
         """Tokenize one input, as a batch of one: other threads run meanwhile."""
         (encoding,) = self._backend.encode_batch([text if pair is None else (text, pair)])
-        return EncoderInput(text, pair, encoding.ids, encoding.type_ids)
+        return encoding
 
-    def _roughly_cut(self, index: int, whole: EncoderInput, most: int, truncation: Truncation) -> EncoderInput:
-        """Leave out what is too long by its characters: a token takes memory, a character that is cut takes none."""
+    def _roughly_cut(
+        self, index: int, whole: EncoderInput, most: int, truncation: Truncation, stopped: Callable[[], bool]
+    ) -> EncoderInput:
+        """Leave out, or reject, what is far too long: a token takes memory, and a character that is cut takes none."""
         query, last = ("", whole.text) if whole.pair is None else (whole.text, whole.pair)
         room = max(most * self._longest_token, _ALWAYS_COUNTED) - len(query)
-        if len(last) <= room:
-            return whole
-        if truncation == "none" or room <= 0:
-            tokens = -(-(len(query) + len(last)) // self._longest_token)
-            raise InputTooLongError(index, max(tokens, most + 1), most, of_query=room <= 0)
-        kept = last[:room] if truncation == "end" else last[-room:]
-        return EncoderInput(kept) if whole.pair is None else EncoderInput(query, kept)
+        if len(last) > room:
+            if truncation == "none" or room <= 0:
+                tokens = -(-(len(query) + len(last)) // self._longest_token)
+                raise InputTooLongError(index, max(tokens, most + 1), most, of_query=room <= 0)
+            kept = last[:room] if truncation == "end" else last[-room:]
+            return EncoderInput(kept) if whole.pair is None else EncoderInput(query, kept)
+        if truncation == "none" and len(last) > max(most, _ALWAYS_COUNTED):
+            tokens = count_beyond(self._backend, last, most + most // 8, stopped)
+            if tokens > most + most // 8:
+                raise InputTooLongError(index, tokens, most)
+        return whole
 
-    def _cut(self, index: int, whole: EncoderInput, most: int, truncation: Truncation) -> EncoderInput:
-        """Cut the last text of an input between two tokens, so that the rest has at most so many."""
-        if not whole.text and truncation != "none":  # token ids
+    def _cut(
+        self, index: int, whole: EncoderInput, encoding: tokenizers.Encoding | None, most: int, truncation: Truncation
+    ) -> EncoderInput:
+        """Cut an input so that at most so many tokens are left: its last text between two tokens, or token ids."""
+        if encoding is None:
+            if truncation == "none":
+                raise InputTooLongError(index, len(whole.ids), most)
             kept_ids = slice(most) if truncation == "end" else slice(-most, None)
             return dataclasses.replace(whole, ids=whole.ids[kept_ids], type_ids=whole.type_ids[kept_ids])
-        last = whole.text if whole.pair is None else whole.pair
-        offsets = self._backend.encode(last, add_special_tokens=False).offsets
+        last, sequence = (whole.text, 0) if whole.pair is None else (whole.pair, 1)
+        places = zip(encoding.offsets, encoding.sequence_ids, strict=True)
+        offsets = [offset for offset, of in places if of == sequence]
         room = len(offsets) - (len(whole.ids) - most)
         of_query = whole.pair is not None and room <= 0
         while truncation != "none" and room > 0:
             kept = offsets[:room] if truncation == "end" else offsets[-room:]
             text = last[kept[0][0] : kept[-1][1]]
-            cut = self._encoded(*((text, None) if whole.pair is None else (whole.text, text)))
-            if len(cut.ids) <= most:
-                return cut
-            room -= len(cut.ids) - most
+            cut = EncoderInput(text) if whole.pair is None else EncoderInput(whole.text, text)
+            encoding = self._encode(cut.text, cut.pair)
+            if len(encoding.ids) <= most:
+                return dataclasses.replace(cut, ids=encoding.ids, type_ids=encoding.type_ids)
+            room -= len(encoding.ids) - most
         raise InputTooLongError(index, len(whole.ids), most, of_query=of_query)
