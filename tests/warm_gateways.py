@@ -269,7 +269,8 @@ def _be_worker(arguments: Sequence[str], kept: Sequence[int], environment: Mappi
         os.environ.clear()
         os.environ.update(environment)
         values = importlib.import_module("prometheus_client.values")
-        values.ValueClass = values.get_value_class()  # chosen by the environment
+        # Chosen by the environment.
+        values.ValueClass = values.get_value_class()  # type: ignore[attr-defined]
         status = importlib.import_module(WORKER).main(arguments)
     except Exception:  # noqa: BLE001 - as an interpreter ends
         traceback.print_exc()
