@@ -199,6 +199,15 @@ def repository() -> Path:
 
 
 @pytest.fixture(scope="session")
+def chat_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """It without the encoder, whose process a server of other tests need not start."""
+    folder = tmp_path_factory.mktemp("chat-repository")
+    for model in MODELS:
+        (folder / model).symlink_to(REPOSITORY / model)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def tiny_model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A generated model of under 1 MB; its words mean nothing."""
     folder = tmp_path_factory.mktemp("tiny-model")
@@ -212,37 +221,39 @@ def smollm2_dir() -> Path:
     return ensure_model_folder()
 
 
-def _serve(model_dir: Path, log: Path, embedding: Path | None = None) -> Iterator[TritonServer]:
+def _serve(repository: Path, model_dir: Path, log: Path, embedding: Path | None = None) -> Iterator[TritonServer]:
     env = {} if embedding is None else {EMBEDDING_VARIABLE: str(embedding)}
-    server = TritonServer(REPOSITORY, model_dir=model_dir, env=env, log_path=log)
+    server = TritonServer(repository, model_dir=model_dir, env=env, log_path=log)
     server.start()
     try:
-        server.wait_ready((*MODELS, EMBEDDING))
+        server.wait_ready(MODELS if embedding is None else (*MODELS, EMBEDDING))
         yield server
     finally:
         server.kill()  # quicker than a shutdown, and nothing is left to be kept
 
 
 @pytest.fixture(scope="session")
-def triton(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+def triton(
+    chat_repository: Path, tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TritonServer]:
     """A running Triton on the tiny model."""
-    yield from _serve(tiny_model_dir, tmp_path_factory.mktemp("triton") / "triton.log")
+    yield from _serve(chat_repository, tiny_model_dir, tmp_path_factory.mktemp("triton") / "triton.log")
 
 
 @pytest.fixture
-def own_triton(tiny_model_dir: Path, tmp_path: Path) -> Iterator[TritonServer]:
+def own_triton(chat_repository: Path, tiny_model_dir: Path, tmp_path: Path) -> Iterator[TritonServer]:
     """A Triton of the test's own on the tiny model: one that it hurts, or whose calls it cancels by the hundred.
 
     That ends Triton 2.51 now and then (docs/wire-contract.md, 9.1), and would end the tests beside it.
     """
-    yield from _serve(tiny_model_dir, tmp_path / "triton.log")
+    yield from _serve(chat_repository, tiny_model_dir, tmp_path / "triton.log")
 
 
 @pytest.fixture(scope="session")
 def triton_smollm2(smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     """A running Triton on SmolLM2-135M-Instruct and all-MiniLM-L6-v2."""
     log = tmp_path_factory.mktemp("triton-smollm2") / "triton.log"
-    yield from _serve(smollm2_dir, log, ensure_embedding_folder())
+    yield from _serve(REPOSITORY, smollm2_dir, log, ensure_embedding_folder())
 
 
 @pytest.fixture(scope="session")
@@ -269,12 +280,12 @@ def _passed_over() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def scripted_triton(
-    _plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory
+    chat_repository: Path, _plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ScriptedServer]:
     """A running Triton that replays what a test tells it to; see `ScriptedServer`."""
     model_dir = tmp_path_factory.mktemp("scripted-model")
     write_scripted_model(model_dir)
-    server = ScriptedServer(REPOSITORY, model_dir, tmp_path_factory.mktemp("triton-scripted"))
+    server = ScriptedServer(chat_repository, model_dir, tmp_path_factory.mktemp("triton-scripted"))
     server.triton.start()
     try:
         server.triton.wait_ready()

@@ -92,9 +92,9 @@ def posted(gateway: GatewayProcess, body: dict[str, Any]) -> socket.socket:
     return connection
 
 
-def test_triton_away_and_back(repository: Path, tiny_model_dir: Path, tmp_path: Path) -> None:
+def test_triton_away_and_back(chat_repository: Path, tiny_model_dir: Path, tmp_path: Path) -> None:
     """A dropped stream ends with an error event; 503 with Retry-After; service by itself once Triton is back."""
-    first = TritonServer(repository, model_dir=tiny_model_dir, log_path=tmp_path / "triton.log")
+    first = TritonServer(chat_repository, model_dir=tiny_model_dir, log_path=tmp_path / "triton.log")
     first.start()
     first.wait_ready()
     # Nothing but the address: the tokenizer and the context length come from Triton's own configuration.

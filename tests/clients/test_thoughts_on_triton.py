@@ -70,9 +70,11 @@ def thinker_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def thinker(thinker_dir: Path, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def thinker(
+    thinker_dir: Path, chat_repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
     folder = tmp_path_factory.mktemp("thinker")
-    triton = TritonServer(repository, model_dir=thinker_dir, log_path=folder / "triton.log")
+    triton = TritonServer(chat_repository, model_dir=thinker_dir, log_path=folder / "triton.log")
     triton.start()
     try:
         triton.wait_ready()

@@ -68,15 +68,15 @@ def _inner(tmp_path_factory: pytest.TempPathFactory) -> tuple[Authority, Pair]:
 
 @pytest.fixture(scope="module")
 def tls_triton(
-    repository: Path, _inner: tuple[Authority, Pair], tmp_path_factory: pytest.TempPathFactory
+    chat_repository: Path, _inner: tuple[Authority, Pair], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ScriptedServer]:
     authority, pair = _inner
-    with serving_by_tls(repository, authority, pair, tmp_path_factory.mktemp("tls-triton")) as server:
+    with serving_by_tls(chat_repository, authority, pair, tmp_path_factory.mktemp("tls-triton")) as server:
         yield server
 
 
 @contextlib.contextmanager
-def serving_by_tls(repository: Path, authority: Authority, pair: Pair, folder: Path) -> Iterator[ScriptedServer]:
+def serving_by_tls(chat_repository: Path, authority: Authority, pair: Pair, folder: Path) -> Iterator[ScriptedServer]:
     """A Triton that takes calls only by TLS, from clients with a certificate, and inference only with a secret."""
     options = (
         "--grpc-use-ssl=true",
@@ -89,7 +89,7 @@ def serving_by_tls(repository: Path, authority: Authority, pair: Pair, folder: P
     model_dir = folder / "model"
     model_dir.mkdir()
     write_scripted_model(model_dir)
-    server = ScriptedServer(repository, model_dir, folder, options)
+    server = ScriptedServer(chat_repository, model_dir, folder, options)
     server.triton.start()
     try:
         server.triton.wait_ready()
@@ -174,7 +174,7 @@ async def test_certificates_of_both_sides_are_exchanged_under_a_hundred_streams(
 @pytest.mark.long
 @pytest.mark.parametrize("transport", ["h2", "grpcio"])
 async def test_a_fleet_is_reached_by_tls(
-    repository: Path,
+    chat_repository: Path,
     tls_triton: ScriptedServer,
     certificates: Certificates,
     tmp_path: Path,
@@ -182,7 +182,7 @@ async def test_a_fleet_is_reached_by_tls(
 ) -> None:
     """By looked-up addresses, which no certificate names; with new certificates; and by what is left of it."""
     pair = certificates.inner.issue("second", hosts=(FLEET,))
-    with serving_by_tls(repository, certificates.inner, pair, tmp_path) as second:
+    with serving_by_tls(chat_repository, certificates.inner, pair, tmp_path) as second:
         env = settings(tls_triton, certificates, transport) | {"GATEWAY_TRITON_TLS_SERVER_NAME": FLEET}
         env["GATEWAY_TRITON_ENDPOINTS"] = ",".join(
             f"dns:///{each.grpc_url.replace('127.0.0.1', 'localhost')}" for each in (tls_triton, second)

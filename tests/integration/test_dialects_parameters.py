@@ -32,12 +32,12 @@ def ids_of(chunks: list[EngineChunk]) -> list[int]:
 
 @pytest.fixture(scope="module")
 def gathering(
-    repository: Path, tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory
+    chat_repository: Path, tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[TritonServer]:
     """An engine that answers with logits."""
     log = tmp_path_factory.mktemp("gathering") / "triton.log"
     env = {"ENGINE_GATHER_LOGITS": "true"}
-    server = TritonServer(repository, model_dir=tiny_model_dir, env=env, log_path=log)
+    server = TritonServer(chat_repository, model_dir=tiny_model_dir, env=env, log_path=log)
     server.start()
     try:
         server.wait_ready()

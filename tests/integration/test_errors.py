@@ -42,12 +42,12 @@ async def bench(triton: TritonServer, tiny_model_dir: Path) -> AsyncIterator[Ben
 
 
 @pytest.fixture(scope="module")
-def fragile(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TritonServer, Path]]:
+def fragile(chat_repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TritonServer, Path]]:
     """One slot, one place in the queue, slow steps, models that may be unloaded; it may be stopped and killed."""
     folder = tmp_path_factory.mktemp("fragile")
     write_tiny_model(folder / "model", vocab=SLOW_VOCABULARY, max_position_embeddings=1024)
     limits = {"ENGINE_MAX_BATCH_SIZE": "1", "ENGINE_MAX_QUEUE_SIZE": "1", "ENGINE_BLAS_THREADS": "1"}
-    server = ControlledServer(repository, model_dir=folder / "model", env=limits, log_path=folder / "triton.log")
+    server = ControlledServer(chat_repository, model_dir=folder / "model", env=limits, log_path=folder / "triton.log")
     yield server, folder / "model"
     server.kill()
 

@@ -39,10 +39,12 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def triton(repository: Path, model_dir: Path) -> Iterator[TritonServer]:
+def triton(chat_repository: Path, model_dir: Path) -> Iterator[TritonServer]:
     """One slot, so that one step makes one token of one request."""
     limits = {"ENGINE_MAX_BATCH_SIZE": "1", "ENGINE_BLAS_THREADS": "1"}
-    with TritonServer(repository, model_dir=model_dir, env=limits, log_path=model_dir.parent / "triton.log") as server:
+    with TritonServer(
+        chat_repository, model_dir=model_dir, env=limits, log_path=model_dir.parent / "triton.log"
+    ) as server:
         server.wait_ready()
         yield server
 

@@ -24,11 +24,11 @@ from tests.scripted_engine.replay import ScriptedServer, turn, write_scripted_mo
 
 
 @pytest.fixture
-def leaving(repository: Path, tmp_path: Path) -> Iterator[ScriptedServer]:
+def leaving(chat_repository: Path, tmp_path: Path) -> Iterator[ScriptedServer]:
     model_dir = tmp_path / "model"
     model_dir.mkdir()
     write_scripted_model(model_dir)
-    server = ScriptedServer(repository, model_dir, tmp_path, ("--exit-timeout-secs=60",))
+    server = ScriptedServer(chat_repository, model_dir, tmp_path, ("--exit-timeout-secs=60",))
     server.triton.start()
     try:
         server.triton.wait_ready()

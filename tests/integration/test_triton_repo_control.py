@@ -104,10 +104,10 @@ def test_bls_survives_many_short_answers_and_errors(triton: TritonServer, kserve
     ],
 )
 def test_what_is_missing_is_a_load_error_that_names_it(
-    repository: Path, tiny_model_dir: Path, tmp_path: Path, engine: str | None, model_dir: str | None, names: str
+    chat_repository: Path, tiny_model_dir: Path, tmp_path: Path, engine: str | None, model_dir: str | None, names: str
 ) -> None:
     folder = {"tiny": tiny_model_dir, "empty": tmp_path, None: None}[model_dir]
-    server = TritonServer(repository, model_dir=folder, engine=engine, log_path=tmp_path / "log", exit_timeout_s=0)
+    server = TritonServer(chat_repository, model_dir=folder, engine=engine, log_path=tmp_path / "log", exit_timeout_s=0)
     server.start()
     try:
         with pytest.raises(TritonStartError) as caught:
@@ -118,10 +118,15 @@ def test_what_is_missing_is_a_load_error_that_names_it(
     assert not any("At:" in line or ".py(" in line for line in caught.value.log_lines)
 
 
-def test_an_encoder_without_a_folder_fails_its_requests_alone(triton: TritonServer, kserve: Kserve) -> None:
-    assert triton.model_ready(EMBEDDING)
-    with pytest.raises(grpc.RpcError, match=r"\$\{EMBEDDING_MODEL_DIR\} is not set, so embedding has no model"):
-        kserve.infer(EMBEDDING, text="hi")
+def test_an_encoder_without_a_folder_fails_its_requests_alone(
+    repository: Path, tiny_model_dir: Path, tmp_path: Path
+) -> None:
+    with TritonServer(repository, model_dir=tiny_model_dir, log_path=tmp_path / "log", exit_timeout_s=0) as server:
+        server.wait_ready([EMBEDDING])
+        kserve = Kserve(server.grpc_url)
+        with pytest.raises(grpc.RpcError, match=r"\$\{EMBEDDING_MODEL_DIR\} is not set, so embedding has no model"):
+            kserve.infer(EMBEDDING, text="hi")
+        kserve.close()
 
 
 def test_a_second_server_beside_it_answers_by_name(triton: TritonServer, kserve: Kserve) -> None:
