@@ -22,7 +22,7 @@ _LONGEST_PATIENCE_S = 60.0
 _PREFILL_RATE = 100.0  # tokens of prompts a second that a slow engine reads at least
 _PAUSE_S = 2.0  # from one probe to the next at least
 _LONGEST_PAUSE_S = 10.0
-_UNHEARD_S = 5.0  # an engine that gave a token within it is not called failing
+_UNHEARD_S = 5.0  # after a token the engine is not called failing for this long
 _MOST_PROBES = 2  # that fail in a row
 _MOST_FAILURES = 3  # in a row, of which a probe is one
 _HALF_LIFE_S = 60.0  # of outcomes, in the share of those that fail
@@ -399,7 +399,7 @@ class EngineHealth:
     def _fail(self, words: str = "") -> None:
         """Note a failure of the engine itself; ``words``: of a probe's."""
         now = self._clock()
-        if self._doubted and self.latest() > self._since:  # which no look has seen yet
+        if self._doubted and self.latest() > self._since:  # the loop has not handled this sign of life yet
             self._believe(self._latest)
         self._failures += 1
         self._probe_failures += bool(words)

@@ -157,7 +157,7 @@ def load_parts(
         raise ConfigError(f"{key}.tokenizer (GATEWAY_TOKENIZER): {error}") from None
     template, tool_template = _templates(tokenizer, settings, key)
     for each in (template, tool_template or template):
-        each.abilities(tools=False)  # found out by rendering: now, rather than in the first request
+        each.abilities(tools=False)  # renders now, so that the first request need not
         each.abilities(tools=True)
     return ModelParts(
         tokenizer=tokenizer,

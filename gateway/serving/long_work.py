@@ -75,7 +75,7 @@ class LongWork:
         finally:
             timer.cancel()
             waiting.leave()
-            del waiting  # whose error knows this frame: neither would be freed
+            del waiting  # breaks the reference cycle between its error and this frame
 
     def close(self, error: EngineError) -> None:
         """Fail all work with ``error`` that runs, waits, or comes before ``reopen``."""

@@ -225,7 +225,7 @@ class ServerSettings(Section):
     @classmethod
     def _split(cls, value: object) -> object:
         keys = split_commas(value)
-        # Keys whose variables expanded to nothing must not leave the door open.
+        # A list whose variables expanded to nothing must not disable authentication.
         if isinstance(value, str) and value and not keys:
             raise ValueError("must contain a key, not only commas")
         return keys

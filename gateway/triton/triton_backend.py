@@ -354,7 +354,7 @@ class TritonBackend:
                 return _NotReadyError(f"the connection to Triton at {self.url} was lost", "unreachable")
             try:
                 missing = await self._first_unready(client, models)
-                if missing is None and self._doubted:  # a request found Triton gone that answers these checks
+                if missing is None and self._doubted:  # Triton responds, but a request failed to reach it
                     self._doubted = False
                     await connection.transport.prepare()
             except EngineError as error:

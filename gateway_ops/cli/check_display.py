@@ -15,7 +15,7 @@ from rich.text import Text
 from gateway.text.harmless import harmless_values
 from gateway_ops.cli.fitted_table import packed
 
-# Each in the order of what is shown first.
+# Each in the order in which the command prints it.
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 _HOW = {"impossible": "red", "emulated": "cyan", "native": "green"}
 _UNLIMITED = 10_000  # letters of a line where no terminal sets a limit

@@ -263,7 +263,7 @@ class Fleet:
             endpoint.retire(lambda left=endpoint: self._leave(left))  # type: ignore[misc]
 
     def _leave(self, endpoint: FleetEndpoint) -> None:
-        if endpoint in self._retiring and not self._closed:  # else it has left with all others
+        if endpoint in self._retiring and not self._closed:  # `close` has already removed all endpoints
             self._retiring.remove(endpoint)
             self._counts.leave(endpoint.key)
             self._run(endpoint.backend.close())

@@ -82,7 +82,7 @@ class _Rewriter(TypedRewriter):
         while self._waiting:
             name, reference, path = self._waiting.pop(0)
             self._definitions[name] = self.schema(resolve(self.root, reference), path, None)
-        while result.keys() == {"$ref"}:  # at the top stands the target itself
+        while result.keys() == {"$ref"}:  # the top level gets the reference's target
             result = self._definitions[result["$ref"].rpartition("/")[2]]
         return {**result, "$defs": self._definitions} if self._definitions else result
 

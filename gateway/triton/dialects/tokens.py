@@ -43,7 +43,7 @@ from gateway.triton.tensors.request_tensors import (
 from gateway.triton.text_path import is_decoupled
 
 _MOST_CACHED = 64
-# What differs from request to request, what is not sent as it is, and what only an unusual request has (`_is_usual`).
+# Fields that differ in each request, that are sent in another form, or that only unusual requests have (`_is_usual`).
 _OWN = {
     "id", "prompt", "max_tokens", "seed", "end_texts", "params",
     "params.bad_words", "params.clamp_max_tokens", "params.end_ids", "params.ignore_eos",

@@ -40,7 +40,7 @@ from gateway.triton.tensors.output_tensors import OutputReader
 _RETURNED = ("finish_reason", "num_input_tokens", "num_output_tokens")
 _OF_TEXT = ("text_output", "finish_reason", "num_input_tokens", "num_output_tokens")
 _OF_IDS = (*_OF_TEXT, "logprobs", "cumulative_logprob")
-_OFF = 1e-2  # by which a sum of log-probs may be off, and that share of it
+_OFF = 1e-2  # absolute and relative tolerance of a sum of log-probs
 _NO_IDS = "The engine did not return the requested tokens."
 _ASKED_FOR_IDS = frozenset({"return_logprobs", "return_num_output_tokens", "return_finish_reason"})
 _ANSWERED_WITH_IDS = frozenset({"logprobs", "num_output_tokens", "finish_reason"})
@@ -339,7 +339,7 @@ class VllmEngine(TextEngine):
         if guide is None or field is None:
             return {}
         value = True if guide.kind == "json" else guide.text
-        return {field: json.dumps({GUIDE_KEYS[guide.kind]: value}, ensure_ascii=False)}  # JSON in JSON: so it is read
+        return {field: json.dumps({GUIDE_KEYS[guide.kind]: value}, ensure_ascii=False)}  # vLLM reads a string of JSON
 
     def _lora(self, request: GenerationRequest) -> dict[str, str]:
         if request.lora is None:
@@ -378,7 +378,7 @@ class VllmReader:
         self._vocab = request.vocab_size
         self._most = request.max_tokens
         self._outputs = OutputReader(_OF_IDS if self._ids else _OF_TEXT)
-        # Then the limit alone ends it.
+        # Whether the token limit alone ends the answer.
         self._unending = request.params.ignore_eos and not request.params.stop_token_ids and not form.finishes
         self._answered = self._ended = False
         self._tokens, self._sum = 0, 0.0

@@ -31,7 +31,7 @@ from gateway.api.openai.validation import without_nulls
 from gateway.text.bad_request import BadRequestError
 from gateway.text.prompt.conversation import OpenCalls
 
-_BILLING = "x-anthropic-billing-header:"  # differs with every request of some clients: it would spoil the KV cache
+_BILLING = "x-anthropic-billing-header:"  # changes with each request: prompts would not match the KV cache
 _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
 _TAKEN = EXTENSIONS - {"stop", "top_k"}
 _MOST_USER = 512  # characters of the user's id that are logged
@@ -48,7 +48,7 @@ _FIELDS = {
 }
 _OLD_FORM = {"response_format": "output_format", "response_format.json_schema.schema": "output_format.schema"}
 
-_UNPARSED = "__unparsedToolInput"  # in place of an input that was no JSON, by some clients
+_UNPARSED = "__unparsedToolInput"  # some clients send it in place of an input that was not JSON
 _INVALID = "invalid_value"
 
 
