@@ -197,10 +197,10 @@ class ChatMessages:
     parts: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     _calls: OpenCalls[str] = field(default_factory=OpenCalls)
-    _lead: list[str] = field(default_factory=list)  # of the first message, which is a system's, joined at the end
-    _room: int = MOST_CHARACTERS  # of reasoning that only signatures have
+    _lead: list[str] = field(default_factory=list)  # texts of the first system message
+    _room: int = MOST_CHARACTERS  # characters left for reasoning that only signatures hold
     _unanswered: bool = False  # whether the last message has calls whose results may follow
-    _waiting: list[tuple[list[str], str]] = field(default_factory=list)  # system turns that results go before
+    _waiting: list[tuple[list[str], str]] = field(default_factory=list)  # system turns, which follow the results
 
     def instruct(self, texts: Sequence[str], path: str) -> None:
         """Add texts as a system message; those before all other messages become one message.

@@ -124,7 +124,7 @@ def without(request: Request, names: Collection[str]) -> Request:
     defaults = {name: known[name].get_default(call_default_factory=True) for name in names if name in known}
     copy = request.model_copy(update=defaults)
     copy.model_fields_set.difference_update(names)
-    for name in vars(copy).keys() - known.keys():  # facts that were derived of the whole request
+    for name in vars(copy).keys() - known.keys():  # cached properties, which were derived from the whole request
         del vars(copy)[name]
     return copy
 
