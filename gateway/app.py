@@ -324,7 +324,7 @@ def _add_routes(
 
 
 def _internal_app(settings: ServerSettings, *routers: APIRouter) -> FastAPI:
-    """What the internal port serves: nothing that generates, to everyone who reaches it."""
+    """Make the application of the internal port, which serves everyone and generates nothing."""
     app = FastAPI(
         openapi_url=None, redirect_slashes=False, exception_handlers={**dict.fromkeys(HANDLED, handle_openai)}
     )

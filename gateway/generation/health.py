@@ -422,7 +422,7 @@ class EngineHealth:
         self._enter("failing")
 
     def _fade(self) -> None:
-        """Let what was counted weigh less, the older the less."""
+        """Lower the weight of counted outcomes with their age."""
         now = self._clock()
         fade = 0.5 ** ((now - self._counted) / _HALF_LIFE_S)
         self._failed, self._served, self._counted = self._failed * fade, self._served * fade, now

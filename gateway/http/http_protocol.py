@@ -470,7 +470,7 @@ def _path_of(url: bytes) -> str:
 
 
 def _peeked(data: bytes) -> Scope:
-    """What the first bytes of a connection tell of its request, without a parser for it."""
+    """Read the first bytes of a connection's request, without a parser."""
     line, *lines = data.partition(b"\r\n\r\n")[0].split(b"\r\n")
     _, _, rest = line.partition(b" ")
     headers = [(name.strip().lower(), value.strip()) for name, _, value in (each.partition(b":") for each in lines)]

@@ -164,7 +164,7 @@ class AnswerReader:
         return self.passing
 
     def _end_passing(self) -> None:
-        """Have texts read again."""
+        """Feed texts to the parser again."""
         if self.passing is not None:
             self._tell_passed()
             self.passing = None
@@ -387,7 +387,7 @@ class PreparedTurn:
 
 
 def prepare(turn: ToolPlan, family: Family, prompt: str, *, eager: bool) -> PreparedTurn:
-    """Let the family prepare a turn.
+    """Prepare a turn by the model's family.
 
     Args:
         turn: what is wanted.

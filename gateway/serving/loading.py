@@ -70,7 +70,7 @@ def _render(template: ChatTemplate, messages: Sequence[Mapping[str, Any]], *, op
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters two texts begin with together."""
+    """The length of the common beginning of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 

@@ -125,7 +125,7 @@ class _Work:
             self._future = None  # it knows this object: neither would be freed
 
     def fail(self, error: EngineError) -> None:
-        """Let waiting tasks go on with an error."""
+        """Raise an error in waiting tasks."""
         if not self.outcome.done():
             self.outcome.set_exception(error)
         self.leave()

@@ -83,7 +83,7 @@ def spoken(source: PromptSource) -> Sequence[Mapping[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """How a prompt is cut after the chat template, by tokens, as by vLLM's ``truncate_prompt_tokens``.
+    """Cuts a prompt by tokens after the chat template, as vLLM's ``truncate_prompt_tokens`` does.
 
     Attributes:
         tokens: most tokens that stay; -1 for as many as fit into the context with the answer.

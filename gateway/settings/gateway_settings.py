@@ -213,7 +213,7 @@ class ServerSettings(Section):
 
     @property
     def docs_shown(self) -> Literal["open", "key", "none"]:
-        """Who may read the documentation on ``port``."""
+        """The clients that may read the documentation on ``port``."""
         return self.docs or ("open" if self.internal_port is None else "none")
 
     @property

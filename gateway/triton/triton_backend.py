@@ -80,7 +80,7 @@ class TritonStatus:
 
 @dataclass(frozen=True, slots=True)
 class HealthChecks:
-    """How a ready model is watched.
+    """Timing and shared notes of a ready model's health checks.
 
     Attributes:
         poll_s: seconds between health checks.

@@ -35,7 +35,7 @@ _SMALLEST: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ServedDescription:
-    """How a model is served, or would be.
+    """A description of how a model is served, or would be.
 
     Attributes:
         path: ``tokens`` or ``ensemble``; None when a gateway does not know it yet.

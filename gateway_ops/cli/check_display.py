@@ -131,7 +131,7 @@ def _in_short(model: dict[str, Any], width: int) -> Iterator[str]:
 
 
 def _abilities(capabilities: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """What a model cannot do, what the gateway does for it, and what it does itself.
+    """A model's abilities: missing ones, those of the gateway, and its own.
 
     Yields:
         how parameters are served, those that have this and the note in common, and the note; native ones have none.

@@ -205,7 +205,7 @@ class FleetModel:
         return simulate(cell, part.requests(), skip=skip, count=count)
 
     def _cells(self, tritons: int) -> int:
-        """How many cells a fleet has: a gateway takes no more endpoints per model, spare ones among them."""
+        """The number of cells of a fleet: a gateway has a limit of endpoints per model, which counts spare ones."""
         return math.ceil(tritons / (MOST_ENDPOINTS - self.targets.spare))
 
     def _loaded(self, load: RandomLoad | RecordedLoad, tritons: int, seen: LatencySample) -> float:

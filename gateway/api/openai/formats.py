@@ -191,7 +191,7 @@ def check_wanted(wanted: AnswerFormat) -> None:
 
 
 def _check_tag(tag: Mapping[str, Any], path: str) -> None:
-    """What all engines agree on; the rest of a tag is for the engine to judge."""
+    """Check the parts of a tag that all engines have; the engine checks the others."""
     structures, triggers = tag.get("structures"), tag.get("triggers")
     if isinstance(tag.get("format"), dict):
         return

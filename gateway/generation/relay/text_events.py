@@ -61,7 +61,7 @@ def text_events(before: bytes, after: bytes, write: Write, other: Callable[[Piec
 
 
 class PassthroughTemplate(NamedTuple):
-    """How unparsed texts are written as events.
+    """Writes unparsed texts as events.
 
     Attributes:
         around: bytes of an event around its text, which stands between each two of them.

@@ -89,7 +89,7 @@ class VllmForm:
         )
 
     def losses(self) -> tuple[str, ...]:
-        """What answers lose, a sentence each."""
+        """Features that answers lose, in one sentence each."""
         found = []
         if not self.counts:
             found.append(

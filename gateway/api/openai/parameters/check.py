@@ -130,7 +130,7 @@ def without(request: Request, names: Collection[str]) -> Request:
 
 
 def consider_greedy(request: SamplingFields, capabilities: dict[str, Capability]) -> None:
-    """Let a model without temperature serve temperature 0, which takes the most probable token."""
+    """Accept temperature 0 for a model without temperature: the model takes the most probable token."""
     how = capabilities.get("temperature")
     if how is not None and how.how == "impossible" and request.temperature < GREEDY_BELOW:
         capabilities["temperature"] = capabilities.get("top_k", BY_GATEWAY)
