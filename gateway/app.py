@@ -321,7 +321,7 @@ def _add_routes(
 
 
 def _internal_app(settings: ServerSettings, *routers: APIRouter) -> FastAPI:
-    """What the internal port serves: nothing that generates, to everyone who reaches it."""
+    """Make the application of the internal port, which serves everyone and generates nothing."""
     app = FastAPI(
         openapi_url=None, redirect_slashes=False, exception_handlers={**dict.fromkeys(HANDLED, handle_openai)}
     )
@@ -513,7 +513,7 @@ def _uvicorn_config(app: FastAPI, http: Any, settings: ServerSettings) -> uvicor
         port=settings.port,
         http=http,
         ws="none",
-        lifespan="off",  # run beside it, so that a ConfigError arrives as one and not as a traceback in the log
+        lifespan="off",  # the lifespan runs outside the server, so that a ConfigError is reported without a traceback
         log_config=None,
         access_log=False,
         server_header=False,
@@ -552,7 +552,7 @@ def unread_answer(status: int, message: str, scope: Scope) -> Response:
     answer.headers["x-request-id"] = request_id
     if anthropic:
         answer.headers["request-id"] = request_id
-    level = logging.INFO if status < 500 else logging.DEBUG  # too many connections are said once in a while
+    level = logging.INFO if status < 500 else logging.DEBUG  # the log has a rare warning about too many connections
     about = {"event": "request_refused_unread", "request_id": request_id, "status": status}
     _log.log(level, "rejected before it was parsed: %s", message, extra=about)
     return answer

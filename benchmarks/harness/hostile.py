@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .client import call
-from .hostile_inputs import CONTEXTS, Attack, BodyAttack, inputs
+from .hostile_inputs import CONTEXTS, Attack, inputs, is_large
 from .lag import lag, probed
 from .processes import ROOT, BenchmarkError, Child, SyntheticTriton
 from .relay import Tell
@@ -46,8 +46,7 @@ def measure(rounds: int, tell: Tell, only: Sequence[str] = ("",)) -> dict[str, A
         for name, attack in inputs():
             if not any(part in name for part in only):
                 continue
-            large = isinstance(attack, BodyAttack) and attack.is_large
-            row = {"input": name, "large": large, **_attacked(attack, triton, rounds, CONTEXTS.get(name))}
+            row = {"input": name, "large": is_large(attack), **_attacked(attack, triton, rounds, CONTEXTS.get(name))}
             rows.append(row)
             tell(" ".join(f"{key}={value}" for key, value in row.items()))
     if not rows:

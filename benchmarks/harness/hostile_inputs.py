@@ -41,6 +41,14 @@ def inputs() -> Iterator[tuple[str, Attack]]:
     yield f"slow heads, {_HEADS} connections", _slow_heads
 
 
+def is_large(attack: Attack) -> bool:
+    """Tell whether a body has more than 4 MiB, or more than 16,384 objects, arrays and keys."""
+    if not isinstance(attack, BodyAttack):
+        return attack is _together
+    containers = sum(map(attack.body.count, (b"{", b"[", b'":')))
+    return len(attack.body) > _LARGE or containers > _MANY_CONTAINERS
+
+
 class BodyAttack:
     """Sends a body, which is made when it is first used.
 
@@ -59,12 +67,6 @@ class BodyAttack:
         """The body."""
         self._body = self._body or self._make()
         return self._body
-
-    @property
-    def is_large(self) -> bool:
-        """Whether the body has more than 4 MiB, or more than 16,384 objects, arrays and keys."""
-        containers = sum(map(self.body.count, (b"{", b"[", b'":')))
-        return len(self.body) > _LARGE or containers > _MANY_CONTAINERS
 
     def __call__(self, child: Child) -> str:
         """Send the body and return the status."""

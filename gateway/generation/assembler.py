@@ -270,7 +270,7 @@ class SequenceAssembler:
         return Piece(text, [entry])
 
     def _add_alternatives(self, entry: TokenLogprob, top: Sequence[tuple[int, float]] | None) -> bool:
-        """Have alternatives in an entry; returns whether they can be, which ``feed`` finds out otherwise."""
+        """Add alternatives to an entry; returns whether they are valid, which ``feed`` checks otherwise."""
         if not top:
             return False
         try:

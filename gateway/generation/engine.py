@@ -80,7 +80,7 @@ class ForcedChunk(EngineChunk):
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """How an engine serves one request parameter.
+    """An engine's support of one request parameter.
 
     Attributes:
         how: "native" by a tensor of the engine, "emulated" exactly by the gateway, "impossible" not at all.

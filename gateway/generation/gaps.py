@@ -6,8 +6,8 @@ import math
 
 _SHARE = 0.01
 _BUCKETS = 64
-_GROWTH = 1.125  # from one bucket to the next: the last one begins beyond 1,600 floors
-_WINDOW = 4096  # responses, of which half counts no more when as many have come again
+_GROWTH = 1.125  # width of a bucket, in widths of the one before; the last bucket begins above 1,600 floors
+_WINDOW = 4096  # after this many responses, the weight of all earlier ones is halved
 _LOG_GROWTH = math.log(_GROWTH)
 
 

@@ -10,19 +10,19 @@ from typing import Literal, NamedTuple, Protocol
 
 from gateway.generation.gaps import LongGaps
 
-_GAPS = 50  # usual gaps that a silence must be as long as
+_GAPS = 50  # a silence must last this many usual gaps
 LATE_S = 0.5
 """Seconds after which a look or a timer comes late: it was held up, and so was whatever the engine has sent."""
 
 _SOON_S = 0.001
-_LOOKS = 20  # within the time of a silence, while there is doubt
-_LONGEST_LOOK_S = 1.0  # where other processes may have found something meanwhile
-_PATIENCE_S = 10.0  # for a probe, where no silence is set
+_LOOKS = 20  # checks within the time of a silence, while the engine is in doubt
+_LONGEST_LOOK_S = 1.0  # between checks where other processes may report, too
+_PATIENCE_S = 10.0  # timeout of a probe, if the settings have no silence
 _LONGEST_PATIENCE_S = 60.0
 _PREFILL_RATE = 100.0  # tokens of prompts a second that a slow engine reads at least
-_PAUSE_S = 2.0  # from one probe to the next at least
+_PAUSE_S = 2.0  # shortest time between two probes
 _LONGEST_PAUSE_S = 10.0
-_UNHEARD_S = 5.0  # an engine that gave a token within it is not called failing
+_UNHEARD_S = 5.0  # after a token the engine is not called failing for this long
 _MOST_PROBES = 2  # that fail in a row
 _MOST_FAILURES = 3  # in a row, of which a probe is one
 _HALF_LIFE_S = 60.0  # of outcomes, in the share of those that fail
@@ -214,7 +214,7 @@ class EngineHealth:
             doubtful: whether it has not answered a probe yet.
         """
         self._outage, self.one_piece = None, one_piece
-        self._failed = self._served = 0.0  # by the former engine
+        self._failed = self._served = 0.0  # of the former engine
         self._gaps = LongGaps(self.pause_s, self.responses())
         self._begin()
         if doubtful:
@@ -222,8 +222,8 @@ class EngineHealth:
 
     def _begin(self) -> None:
         self._due = self._clock()
-        self._probe: float | None = None  # when the one that is under way was sent
-        self._queued: float | None = None  # the first of those that met a full queue, since anything was heard
+        self._probe: float | None = None  # when the probe in flight was sent
+        self._queued: float | None = None  # when the first probe was sent that met a full queue
         self._next = -math.inf  # when the next probe may be sent
         self._patience_s, self._pause_s = 0.0, _PAUSE_S
         self._believe(self._due)
@@ -399,7 +399,7 @@ class EngineHealth:
     def _fail(self, words: str = "") -> None:
         """Note a failure of the engine itself; ``words``: of a probe's."""
         now = self._clock()
-        if self._doubted and self.latest() > self._since:  # which no look has seen yet
+        if self._doubted and self.latest() > self._since:  # the loop has not handled this sign of life yet
             self._believe(self._latest)
         self._failures += 1
         self._probe_failures += bool(words)
@@ -422,7 +422,7 @@ class EngineHealth:
         self._enter("failing")
 
     def _fade(self) -> None:
-        """Let what was counted weigh less, the older the less."""
+        """Lower the weight of counted outcomes with their age."""
         now = self._clock()
         fade = 0.5 ** ((now - self._counted) / _HALF_LIFE_S)
         self._failed, self._served, self._counted = self._failed * fade, self._served * fade, now

@@ -105,7 +105,7 @@ class StopMatcher:
                 if state == automaton.length:
                     return self._match(automaton.stop, held + text[:index], index)
                 depth = max(depth, state)
-            if not depth:  # as before any text
+            if not depth:  # no stop string has begun
                 hit = self._first.search(text, index)
                 index = len(text) if hit is None else hit.start()
         if start < len(text):
@@ -117,7 +117,7 @@ class StopMatcher:
 
     def take(self, text: str) -> str | None:
         """Add text as ``push`` does; None, and nothing is added, where it completes a stop string."""
-        if not self._held and self._first is not None and self._first.search(text) is None:  # most of them
+        if not self._held and self._first is not None and self._first.search(text) is None:  # mostly
             self._seen += len(text)
             return text
         held, states = self._held, [automaton.state for automaton in self._automata]

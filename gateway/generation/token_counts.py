@@ -123,7 +123,7 @@ class TextCounter:
         self._engine_counts = False  # whether the engine counted anything: no text may still be tokens, special ones
         self._length = 0  # characters so far
         self._last = 0  # tokens of the latest chunk
-        self._known: tuple[str, int] | None = None  # the text that was tokenized last, and its count
+        self._known: tuple[str, int] | None = None  # the last tokenized text, and its count
         self._settled = 0  # tokens of the parts before those in `_open`, roughly
         self._open = 0
 
@@ -166,7 +166,7 @@ class TextCounter:
         return TokenCount(self._counted - self._last + min(self._tokens(rest), self._last), True)
 
     def _tokens(self, text: str) -> int:
-        # Called several times at the end of an answer, and thousands of words hold up the event loop.
+        # Cached: the end of an answer calls this several times, and long texts would hold the event loop.
         if self._known is None or self._known[0] != text:
             self._known = (text, len(self._tokenizer.encode(text)))
         return self._known[1]

@@ -95,7 +95,7 @@ def make_alternatives(
     Raises:
         MalformedOutputError: when a log-prob is not a number.
     """
-    known = tokenizer.whole_texts  # most have one of these, and that is quick
+    known = tokenizer.whole_texts  # most tokens have such a text, which is quick to look up
     made = []
     for other, value in top:
         text = known.get(other)

@@ -296,7 +296,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         Raises:
             ValueError: the request is rejected; this ends the parsing.
         """
-        if self.parser.should_upgrade():  # it takes the body for the other protocol's, and then for the next request
+        if self.parser.should_upgrade():  # else the parser would read the body as another request
             self._stop_parsing(400, _OTHER_PROTOCOL)
         names = [name for name, _ in self.headers]
         hosts = names.count(b"host")
@@ -306,7 +306,7 @@ class _BoundedProtocol(HttpToolsProtocol):
             codings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
             if codings != [b"chunked"]:
                 self._stop_parsing(400, "Unsupported 'Transfer-Encoding': only 'chunked' is accepted.")
-        if self._head > HEAD_LIMIT and self._head_size() > HEAD_LIMIT:  # rarely: a body may have come with it
+        if self._head > HEAD_LIMIT and self._head_size() > HEAD_LIMIT:  # a body may be in the first
             self._stop_parsing(431, _LARGE_HEAD)
         if len(self.pipeline) >= _PIPELINED:  # the response to the one before it tells the client to ask anew
             self.pipeline[0][0].keep_alive = False
@@ -332,7 +332,7 @@ class _BoundedProtocol(HttpToolsProtocol):
             elif self.cycle.response_started:
                 self.transport.close()
             else:
-                self.cycle.disconnected = True  # to the application, which waits for the rest, it is as good as gone
+                self.cycle.disconnected = True  # the application, which waits for the rest of the body, must end
                 self.cycle.message_event.set()
                 self._write_refusal()
         elif not self._open:
@@ -366,7 +366,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         self.flow.pause_reading()
         if self._timer is not None:
             self._timer.cancel()
-        linger_s = _LINGER_S if self._refusal and self._no_room is _NO_ROOM else 0  # else its descriptor is needed
+        linger_s = _LINGER_S if self._refusal and self._no_room is _NO_ROOM else 0  # its descriptor is needed
         self._timer = self.loop.call_later(linger_s, self.transport.close)
 
     def _reject_connection(self) -> None:
@@ -470,7 +470,7 @@ def _path_of(url: bytes) -> str:
 
 
 def _peeked(data: bytes) -> Scope:
-    """What the first bytes of a connection tell of its request, without a parser for it."""
+    """Read the first bytes of a connection's request, without a parser."""
     line, *lines = data.partition(b"\r\n\r\n")[0].split(b"\r\n")
     _, _, rest = line.partition(b" ")
     headers = [(name.strip().lower(), value.strip()) for name, _, value in (each.partition(b":") for each in lines)]

@@ -75,7 +75,7 @@ def is_loopback(host: str) -> bool:
     """Tell whether only this machine reaches a host; an empty one means every interface."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM) if host else []
-    except (OSError, UnicodeError):  # nothing can listen there, which is said where it is tried
+    except (OSError, UnicodeError):  # no server can listen there; the attempt reports it
         return False
     return bool(found) and all(ipaddress.ip_address(str(each[4][0]).partition("%")[0]).is_loopback for each in found)
 

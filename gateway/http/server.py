@@ -162,7 +162,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let running responses end, abort the rest after ``shutdown_s``, and close all connections."""
+        """Wait for running responses, abort the rest after ``shutdown_s``, and close all connections."""
         self._shutdown_state.begin()
         self._tell_connections()
         if self._acceptor is not None:

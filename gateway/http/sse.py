@@ -52,7 +52,7 @@ class EventStream(EventSourceResponse):
         self._output = output or StreamOutput()
         self._begun = False
         usual = not headers or headers == _USUAL
-        if usual and self._usual_headers:  # all that ``_send`` needs; the base takes as long as the rest of a response
+        if usual and self._usual_headers:  # ``_send`` needs no more; the base's constructor is slow
             self.body_iterator, self.status_code = events, 200
             self.raw_headers = self._usual_headers.copy()
             return

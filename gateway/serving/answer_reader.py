@@ -29,8 +29,8 @@ from gateway.text.families.model_family import ModelFamily
 from gateway.text.families.parser_events import PassthroughState
 from gateway.text.tokens import Tokenizer
 
-_WHOLE_CALL = ""  # what has ended an answer that is one call: no text of its own
-_NEAR = 256  # how far arguments are looked for: a family may format them differently from the model
+_WHOLE_CALL = ""  # stands for a stop string where an answer that is one call has ended
+_NEAR = 256  # characters searched for arguments, which a family may format differently from the model
 
 
 class AnswerReader:
@@ -63,7 +63,7 @@ class AnswerReader:
         self.reasoning_tokens: int | None = None
         self._parser = parser
         self._stops = stops
-        # Texts that are nothing but content or reasoning are not fed to the parser, but held back until asked for.
+        # Texts that can only be content or reasoning bypass the parser, and are held back until requested.
         self._may_pass = isinstance(parser, FamilyParser) and not stops and not one_call
         self.passing: PassthroughState | None = None
         self.passed: list[str] = []
@@ -164,7 +164,7 @@ class AnswerReader:
         return self.passing
 
     def _end_passing(self) -> None:
-        """Have texts read again."""
+        """Feed texts to the parser again."""
         if self.passing is not None:
             self._tell_passed()
             self.passing = None
@@ -387,7 +387,7 @@ class PreparedTurn:
 
 
 def prepare(turn: ToolPlan, family: Family, prompt: str, *, eager: bool) -> PreparedTurn:
-    """Let the family prepare a turn.
+    """Prepare a turn by the model's family.
 
     Args:
         turn: what is wanted.

@@ -17,9 +17,9 @@ from gateway.generation.relay.interface import Began, Take, can_relay
 from gateway.generation.request import GenerationRequest
 from gateway.text.guides.guide import Guide
 
-_MOST_ENDS = 4  # of one answer: some models think again
+_MOST_ENDS = 4  # ends of reasoning in one answer: some models reason again
 _SEEDS = 2**64
-_NEXT_SEED = 0x9E3779B97F4A7C15  # so that the answer is not drawn by the same numbers as its reasoning
+_NEXT_SEED = 0x9E3779B97F4A7C15  # added to the seed, so that an answer and its reasoning use different random numbers
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def queues(settings: ModelSettings) -> bool:
 
 
 def _thinking(parts: ModelParts, features: EngineFeatures) -> Capability:
-    """How the reasoning is bounded."""
+    """The capability to bound the reasoning."""
     if not parts.family.reasons:
         return Capability("impossible", "this model does not reason, according to its family.")
     if not ends_thoughts(parts.family):
@@ -167,7 +167,7 @@ def _usage(features: EngineFeatures) -> str:
 
 
 def _tools(parts: ModelParts, features: EngineFeatures) -> dict[str, Capability]:
-    """How tools are served that the model is free to call."""
+    """The capability for tools that the model is free to call."""
     if hidden := hidden_markers(parts, features, ToolPlan((EXAMPLE,), "auto")):
         how = Capability(
             "impossible", f"the engine leaves the markers of tool calls out of its text: {', '.join(hidden)}."

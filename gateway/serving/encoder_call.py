@@ -53,11 +53,11 @@ class EncoderCall:
         self._arrived = arrived
         self._heard: float | None = None
         self._counted: int | None = None  # tokens, by the model
-        self._lost: EngineError | None = None  # why the call of this route was ended
+        self._lost: EngineError | None = None  # why the call was ended
         self._aborted: EngineError | None = None
         self._scope: anyio.CancelScope | None = None  # while it runs
         self._trace = current_trace()
-        self._call: anyio.CancelScope | None = None  # of the route
+        self._call: anyio.CancelScope | None = None  # the route's scope
 
     @property
     def prompt_tokens(self) -> int:

@@ -100,7 +100,7 @@ class Generation:
         self._finished = False
         self._given_up = False
         self._error: EngineError | None = None
-        # The model's metric, not one of its own: memory that each token of any stream touches stays in the cache.
+        # One metric for all streams of a model: memory that every token touches stays in the processor's cache.
         self._relay = TokenRelay(assembler.feed_alone, assembler.feed_scored, metrics.inter_token.observe)
         self._trace = current_trace()
         self._call: EngineCall | None = None  # of the trace, while a request is in flight
@@ -273,7 +273,7 @@ class Generation:
             self.running.discard(self)
         if self._timer is not None:
             self._timer.stop()
-            self._timer = None  # which holds this
+            self._timer = None  # the timer refers to this object
         self._waiter.stop()
         late = self._error is not None and self._error.kind is ErrorKind.TIMEOUT and not self._given_up
         self._leave_route(None if late else self._error)

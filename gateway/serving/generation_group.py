@@ -134,7 +134,7 @@ class GenerationGroup:
                     pieces = await self.generations[index].poll()
                 except EngineError:
                     if found:
-                        return found  # the next call meets the error again
+                        return found  # the next call raises the error
                     raise
                 if pieces is None:
                     self._open.remove(index)

@@ -93,7 +93,7 @@ class GeneratorModel(ServedModel):
         return self._parts.template(tools=False).fault is None if self._parts else None
 
     def known_capabilities(self) -> Mapping[str, Capability]:
-        """How each request parameter is served now.
+        """The current capability for each request parameter.
 
         Raises:
             EngineError: as the backend's ``engine`` while it is unreachable, and nothing is known.
@@ -197,7 +197,7 @@ class GeneratorModel(ServedModel):
             return await work.run(build, self._deadlines.first_token_s)
 
     def prepare(self, turn: ToolPlan, prompt: Prompt) -> PreparedTurn:
-        """Let the model's family prepare a turn.
+        """Prepare a turn by the model's family.
 
         Args:
             turn: the turn.

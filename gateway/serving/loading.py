@@ -70,7 +70,7 @@ def _render(template: ChatTemplate, messages: Sequence[Mapping[str, Any]], *, op
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters two texts begin with together."""
+    """The length of the common beginning of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
@@ -157,7 +157,7 @@ def load_parts(
         raise ConfigError(f"{key}.tokenizer (GATEWAY_TOKENIZER): {error}") from None
     template, tool_template = _templates(tokenizer, settings, key)
     for each in (template, tool_template or template):
-        each.abilities(tools=False)  # found out by rendering: now, rather than in the first request
+        each.abilities(tools=False)  # renders now, so that the first request need not
         each.abilities(tools=True)
     return ModelParts(
         tokenizer=tokenizer,

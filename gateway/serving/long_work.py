@@ -75,7 +75,7 @@ class LongWork:
         finally:
             timer.cancel()
             waiting.leave()
-            del waiting  # whose error knows this frame: neither would be freed
+            del waiting  # breaks the reference cycle between its error and this frame
 
     def close(self, error: EngineError) -> None:
         """Fail all work with ``error`` that runs, waits, or comes before ``reopen``."""
@@ -125,7 +125,7 @@ class _Work:
             self._future = None  # it knows this object: neither would be freed
 
     def fail(self, error: EngineError) -> None:
-        """Let waiting tasks go on with an error."""
+        """Raise an error in waiting tasks."""
         if not self.outcome.done():
             self.outcome.set_exception(error)
         self.leave()

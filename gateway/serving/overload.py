@@ -107,7 +107,7 @@ class Overload:
             metrics.note_memory(state, reading, self.rejected)
             self.rejected = 0
             if state != "normal" and self._returns.due():
-                await asyncio.to_thread(give_back)  # or what is free would count as held, and the state would stay
+                await asyncio.to_thread(give_back)  # otherwise freed memory would count as used
             await asyncio.sleep(_SAMPLE_S)
 
     def _judge(self, reading: MemoryReading) -> MemoryState:
@@ -120,7 +120,7 @@ class Overload:
 
     def _enter(self, state: MemoryState) -> None:
         self.state = state
-        if state != "soft":  # there is room, or none to wait for
+        if state != "soft":  # requests continue, or are rejected
             for waiter in self._waiting:
                 waiter.set_result(None)
             self._waiting.clear()

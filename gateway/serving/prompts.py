@@ -83,7 +83,7 @@ def spoken(source: PromptSource) -> Sequence[Mapping[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """How a prompt is cut after the chat template, by tokens, as by vLLM's ``truncate_prompt_tokens``.
+    """Cuts a prompt by tokens after the chat template, as vLLM's ``truncate_prompt_tokens`` does.
 
     Attributes:
         tokens: most tokens that stay; -1 for as many as fit into the context with the answer.
@@ -104,7 +104,7 @@ class UnknownTextError(Exception):
 
 LONG = 4096
 """Characters or ids; rendering and tokenizing more than this would hold up other requests' tokens."""
-_LARGE = 65536  # characters or ids; of more one is built at a time, and what is shorter does not wait for it
+_LARGE = 65536  # characters or ids; longer prompts are built one at a time, and shorter ones do not wait for them
 _MOST_LOOKED_UP = 262144  # characters of its messages, reasoning and calls among them
 _MOST_CHARACTERS = 8  # for each token, in a large prompt; texts have 1 to 6
 _FRAME = 16  # characters that a template writes around a message or a call

@@ -129,12 +129,12 @@ class ServedModel(ABC):
 
     @property
     def capabilities(self) -> Mapping[str, Capability]:
-        """How each request parameter is served, as of the last discovery; empty before the first."""
+        """The capability for each request parameter, as of the last discovery; empty before the first."""
         return self._capabilities
 
     @property
     def losses(self) -> Mapping[str, str]:
-        """What answers lose, by the last discovery; see ``EngineFeatures.losses``."""
+        """Features that answers lose, as of the last discovery; see ``EngineFeatures.losses``."""
         return self._losses
 
     @abstractmethod

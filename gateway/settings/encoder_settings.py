@@ -19,7 +19,7 @@ RequestField = Literal["input_type", "truncate", "dimensions"]
 
 
 class InputTypeSettings(Section):
-    """What an ``input_type`` of requests changes.
+    """Changes that an ``input_type`` of requests makes.
 
     Attributes:
         prefix: text before each input.

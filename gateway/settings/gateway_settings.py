@@ -213,7 +213,7 @@ class ServerSettings(Section):
 
     @property
     def docs_shown(self) -> Literal["open", "key", "none"]:
-        """Who may read the documentation on ``port``."""
+        """The clients that may read the documentation on ``port``."""
         return self.docs or ("open" if self.internal_port is None else "none")
 
     @property
@@ -225,7 +225,7 @@ class ServerSettings(Section):
     @classmethod
     def _split(cls, value: object) -> object:
         keys = split_commas(value)
-        # Keys whose variables expanded to nothing must not leave the door open.
+        # A list whose variables expanded to nothing must not disable authentication.
         if isinstance(value, str) and value and not keys:
             raise ValueError("must contain a key, not only commas")
         return keys

@@ -83,7 +83,7 @@ class Memory:
             most = min(map(_number, (folder / name for name in files.limits)))
             if most < self._machine:
                 used = _number(folder / files.used)
-                if used > most / 2:  # else it matters not how much of it is only cached
+                if used > most / 2:  # below that, the cached part does not matter
                     used -= _field(folder / "memory.stat", files.cached)
                 used = max(used, together) if used <= 2 * together else together
                 share, limit = max((share, limit), (used / most, most))

@@ -98,7 +98,7 @@ class TritonMetrics:
         for endpoint in endpoints:
             models = self._limits.get(endpoint, {})
             slots = models.get(model) if len(models) != 1 else next(iter(models.values()))
-            total += slots or 0  # one that has just come is counted once it has said it
+            total += slots or 0  # a new endpoint counts once its metrics have the value
         return total or None
 
     def _refresh(self) -> float:

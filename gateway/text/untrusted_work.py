@@ -125,7 +125,7 @@ class Helper:
             except BaseException:
                 self._end()
                 raise
-            if self._late:  # just in time, but it is being ended
+            if self._late:  # the response came just in time, but the helper is being ended
                 self._end()
             return answer
 

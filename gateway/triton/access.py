@@ -41,7 +41,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class TritonAccess:
-    """How one Triton is reached.
+    """TLS and headers of connections to one Triton.
 
     Attributes:
         tls: client certificate and trusted authorities; None for plain connections.

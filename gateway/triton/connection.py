@@ -1,4 +1,4 @@
-"""What all dialects use of a Triton: its transport and background tasks."""
+"""A Triton's transport and background tasks, which all dialects use."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class ResponseStream:
     async def _read_status(self) -> None:
         # The status follows immediately. A call that is dropped before its status arrives is cancelled, and Triton
         # would count a cancelled ensemble request as in flight until Triton's shutdown (wire contract 9.1, row 5).
-        if self._call.ended:  # as it mostly has with the response
+        if self._call.ended:  # usually true: the status arrives with the response
             self._ended = True
             return
         timer = asyncio.get_running_loop().call_later(_TRAILER_TIMEOUT_S, self._call.cancel)

@@ -54,7 +54,7 @@ async def _ask(host: str, port: int, url: str, access: TritonAccess) -> str | No
                     f"The server at {url} supports TLS, but not HTTP/2 over TLS (ALPN): check that it is Triton's "
                     "gRPC port"
                 )
-            # What the other side thinks of a certificate shows after the handshake: gRPC's server ends without a word.
+            # A rejected client certificate shows after the handshake: gRPC's server closes the connection silently.
             return None if await reader.read(1) else _no_certificate(tls, url)
     except ssl.SSLCertVerificationError as error:
         return _distrust(error, url, name)

@@ -64,7 +64,7 @@ class AutoTransport:
         self._h2 = H2Transport(url, access=access)
         self._h2.reject = self._reject
         self._chosen: GrpcioTransport | H2Transport = self._h2
-        self._rejected = False  # what the server did in answers, a probe does not show
+        self._rejected = False  # a fault in answers, which a probe does not show
 
     @property
     def name(self) -> str:

@@ -79,7 +79,7 @@ class TritonStatus:
 
 @dataclass(frozen=True, slots=True)
 class HealthChecks:
-    """How a ready model is watched.
+    """Timing and shared notes of a ready model's health checks.
 
     Attributes:
         poll_s: seconds between health checks.
@@ -349,7 +349,7 @@ class TritonBackend:
                 return _NotReadyError(f"the connection to Triton at {self.url} was lost", "unreachable")
             try:
                 missing = await self._first_unready(client, models)
-                if missing is None and self._doubted:  # a request found Triton gone that answers these checks
+                if missing is None and self._doubted:  # Triton responds, but a request failed to reach it
                     self._doubted = False
                     await connection.transport.prepare()
             except EngineError as error:

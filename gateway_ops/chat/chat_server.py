@@ -135,7 +135,7 @@ class PendingReply:
             if opened.status != _OK:
                 rejected = opened.read()
                 if usage and rejected.status in _BAD_REQUEST and _USAGE in rejected.text:
-                    self._server.tells_usage = False  # asked for again without
+                    self._server.tells_usage = False  # the request is repeated without it
                     return
                 raise ChatError(_refusal(rejected), rejected.status)
             if opened.content_type != "text/event-stream":
@@ -151,7 +151,7 @@ class PendingReply:
             yield from self.reader.feed(part)
             if self.reader.ended:
                 return
-        if self.answer.finish_reason is None:  # without [DONE], but whole
+        if self.answer.finish_reason is None:  # a complete answer may lack [DONE]
             raise ChatError(_broken_off(opened.answer()))
 
 

@@ -35,7 +35,7 @@ _SMALLEST: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ServedDescription:
-    """How a model is served, or would be.
+    """A description of how a model is served, or would be.
 
     Attributes:
         path: ``tokens`` or ``ensemble``; None when a gateway does not know it yet.
@@ -208,6 +208,6 @@ def _reasons(base: str) -> dict[str, str]:
 def _get(url: str, api_key: str | None) -> Any:
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the caller has checked the scheme
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy of the environment is not meant
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without the environment's proxy
     with opener.open(request, timeout=_TIMEOUT_S) as answer:
         return json.load(answer)

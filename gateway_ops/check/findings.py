@@ -10,8 +10,8 @@ from enum import Enum
 class Severity(str, Enum):
     """The severity of a finding."""
 
-    ERROR = "error"  # it cannot be served like this
-    WARNING = "warning"  # it works worse than expected, or could not be checked
+    ERROR = "error"  # cannot be served
+    WARNING = "warning"  # works worse than expected, or could not be checked
     INFO = "info"
 
 

@@ -116,7 +116,7 @@ def _check_gateway(settings: Settings) -> Iterator[Located]:
 def _check_state(settings: StateSettings) -> Iterator[Located]:
     """Find what would keep a gateway on this machine from keeping state, and from its keys."""
     found = {"path": _problem_of(check_state, settings), "keys_file": _problem_of(cipher_of, settings)}
-    if found["path"] == found["keys_file"]:  # a missing package ends both
+    if found["path"] == found["keys_file"]:  # a missing package fails both
         del found["path"]
     for key, problem in found.items():
         if problem is not None:

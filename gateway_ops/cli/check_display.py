@@ -15,7 +15,7 @@ from rich.text import Text
 from gateway.text.harmless import harmless_values
 from gateway_ops.cli.fitted_table import packed
 
-# Each in the order of what is shown first.
+# Each in the order in which the command prints it.
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 _HOW = {"impossible": "red", "emulated": "cyan", "native": "green"}
 _UNLIMITED = 10_000  # letters of a line where no terminal sets a limit
@@ -131,7 +131,7 @@ def _in_short(model: dict[str, Any], width: int) -> Iterator[str]:
 
 
 def _abilities(capabilities: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """What a model cannot do, what the gateway does for it, and what it does itself.
+    """A model's abilities: missing ones, those of the gateway, and its own.
 
     Yields:
         how parameters are served, those that have this and the note in common, and the note; native ones have none.

@@ -186,7 +186,7 @@ def _say(labels: Sequence[str], facts: Iterable[FactPair], warnings: Iterable[st
 def _tell(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
     try:
         printed = tell_json(found, as_json=as_json, output=output)
-    except typer.Exit:  # 1 would say that something differs
+    except typer.Exit:  # status 1 means that something differs
         raise typer.Exit(_UNCOMPARED) from None
     if not printed:
         _show(found)

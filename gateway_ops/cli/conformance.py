@@ -115,7 +115,7 @@ def _show_untrue(console: Console, chosen: list[CheckOutcome]) -> None:
         for each in outcomes:
             console.print(Text(f"    {each.check.name}: ", "red") + Text(each.check.promise), soft_wrap=True)
             console.print(Text(f"      but {each.evidence}"), soft_wrap=True)
-            for line in each.curl:  # one line whatever its length: it is there to be copied
+            for line in each.curl:  # not wrapped, so that it can be copied
                 console.print(Text(f"      {line}", "dim"), soft_wrap=True)
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 _GAP = 2
-_NAME = 24  # cells of a name that are worth more than a column that can be left out
+_NAME = 24  # a name gets this many cells before an optional column gets any
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def fitted(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int
         shown.remove(index)
     names = [index for index in shown if columns[index].name]
     room = width - _GAP * (len(shown) - 1) - sum(widths[index] for index in shown if index not in names)
-    for place, index in enumerate(sorted(names, key=lambda each: widths[each])):  # what short ones leave is for others
+    for place, index in enumerate(sorted(names, key=lambda each: widths[each])):  # shortest first
         widths[index] = max(1, min(widths[index], room // (len(names) - place)))
         room -= widths[index]
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)

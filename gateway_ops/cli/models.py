@@ -32,7 +32,7 @@ _OWN = (
 _COLUMNS = ("model", "state", "context", "task", "path", "family", "log-probs", "guides", "streams", "endpoints")
 _NOT_READY = "not ready"
 _ELIDED = {"model", "state"}
-_SPARE = {"task": 7, "guides": 6, "streams": 5, "endpoints": 4, "log-probs": 3, "family": 2, "path": 1}  # 7 goes first
+_SPARE = {"task": 7, "guides": 6, "streams": 5, "endpoints": 4, "log-probs": 3, "family": 2, "path": 1}  # drops 7 first
 
 
 def models(

@@ -70,7 +70,7 @@ async def _listen(host: str, port: int, serve: Serve, doing: str) -> None:
     from gateway_ops.local_stack.gateway_process import cannot_listen  # noqa: PLC0415
     from gateway_ops.record.any_call import AnyCallServer  # noqa: PLC0415
 
-    reason = cannot_listen(host, port)  # which gRPC would tell in words of its own
+    reason = cannot_listen(host, port)  # gRPC's own error is less clear
     if reason is not None:
         raise fail(f"cannot listen on {host} port {port} ({reason}): choose another port with --port")
     ended = asyncio.Event()

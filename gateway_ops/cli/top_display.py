@@ -107,7 +107,7 @@ def _endpoint(model: str, endpoint: dict[str, Any]) -> Iterator[Text]:
 
 
 def _troubles(model: dict[str, Any]) -> Iterator[str]:
-    """What is not as it should be, as clauses."""
+    """Faults, as clauses."""
     if not model["ready"]:
         yield str(model["reason"] or "not ready; /health/ready says why")
     elif model["state"] == "failing" and model["reason"]:

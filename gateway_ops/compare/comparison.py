@@ -15,7 +15,7 @@ from gateway_ops.compare.targets import Target
 
 @dataclass(frozen=True, slots=True)
 class ComparisonPlan:
-    """How requests are sent and compared.
+    """A plan to send and compare requests.
 
     Attributes:
         at_once: requests at the same time; each goes to one target after the other.

@@ -77,7 +77,7 @@ class RequestFile:
         for number, line in _numbered(self.path):
             try:
                 request = _read(number, line)
-            except _LineError as error:  # it has changed since it was looked through
+            except _LineError as error:  # the file has changed since it was checked
                 raise RequestFileError(f"{self.path}, line {number}: {error}") from None
             yield request.greedy() if self.greedy else request
 

@@ -14,7 +14,7 @@ from gateway_ops.compare.asking import ComparedRequest
 _CHAT, _COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 _LIMITS = (16, 32, 64)
 _LONGEST = 200  # words of a long prompt, where the context is not known to be short
-_CONTEXT_SHARE = 16  # of a context that a long prompt has a word for: some tokenizers make many tokens of one
+_CONTEXT_SHARE = 16  # tokens of the context for each word: some tokenizers make many tokens of a word
 _SENTENCES = (
     "Bitte erkläre in zwei Sätzen, was {0} mit {1} zu tun hat.",
     "請用一句話說明 {0} 和 {1}。🙂",

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from gateway.text.harmless import harmless_json
 
 KEY_VARIABLE = "GATEWAY_API_KEY"
-_NUMBERS = "{numbers}"  # in a body: where "1 2 3 ..." goes, which no line of a terminal would hold
+_NUMBERS = "{numbers}"  # stands in a body for "1 2 3 ...", which is too long for a terminal
 _MOST_BYTES = 4 * 2**20
 _MOST_EVENTS = 5000  # the requests of the checks ask for a few dozen tokens
 _CONNECT_S = 10.0

@@ -24,7 +24,7 @@ _RUNNING = (
 )
 _NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 _GAUGE = re.compile(rf"^(?:{'|'.join(_RUNNING)})(?:{{[^\n]*}})? {_NUMBER}$", re.MULTILINE)
-# Of the engine itself, which a gateway before it relays: a request that a gateway no longer counts may go on there.
+# The engine's own gauges, relayed by a gateway: a request that a gateway no longer counts may still run there.
 _ENGINE = re.compile(
     rf'^nv_trt_llm_request_metrics{{[^\n]*request_type="active"[^\n]*}} {_NUMBER}$|'
     rf"^nv_inference_pending_request_count(?:{{[^\n]*}})? {_NUMBER}$",
@@ -97,7 +97,7 @@ def _frees(server: ServerUnderCheck) -> None:
     if between_s * _MANY < 2 * _ENDED_S:
         raise UnclearError("the stream may have ended by itself in the meantime")
     next_s, after_s = (_next_s(server, "a client left a long stream") for _ in range(2))
-    if next_s > max(_ENDED_S, 4 * alone_s) and next_s > 4 * after_s:  # it waited until the uncancelled work ended
+    if next_s > max(_ENDED_S, 4 * alone_s) and next_s > 4 * after_s:  # that request waited for the uncancelled work
         evidence = f"the request after the client left waited {next_s:.1f} s, and the one after it took {after_s:.1f} s"
         raise UntrueError(evidence, HttpAnswer(request, 200), HttpAnswer(server.chat(limit=1), 200))
     ends = time.monotonic() + _ENDED_S

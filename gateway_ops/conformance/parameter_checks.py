@@ -29,7 +29,7 @@ _TOOL = {"type": "function", "function": {"name": "look_up", "description": "Loo
 
 
 class _Place(BaseModel):
-    """What the schema allows."""
+    """A value of the schema."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
     city: Literal["Ulaanbaatar"]

@@ -300,5 +300,5 @@ def is_named(answer: HttpAnswer, name: str) -> bool:
         own = error.param.replace("[", ".").split(".")[0]
         if own == name.replace("[", ".").split(".")[0]:
             return True
-    quoted = r"[\"'`]{}[\"'`]" if len(name) == 1 else r"(?<!\w){}(?!\w)"  # "n" is in every text
+    quoted = r"[\"'`]{}[\"'`]" if len(name) == 1 else r"(?<!\w){}(?!\w)"  # one letter is in any text
     return re.search(quoted.format(re.escape(name)), answer.text) is not None

@@ -40,7 +40,7 @@ GROUPS: tuple[Group, ...] = (
     LIST,
     FAULTS,
     CANCEL,
-    ERROR,  # at last: it looks through all errors so far, and its prompt of the length of a context takes longest
+    ERROR,  # last: reads all errors so far, and its prompt, as long as the context, takes longest
 )
 _ALL_S = 600.0
 

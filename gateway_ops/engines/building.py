@@ -250,7 +250,7 @@ def _aside(path: Path) -> Path:
 
 def _set_aside_partial(command: Command, tell: Tell) -> None:
     half = command.partial
-    if not half.exists() or command.step.name == "download":  # which goes on where it was
+    if not half.exists() or command.step.name == "download":  # a download is resumed
         return
     tell(f"{half} is an unfinished result of an earlier run: renamed to {_aside(half)}, and built again")
 
@@ -327,7 +327,7 @@ def _keep(command: Command, manifest: Manifest) -> None:
             result.rmdir()  # it is empty
         written.rename(result)
         return
-    # The manifest first: alone it means nothing, while a file without a manifest counts as made by others.
+    # The manifest first: a file without a manifest counts as another tool's, while a manifest alone means nothing.
     write_manifest(result, replace(manifest, outputs={result.name: outputs[made[0]]}), single=True)
     (written / made[0]).replace(result)
     shutil.rmtree(written)

@@ -30,7 +30,7 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """How a folder was made.
+    """A record of how a folder was made.
 
     Attributes:
         step: the step's name.

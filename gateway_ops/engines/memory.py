@@ -20,7 +20,7 @@ from gateway_ops.repository.engine_rules import MAX_NUM_TOKENS
 # Bytes of a matrix's parameter by quantisation; AWQ and NVFP4 have scales for groups beside them.
 _LINEAR_BYTES = {"fp8": 1.0, "int8_sq": 1.0, "int8_wo": 1.0, "int4_wo": 0.5, "nvfp4": 0.5 + 1 / 16}
 _SCALE_BYTES = 2
-# Halfs of activations for each token of a step and each column of a layer's widest matrix. Logs with 8192 tokens:
+# Float16 activations for each token of a step and column of a layer's widest matrix. Logs with 8192 tokens:
 # 1134 MiB (docs/source/reference/memory.md, Llama 2 7B in FP8), 929 MiB (trtllm-bench of 0.12, the same model),
 # 922 MiB (0.17, a Qwen2 of 1.5B in int4): 6.6, 5.4 and 6.6.
 _ACTIVATION_COLUMNS = 6.6

@@ -176,7 +176,7 @@ def _of_manifest(folder: Path, machine: Machine | None, *, whole: bool) -> Itera
         yield Mismatch(True, where, str(error), _REBUILD)
         return
     if manifest is None and machine is None:
-        return  # only where it runs does it matter on which GPU it was built
+        return  # the GPU of the build matters only on the machine that runs the engine
     if manifest is None:
         what = "It has no manifest, so the GPU that it was built on is unknown."
         yield Mismatch(False, str(folder), what, "No fix is needed if it was built on the same kind of GPU.")

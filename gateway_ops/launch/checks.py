@@ -57,7 +57,7 @@ def problems(
         gpus: visible GPUs, as CUDA_VISIBLE_DEVICES names them.
     """
     found = [*_machines(plan, choices, os.environ)]
-    if not found:  # on another machine than this, the rest would be beside the point
+    if not found:  # on a wrong machine further checks mean nothing
         found = [
             *_programs(plan, choices),
             *_llmapi_ranks(plan, choices),

@@ -46,7 +46,7 @@ def choose_installation(named: Path | None, deployments: Sequence[DeploymentSett
     if found is not None:
         return Installation(Path(found), env=env)
     if any(one.engine in ("tensorrt", "llmapi") for one in deployments):
-        return Installation(IMAGE_BINARY, env=env)  # nothing but NVIDIA's image has these
+        return Installation(IMAGE_BINARY, env=env)  # only NVIDIA's image has these backends
     try:
         embedded = find_tritonserver()
     except TritonStartError:

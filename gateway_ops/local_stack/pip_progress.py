@@ -47,7 +47,7 @@ def _packages_of(requirements: Path) -> int:
 
 
 def _lines(pip: subprocess.Popen[bytes]) -> Iterator[str]:
-    """What pip says, and an empty line for each second in which it says nothing."""
+    """The lines of pip's output, and an empty line for each second without one."""
     if pip.stdout is None:
         return
     rest = b""

@@ -94,7 +94,7 @@ def problems(facts: MachineFacts, need_venv: bool = True) -> "list[str]":
             "has none, as Debian 13: uv python install 3.12 and make up PYTHON=$(uv python find 3.12), or pyenv; "
             "or containers: docker compose --profile cpu up"
         )
-        return found  # what is said below would be about the wrong interpreter
+        return found  # the checks below would judge the wrong interpreter
     if not _libc_is_fit(facts.libc):
         found.append(
             f"The C library is {facts.libc or 'not glibc'}, but tritonserver needs glibc 2.35 or newer: use Debian 12, "

@@ -94,7 +94,7 @@ class ServerProcess:
 
     @property
     def ending(self) -> str:
-        """How the process ended, in words that follow its name in a sentence; empty without an end."""
+        """The way the process ended, as a phrase after its name; empty while it runs."""
         status = self.status
         if status is None:
             return ""

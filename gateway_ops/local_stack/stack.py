@@ -218,7 +218,7 @@ class Stack:
                 "GATEWAY_TOKENIZER": str(model.folder),
                 "GATEWAY_MAX_SEQ_LEN": str(model.max_seq_len),
                 "GATEWAY_PATH": self.options.path,
-                "TRITON_ENGINE": self.options.engine,  # which the engine's configuration names as a variable
+                "TRITON_ENGINE": self.options.engine,  # a variable of the engine's configuration
             }
         )
         gateway.wait_ready(_GATEWAY_DEADLINE_S)

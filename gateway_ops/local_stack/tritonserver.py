@@ -145,7 +145,7 @@ class TritonServer:
 
     @property
     def ending(self) -> str:
-        """How the process ended, in words that follow its name in a sentence; empty without an end."""
+        """The way the process ended, as a phrase after its name; empty while it runs."""
         return self._process.ending if self._process is not None else ""
 
     @property

@@ -65,10 +65,10 @@ class SimulatedEngine:
         self.load = 0
         self._costs, self._most_known = costs, known_prefixes
         self._waiting: deque[EngineJob] = deque()
-        self._prompts: deque[EngineJob] = deque()  # those that have a slot; the first one is computed
+        self._prompts: deque[EngineJob] = deque()  # prompts with a slot; the engine computes the first
         self._prompt_end = math.inf
         self._running: list[tuple[float, int, EngineJob]] = []  # by the steps of the batch at which they end
-        self._steps = 0.0  # of the batch so far
+        self._steps = 0.0  # steps of the batch so far
         self._now = 0.0
         self._known: OrderedDict[str, None] = OrderedDict()
 

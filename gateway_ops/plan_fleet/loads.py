@@ -180,7 +180,7 @@ def read_trace(path: Path, seed: int = 0, model: str | None = None) -> RecordedL
     begin, span = found[0].at, found[-1].at - found[0].at
     if span <= 0:
         raise SizingError(f"{path}: all requests arrive at the same time; a load needs different arrival times")
-    length = span * len(found) / (len(found) - 1)  # as long after the last as after any other, on the average
+    length = span * len(found) / (len(found) - 1)  # the mean interval follows the last request, too
     return RecordedLoad(tuple(replace(each, at=each.at - begin) for each in found), length, seed)
 
 

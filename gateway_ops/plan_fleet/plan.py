@@ -14,7 +14,7 @@ from gateway_ops.plan_fleet.gateway_costs import GatewayCosts, GatewayNeed, Traf
 from gateway_ops.plan_fleet.loads import LoadRequest, RandomLoad, RecordedLoad
 from gateway_ops.plan_fleet.simulation import EngineCell, LatencySample, simulate
 
-_FEWEST: Final = 3000  # requests that count: of the slowest percent there are thirty
+_FEWEST: Final = 3000  # measured requests: the slowest percent are thirty of them
 _LIFETIMES: Final = 6.0  # of a request, that those which count arrive in: the engines fill, empty and fill
 _FILLING: Final = 2.0  # of a request, before those which count
 _MOST: Final = 90_000  # requests of a simulation, which take some seconds
@@ -195,7 +195,7 @@ class FleetModel:
 
     def _play(self, load: RandomLoad | RecordedLoad, tritons: int) -> LatencySample:
         """Play a cell of a fleet with so many Tritons, or a part of one where its requests are too many to play."""
-        most = max(1, int(_MOST / (_LIFETIMES + _FILLING) / self.engine.slots))  # a smaller part waits rather longer
+        most = max(1, int(_MOST / (_LIFETIMES + _FILLING) / self.engine.slots))  # smaller parts have longer waits
         engines = min(math.ceil(tritons / self._cells(tritons)), most)
         part = load.part(tritons / engines)
         lifetime = self.engine.prefill(part.mean_prompt) + part.mean_answer * self.engine.steps[-1]
@@ -205,7 +205,7 @@ class FleetModel:
         return simulate(cell, part.requests(), skip=skip, count=count)
 
     def _cells(self, tritons: int) -> int:
-        """How many cells a fleet has: a gateway takes no more endpoints per model, spare ones among them."""
+        """The number of cells of a fleet: a gateway has a limit of endpoints per model, which counts spare ones."""
         return math.ceil(tritons / (MOST_ENDPOINTS - self.targets.spare))
 
     def _loaded(self, load: RandomLoad | RecordedLoad, tritons: int, seen: LatencySample) -> float:

@@ -19,7 +19,7 @@ _FORMATS = {
     "INT64": "q", "FP16": "e", "FP32": "f", "FP64": "d",
 }  # fmt: skip
 _BASE64 = "base64"
-# Of numbers token ids and vectors of texts say what was written; of texts all but the words of the protocol do.
+# Numbers reveal a text as token ids and vectors; strings always do, except for words of the protocol.
 _SAYS = re.compile(r"(^|_)(ids|words|embeddings?|hidden_states?|input_features)(_|$)", re.IGNORECASE)
 _PROTOCOL_WORDS = re.compile(r"finish_reason|guide_type|return_")
 _DRAWN_SEEDS = 2**32  # seeds that a gateway draws are larger than those that users give

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 
 HIDDEN = "(hidden)"
-# Texts by which one sees what is served, and how. Of folders and files the last part alone.
+# Strings that show what is served, and how; of paths only the last part is shown.
 _SHOWN = frozenset({"name", "triton.model", "family", "engine_version", "tokenizer", "template"})
 _MODELS = "models."
 

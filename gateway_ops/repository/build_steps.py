@@ -105,7 +105,7 @@ def _prepared(deployment: DeploymentSettings, original: str) -> list[BuildStep]:
     remote, quantization = is_remote(deployment), deployment.model.quantization
     source = original if remote else deployment.model.source
     steps = [_download(deployment, source)] if remote else []
-    cache = "fp8" if deployment.kv_cache.dtype == "fp8" else "none"  # else it would quantise the cache to fp8
+    cache = "fp8" if deployment.kv_cache.dtype == "fp8" else "none"  # by default the tool quantises the cache to fp8
     arguments = ["--pyt_ckpt_path", source, "--export_path", deployment.folder, "--qformat", quantization]
     title = f"quantise to {quantization}, in Hugging Face's format"
     if quantization.endswith("awq"):

@@ -21,7 +21,7 @@ NO_ENDPOINTS: Final = ("--allow-http=false", "--allow-grpc=false", "--allow-metr
 
 
 class Mode(str, Enum):
-    """How engines get their processes."""
+    """A way in which engines get their processes."""
 
     PROCESS = "one process"
     LEADER = "leader mode"

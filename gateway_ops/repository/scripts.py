@@ -22,7 +22,7 @@ def build_script(deployments: Sequence[DeploymentSettings]) -> str:
     for deployment in deployments:
         made = deployment.engine_dir if deployment.engine == "tensorrt" else deployment.folder
         builds = deployment.engine == "tensorrt" or prepares_checkpoint(deployment)
-        if builds and made not in built:  # one may be loaded by several
+        if builds and made not in built:  # several models may load one engine
             parts.append(_build(deployment))
             built.add(made)
     return "\n".join(parts)

@@ -111,7 +111,7 @@ def _model(interval: Interval, model: str, said: Mapping[str, Any], slow_s: floa
 def _times(interval: Interval, name: str, model: str) -> dict[str, float | None]:
     return {
         f"p{share}": _rounded(interval.quantile(share / 100, name, model=model), 4) for share in (50, 99)
-    }  # of what was observed meanwhile
+    }  # of observations within the interval
 
 
 def _slow(interval: Interval, model: str, seconds: float) -> dict[str, float] | None:

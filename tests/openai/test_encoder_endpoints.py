@@ -116,7 +116,7 @@ async def test_dimensions_cut_vectors_to_length_1(world: Encoders) -> None:
     assert whole == [_of("abc")]
     param, code, message = await world.rejected(EMBEDDINGS, model="cut", input="abc", dimensions=5)
     assert (param, code) == ("dimensions", "integer_above_max_value")
-    assert "have 4 dimensions, but 5 are asked for" in message
+    assert "have 4 dimensions, but the request asks for 5" in message
     assert (await world.rejected(EMBEDDINGS, model="vectors", input="a", dimensions=2))[1] == "unsupported_parameter"
 
 

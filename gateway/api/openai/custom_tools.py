@@ -63,7 +63,7 @@ class InputReader:
 
     def __init__(self) -> None:
         """Begin before the first character."""
-        self._held = ""  # what was not read yet
+        self._held = ""  # text not yet read
         self._begun = self._ended = False
 
     def push(self, arguments: str) -> str:

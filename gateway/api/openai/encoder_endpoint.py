@@ -161,7 +161,7 @@ def _json(value: Any) -> bytes:
 
 
 def encoder_capabilities(model: EncoderModel) -> dict[str, Capability]:
-    """How an encoder serves each field of a request, by name; empty before discovery."""
+    """An encoder's capability for each field of a request, by name; empty before discovery."""
     if model.features is None:
         return {}
     found = dict(model.capabilities)

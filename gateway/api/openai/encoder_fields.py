@@ -169,7 +169,7 @@ class VectorFields(InputFields):
                 detail = f"{width} dimensions, not {self.dimensions}"
                 raise MalformedOutputError(detail, f"The model returned vectors with {detail}.")
             if self.dimensions > width:
-                message = f"The vectors of this model have {width} dimensions, but {self.dimensions} are asked for."
+                message = f"The vectors have {width} dimensions, but the request asks for {self.dimensions}."
                 raise BadRequestError(message, param="dimensions", code="integer_above_max_value")
             vectors = vectors[:, : self.dimensions]
         if cuts or self.normalize:

@@ -204,7 +204,7 @@ async def stream(
                         forward = events.forward(write if output.copy is None else copied(write, output.copy))
             usage = answer.note(record, group, ended=True)
             last, more = waiting + more, b""
-            if answer.kept and last:  # what has been generated does not wait for what only the end waits for
+            if answer.kept and last:  # generated text need not wait until the answer can be stored
                 yield finished(last)
                 last = b""
             await answer.keep(usage)
@@ -218,7 +218,7 @@ async def stream(
                 try:
                     raise failure from None
                 finally:
-                    del failure  # or it would hold this frame, and this frame it
+                    del failure  # breaks the reference cycle between the error and this frame
             record.error = failure.code or failure.type
             answer.note(record, group, ended=False)
             last = (finished(waiting + more) if more else b"") + events.error(failure)
@@ -578,9 +578,9 @@ STEP = 64
 """Bytes; more than most tokens have, so that their chunks are all of one length."""
 
 _END_OF_EVENT = b"}\n\n"
-_NAMED_DELTA = re.compile(rb"event: [\w.]+\.delta\n")  # of a response, whose other events have no text of one token
+_NAMED_DELTA = re.compile(rb"event: [\w.]+\.delta\n")  # other events of a response never have the text of one token
 _PADDING = b',"obfuscation":"'
-_LEAST_PADDING = len(_PADDING) + 1  # with its closing quote
+_LEAST_PADDING = len(_PADDING) + 1  # includes the closing quote
 
 
 def obfuscated(events: bytes) -> bytes:

@@ -191,7 +191,7 @@ def check_wanted(wanted: AnswerFormat) -> None:
 
 
 def _check_tag(tag: Mapping[str, Any], path: str) -> None:
-    """What all engines agree on; the rest of a tag is for the engine to judge."""
+    """Check the parts of a tag that all engines have; the engine checks the others."""
     structures, triggers = tag.get("structures"), tag.get("triggers")
     if isinstance(tag.get("format"), dict):
         return
@@ -212,7 +212,7 @@ def _check_regex(pattern: str, path: str) -> None:
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError):
-        if not re.search(r"\(\?<|\\[pPcu]", pattern):  # not Python's spelling, but one that guides may have
+        if not re.search(r"\(\?<|\\[pPcu]", pattern):  # guides accept some spellings that Python does not
             raise BadRequestError("It is not a valid regular expression.", param=path, code="invalid_value") from None
     if has_assertions(pattern):
         message = "Guided decoding does not support look-around, word boundaries and back-references."
@@ -253,7 +253,7 @@ def _from_json_schema(given: NamedSchema, field: str) -> AnswerFormat:
     path = f"{field}.json_schema"
     if given.schema_ is not None:
         return AnswerFormat("json_schema", given.schema_, f"{path}.schema", field, given.strict)
-    if given.model_extra:  # a schema without its wrapper must not become any object
+    if given.model_extra:  # otherwise a schema without its wrapper would allow any object
         message = f"The schema must be sent as '{path}.schema', with the name as '{path}.name'."
         raise BadRequestError(message, param=f"{path}.schema", code="missing_required_parameter")
     return AnswerFormat("json_object", None, path, field)
@@ -263,7 +263,7 @@ def unknown_parts(response_format: Any, structured_outputs: StructuredOutputs | 
     """The paths of unread fields of formats."""
     found: dict[str, Any] = {}
     parts: list[tuple[str, Any]] = [("structured_outputs", structured_outputs)]
-    if not isinstance(response_format, StructuralTagFormat):  # whose fields are xgrammar's
+    if not isinstance(response_format, StructuralTagFormat):  # structural tags have fields of xgrammar
         parts.append(("response_format", response_format))
     if isinstance(response_format, JsonSchemaFormat):
         parts.append(("response_format.json_schema", response_format.json_schema))

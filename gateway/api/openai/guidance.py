@@ -14,7 +14,7 @@ from gateway.text.guides.guide import Guide
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """How an answer gets the required format.
+    """The method by which an answer gets the required format.
 
     Attributes:
         guide: constrains the engine; None without a guide.

@@ -66,7 +66,7 @@ def _generators(registry: Registry) -> Iterator[GeneratorModel]:
 
 
 def _introduced(a: GeneratorModel, b: GeneratorModel | None, found: Mapping[str, Any]) -> dict[str, Any]:
-    """What a comparison says first: who is compared, what is known of both, and what to beware of."""
+    """The introduction of a comparison: both targets, their features, and warnings."""
     facts = [] if b is None else compare_facts(_facts(a), _facts(b))
     warnings = list(warnings_of(facts))
     drawn, sent = found["mirror"]["drawn"], found["requests"]["sent"]

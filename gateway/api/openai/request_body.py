@@ -99,7 +99,7 @@ async def read_request(
                 pieces.append(piece)
                 size += len(piece)
                 if size > _LARGE_BODY:
-                    if not counted:  # one that has come in comes to its end
+                    if not counted:  # an admitted body is read to its end
                         await OVERLOAD.room()
                     counted = _bodies.grow(counted, size)
         if not pieces:
@@ -146,7 +146,7 @@ def _check_type(headers: Headers) -> None:
     media_types = [_media_type(value) for value in headers.getlist("content-type")] or [""]
     if len(set(media_types)) > 1:
         raise _unsupported_type("The request has two different 'Content-Type' headers; send one, 'application/json'.")
-    # A page of any site may have a browser send what has no content type, without asking (CORS), and generate by it.
+    # By CORS a page of any site may send a body without a content type, and so use the engine, without a preflight.
     if not media_types[0] and (headers.get("origin") or headers.get("sec-fetch-site", "none") not in _OWN_SITES):
         raise _unsupported_type("A request from a web page must have the header 'Content-Type: application/json'.")
 

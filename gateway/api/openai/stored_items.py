@@ -45,7 +45,7 @@ def as_stored(item: Mapping[str, Any], taken: Collection[str] = ()) -> dict[str,
         item: the client's item.
         taken: ids of other items; an item with one of these gets a new id.
     """
-    kind = "message" if item.get("type") is None else item["type"]  # the empty type is one that is not read
+    kind = "message" if item.get("type") is None else item["type"]  # an empty string is an unknown type
     given = item.get("id")
     own = isinstance(given, str) and 0 < len(given) <= _LONGEST_ID and given not in taken
     kept: dict[str, Any] = {"id": given if own else f"{_PREFIXES.get(kind, 'item')}_{new_id()}", "type": kind}

@@ -16,7 +16,7 @@ _LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\
 
 def one_line(data: bytes) -> bytes:
     """Escape the characters in JSON that some clients take for the end of a line: U+0085, U+2028 and U+2029."""
-    if not data.isascii():  # most is; this costs a tenth of a search
+    if not data.isascii():  # most text is ASCII; this test costs a tenth of a search
         for raw, escaped in _LINE_ENDS:
             data = data.replace(raw, escaped)
     return data
@@ -61,7 +61,7 @@ def text_events(before: bytes, after: bytes, write: Write, other: Callable[[Piec
 
 
 class PassthroughTemplate(NamedTuple):
-    """How unparsed texts are written as events.
+    """Writes unparsed texts as events.
 
     Attributes:
         around: bytes of an event around its text, which stands between each two of them.

@@ -96,7 +96,7 @@ class Guard:
         Raises:
             ConfigError: the keys cannot be used.
         """
-        stamp = await anyio.to_thread.run_sync(stamp_of, auth.keys_file)  # before reading: a later change is seen again
+        stamp = await anyio.to_thread.run_sync(stamp_of, auth.keys_file)  # before reading, to notice later changes
         return Keys(auth, await anyio.to_thread.run_sync(named_keys, auth), stamp)
 
     def take(self, keys: Keys) -> None:

@@ -1,4 +1,4 @@
-"""What is left of a caller's limits, and the errors of exceeded limits."""
+"""The remaining limits of a caller, and the errors of exceeded limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_REQUESTS, _OF_TOKENS = (
 
 @dataclass(frozen=True, slots=True)
 class RemainingLimits:
-    """What a caller has left of its limits; None without such a limit."""
+    """The remaining limits of a caller; None where a limit does not exist."""
 
     requests: Level | None = None
     tokens: Level | None = None

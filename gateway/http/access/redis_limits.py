@@ -214,7 +214,7 @@ class RedisLimits:
                 if not known:
                     raise
                 found = await self._exchange(calls)  # Redis has closed a connection that was at rest
-            if any(isinstance(each, NoScriptError) for each in found):  # it is new, and has done none of them
+            if any(isinstance(each, NoScriptError) for each in found):  # a new Redis lacks the script and ran none
                 await self._exchange([("SCRIPT LOAD", _SCRIPT)])
                 found = await self._exchange(calls)
         except (RedisError, OSError) as error:
@@ -230,7 +230,7 @@ class RedisLimits:
             while len(found) < len(calls):
                 found.append(await _response(connection))
         finally:
-            if len(found) < len(calls):  # what else comes on it would be taken for the response to another command
+            if len(found) < len(calls):  # a late reply would be taken for the reply to another command
                 await connection.disconnect(nowait=True)
         return found
 

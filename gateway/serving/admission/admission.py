@@ -239,7 +239,7 @@ class Admission:
         try:
             await turn
         except asyncio.CancelledError:
-            if ticket.running:  # its turn came as it was given up
+            if ticket.running:  # the request was admitted while its client left
                 ticket.leave(0)
             raise
         finally:
@@ -275,7 +275,7 @@ class Admission:
             self.rejected("full")
             greediest = max(self._queues, key=lambda caller: waiting[caller], default=ticket.caller)
             newest = None
-            if waiting[greediest] > waiting[ticket.caller] + 1:  # else no need to look through a long queue
+            if waiting[greediest] > waiting[ticket.caller] + 1:  # otherwise no search of a long queue is needed
                 newest = max((each for each in self._queues[greediest] if each.waits), default=None)
             if newest is None or newest.turn is None:
                 # The caller with most requests may have them in another process, out of reach: the queue may double.

@@ -24,7 +24,7 @@ class OutcomeKind(str, Enum):
     REJECTED_BY_A = "refused_by_a"
     REJECTED_BY_B = "refused_by_b"
     REJECTED_BY_BOTH = "refused_by_both"
-    UNSTEADY = "unsteady"  # it differs in nothing but what A differs from itself in
+    UNSTEADY = "unsteady"  # differs only where A's own answers differ from each other
     FAILED = "failed"
 
 
@@ -127,7 +127,7 @@ def _call(name: str, arguments: str) -> tuple[str, Any]:
     """A call as a program takes it: spaces between the arguments mean nothing."""
     try:
         value = orjson.loads(arguments)
-        orjson.dumps(value)  # it writes no value that is too deep to be compared
+        orjson.dumps(value)  # rejects a value that is too deep to compare
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         return name, arguments
     return name, value

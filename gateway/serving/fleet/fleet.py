@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 _RETRIED = (ErrorKind.UNAVAILABLE, ErrorKind.INTERNAL, ErrorKind.QUEUE_FULL, ErrorKind.CANCELLED)
 _GONE = (ErrorKind.UNAVAILABLE, ErrorKind.CANCELLED)  # of an endpoint that has ended, or is about to
 _LOOK_S = 0.02  # while a request waits for an endpoint
-_GONE_S = 10.0  # an endpoint unavailable for longer has no say in what others may be
-_FEWEST_RETRIES = 3  # that may be under way, however few requests run
+_GONE_S = 10.0  # an endpoint that is unavailable for longer does not restrict the others
+_FEWEST_RETRIES = 3  # retries in flight that are allowed however few requests run
 
 
 def _policy(name: str, counts: SharedCounts) -> Policy:
@@ -261,7 +261,7 @@ class Fleet:
             endpoint.retire(lambda left=endpoint: self._leave(left))  # type: ignore[misc]
 
     def _leave(self, endpoint: FleetEndpoint) -> None:
-        if endpoint in self._retiring and not self._closed:  # else it has left with all others
+        if endpoint in self._retiring and not self._closed:  # `close` has already removed all endpoints
             self._retiring.remove(endpoint)
             self._counts.leave(endpoint.key)
             self._run(endpoint.backend.close())

@@ -81,7 +81,7 @@ class SharedCounts:
         self._prefixes = rows * _ROW
         self.shares = SharedLines(rows, row, self._cells[self._prefixes + 2 * _PREFIXES :], wakers, clock)
         self._places: dict[int, int] = {}
-        self._joined: dict[int, int] = {}  # how often; an endpoint that comes back may meet itself as it leaves
+        self._joined: dict[int, int] = {}  # how often each has joined: an endpoint may come back while it still leaves
         self._clock = clock
 
     def clear(self, row: int) -> None:
@@ -129,7 +129,7 @@ class SharedCounts:
             return
         if seconds:
             self._cells[place + _UNTIL] = math.ceil((self._clock() + min(seconds, SILENT_S)) * 1000)
-        elif self._cells[place + _UNTIL] or self._cells[place + _TRYING]:  # else there is nothing new in that
+        elif self._cells[place + _UNTIL] or self._cells[place + _TRYING]:  # otherwise nothing changes
             self._cells[place + _UNTIL] = 0
             self._cells[place + _WELL] = math.ceil(self._clock() * 1000)
 

@@ -89,7 +89,7 @@ class RequestCopy:
     def __init__(self, copies: RequestCopies, model: str, path: str, body: bytes, request_id: str) -> None:
         self._copies, self._model, self._path, self._body, self._request_id = copies, model, path, body, request_id
         self._answer = bytearray()
-        self._room = 0  # until more is asked for
+        self._room = 0  # bytes that `_grow` has reserved for the response
         self._held = len(body)
         copies.held += self._held
         self._first: float | None = None
@@ -98,7 +98,7 @@ class RequestCopy:
 
     def take(self, data: bytes) -> None:
         """Add bytes of the response; called for each token, so it does little."""
-        answer = self._answer  # one piece of memory: to keep the pieces would cost a new page for every few tokens
+        answer = self._answer  # one buffer: separate pieces would use a new page for every few tokens
         answer += data
         if len(answer) > self._room:
             self._grow(len(answer))
@@ -141,7 +141,7 @@ class RequestCopy:
 
     def _grow(self, size: int) -> None:
         copies = self._copies
-        if not self._held:  # given up: nothing of the rest is kept
+        if not self._held:  # the copy was given up
             self._answer.clear()
             return
         more = size - self._room + _STEP

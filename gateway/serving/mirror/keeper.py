@@ -18,7 +18,7 @@ from gateway.telemetry.supervision import RestartPause, end_tasks, keep_running
 
 _log = logging.getLogger(__name__)
 _MODULE: Final = "gateway.workers.mirror_process"
-_END_S: Final = 1.0  # it has nothing to save, and the end of the gateway waits for it
+_END_S: Final = 1.0  # the process has nothing to save, and delays the gateway's shutdown
 
 
 def wants_mirror(settings: Settings) -> bool:

@@ -183,7 +183,7 @@ class MirrorReceiver:
         Args:
             path: of the socket.
         """
-        with contextlib.suppress(FileNotFoundError):  # of a process before this one
+        with contextlib.suppress(FileNotFoundError):  # the socket of an earlier process
             os.unlink(path)  # noqa: PTH108 - a moment's work, whatever it is called
         server = await asyncio.start_unix_server(self._read, str(path))
         try:

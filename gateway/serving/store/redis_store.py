@@ -145,7 +145,7 @@ class RedisStore:
                 timeout=ANSWER_S,
                 socket_connect_timeout=_CONNECT_S,
                 socket_timeout=ANSWER_S,
-                retry=Retry(NoBackoff(), 0),  # a write that took place must not be repeated where its response was lost
+                retry=Retry(NoBackoff(), 0),  # a write whose response was lost must not be repeated
                 protocol=2,  # with RESP3 releases from 8 on use connections that are closed
             )
         )

@@ -37,7 +37,7 @@ from gateway.serving.store.interface import (
 LOCK_S: Final = 5.0  # the wait for another process's write
 _APPLICATION: Final = 0x746F6777  # "togw", in the header of the file
 _FORMAT: Final = 2  # of the file and of what responses and conversations put into it
-# A document's turn grows with each write: clocks may go back, and what is written last must not be the oldest.
+# Each write raises a document's turn, which orders documents: clocks may go back.
 _SCHEMA: Final = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE documents (

@@ -78,7 +78,7 @@ class Instruments:
 
 @dataclass(frozen=True, slots=True)
 class TracingOptions:
-    """What traces note beyond the default.
+    """Options of traces beyond the default.
 
     Attributes:
         to_triton: whether Triton gets the trace context of sampled requests.

@@ -66,7 +66,7 @@ class ChannelCalls(Grammar):
         try:
             inner = yield from _read_tag(source)
         except BrokenCallError:
-            call.arguments("{")  # not JSON: an empty text may be taken for a call without arguments
+            call.arguments("{")  # shows an error of JSON; clients may read an empty text as no arguments
             raise
         if inner[:2] == (OPEN, "json"):
             yield from read_arguments(source, call, _CLOSE)  # closing tags are read as all are

@@ -114,7 +114,7 @@ class Preparation:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningEnd:
-    """How to end a model's reasoning early."""
+    """A way to end a model's reasoning early."""
 
     text: str  # that ends it, with what the model writes before an answer
     guide: Guide | None = None  # of the answer behind it; None leaves it free

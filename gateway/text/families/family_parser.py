@@ -130,7 +130,7 @@ class FamilyParser:
     markers: Markers  # cut out of content, reasoning and broken calls, since they must never reach the client
     tags: ThinkTags | None  # around the reasoning; None: there is none. They are among the markers
     guided: bool  # whether a guide holds the calls
-    eager: bool  # whether other calls are said while they form, too
+    eager: bool  # whether calls without a guide are streamed before they are complete, too
 
     def __post_init__(self) -> None:
         """Begin to read."""

@@ -73,7 +73,7 @@ class _Messages:
     def __init__(self, parser: FamilyParser) -> None:
         self._parser = parser
         self._source = parser.source
-        self._said: set[bool] = set()  # kinds of text, reasoning or not, that had a message
+        self._said: set[bool] = set()  # which had a message: reasoning (True), content (False)
 
     def run(self) -> Steps[None]:
         header, inside = _place(self._parser.prompt)

@@ -95,7 +95,7 @@ class ModelFamily:
         return Preparation(guide=guide, special=frozenset(special), stop=self.stop, guided=guided)
 
     def thought_end(self, plan: ToolPlan) -> ReasoningEnd | None:
-        """How to end the reasoning of an answer early; None without a way."""
+        """A way to end the reasoning of an answer early; None without one."""
         if self.tags is None:
             return None
         text = self.tags.close + self.tags.between

@@ -58,8 +58,7 @@ class TextSource:
         self.cut = False  # whether the token limit ended it; valid once it has ended
         self.examined = 0  # characters looked at, each time that one was, but the beginning of a marker that waits once
         self.awaited = markers_of()  # the markers that a parser waits for; valid where there is a taker
-        # Takes the text that comes next, where that is all that is done with it: a parser waits for a marker, and holds
-        # nothing back.
+        # Takes the next text directly while the parser only waits for a marker and holds nothing back.
         self.taker: Emit | None = None
 
     def push(self, text: str) -> None:

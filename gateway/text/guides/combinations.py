@@ -14,8 +14,8 @@ from gateway.text.guides.patterns import PatternMatcher, are_disjoint, fewest
 from gateway.text.guides.references import followed, resolve
 
 _DEEPEST = 50  # references, combinations and properties within each other; Python's own limit is not far
-_MOST_COMPARISONS = 50_000  # some 0.3 s: 300 schemas, each with each
-_MOST_STEPS = 20_000  # some second
+_MOST_COMPARISONS = 50_000  # some 0.3 s: 300 schemas, each compared with each
+_MOST_STEPS = 20_000  # about a second
 _STATED = ("additionalProperties", "patternProperties", "propertyNames")
 _COUNTS = (
     ("minLength", "maxLength", "string"),

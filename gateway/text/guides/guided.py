@@ -82,7 +82,7 @@ class _Rewriter(TypedRewriter):
         while self._waiting:
             name, reference, path = self._waiting.pop(0)
             self._definitions[name] = self.schema(resolve(self.root, reference), path, None)
-        while result.keys() == {"$ref"}:  # at the top stands the target itself
+        while result.keys() == {"$ref"}:  # the top level gets the reference's target
             result = self._definitions[result["$ref"].rpartition("/")[2]]
         return {**result, "$defs": self._definitions} if self._definitions else result
 
@@ -238,7 +238,7 @@ class _Rewriter(TypedRewriter):
         if not values:
             raise NoValueError(f"{path}.{form}", "no constant matches the other keywords")
         if self.backend != "xgrammar" and not all(map(is_exact, values)):
-            self.lacks(f"{path}.{form}", "a number with so many digits")
+            self.lacks(f"{path}.{form}", "an integer that a double cannot hold, or beyond 2**62,")
         return {"const": values[0]} if len(values) == 1 else {"enum": values}
 
     def _matching(self, values: list[Any], stated: str, path: str) -> list[Any]:

@@ -78,11 +78,11 @@ class TypedRewriter(ABC):
         for keyword, value in list(result.items()):
             if (value > INMOST and "inimum" in keyword) or (value < -INMOST and "aximum" in keyword):
                 result.pop(keyword)
-                self.lacks(f"{path}.{keyword}", "a bound with so many digits")
+                self.lacks(f"{path}.{keyword}", "a bound beyond 10**17")
         if self.backend == "llguidance" and "multipleOf" in schema and not is_empty(schema, "multipleOf"):
             step = schema["multipleOf"]
             if not few_digits(step):
-                self.lacks(f"{path}.multipleOf", "a step with so many digits")
+                self.lacks(f"{path}.multipleOf", "a step of more than nine digits")
             elif contradiction(result, common_step([*whole, step])) is None:
                 result["multipleOf"] = step
             elif self._exact:

@@ -376,7 +376,7 @@ class _Conversation:
         abilities, message, function = self._abilities, turn.message, turn.function
         found: dict[str, Any] = {"role": "tool", "tool_call_id": self._id(message["tool_call_id"])}
         name = message.get("name") or function
-        if name == function:  # the call tells it
+        if name == function:  # the call has the same name
             message = {**message, "name": None}
         texts = self._named_texts(found, message)
         if abilities.result_names:

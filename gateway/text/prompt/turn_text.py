@@ -54,7 +54,7 @@ class TokenBreaker:
         name, arguments = call["function"]["name"], call["function"]["arguments"]
         with contextlib.suppress(ValueError, RecursionError):
             spelled = json.dumps(json.loads(arguments), ensure_ascii=False)
-            if self._control_tokens.occurs_in(spelled):  # an escape may spell the text
+            if self._control_tokens.occurs_in(spelled):  # an escape may stand for the text of a control token
                 arguments = spelled
         arguments = self._text(arguments, f"{path}.arguments")
         return {**call, "function": {"name": self._text(name, f"{path}.name"), "arguments": arguments}}

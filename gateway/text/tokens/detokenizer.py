@@ -126,7 +126,7 @@ class _ByteLevelStream:
         began = not self.unfinished
         text = self._decode(self._bytes(index))
         self.unfinished = bool(self._decoder.getstate()[0])
-        if began and not self.unfinished and not self._special(index):  # it has this text wherever a character begins
+        if began and not self.unfinished and not self._special(index):  # its text at any start of a character
             self._whole[index] = text
         self.characters += len(text)
         return text

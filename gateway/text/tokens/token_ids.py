@@ -30,7 +30,7 @@ class TokenIds(Sequence[int]):
         return cls(pack(ids))
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of token ids."""
         return len(self._view)
 
     @overload

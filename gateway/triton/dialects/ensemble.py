@@ -38,8 +38,8 @@ _RPC_TIMEOUT_S = 2.0
 _RETRY_S = 0.25
 _MOST_RETRY_S = 2.0
 
-# The text is asked for even where it is not needed: it is what the last step makes, and a request for only what the
-# engine step makes was seen to end with one empty final response (Triton 2.51).
+# The text is always requested: it is the output of the last step, and a request for only the outputs of the
+# engine step ended with one empty final response (Triton 2.51).
 _TEXT_OUTPUTS = ("text_output",)
 _TOKEN_OUTPUTS = ("text_output", "output_ids", "sequence_length")
 

@@ -60,7 +60,7 @@ class LlmApiForm:
         return self.text != "whole"
 
     def losses(self) -> tuple[str, ...]:
-        """What answers lose, a sentence each."""
+        """Features that answers lose, in one sentence each."""
         found = ["completion tokens are counted by tokenizing the text again unless the finish reason is length"]
         if not self.streams:
             found.append("the model returns one response, so that a stream has the whole text in one event")

@@ -39,7 +39,7 @@ from gateway.triton.pipeline import Models
 _COUNTS = ("num_input_tokens", "num_output_tokens")
 _RETURNED = ("finish_reason", *_COUNTS)
 _OF_IDS = (*_COUNTS, "logprobs", "cumulative_logprob")
-_OFF = 1e-2  # by which a sum of log-probs may be off, and that share of it
+_OFF = 1e-2  # absolute and relative tolerance of a sum of log-probs
 _NO_IDS = "The engine did not return the requested tokens."
 _ASKED_FOR_IDS = frozenset({"return_logprobs", "return_num_output_tokens", "return_finish_reason"})
 _ANSWERED_WITH_IDS = frozenset({"logprobs", "num_output_tokens", "finish_reason"})
@@ -88,7 +88,7 @@ class VllmForm:
         )
 
     def losses(self) -> tuple[str, ...]:
-        """What answers lose, a sentence each."""
+        """Features that answers lose, in one sentence each."""
         found = []
         if not self.counts:
             found.append(
@@ -339,7 +339,7 @@ class VllmEngine(TextEngine):
         if guide is None or field is None:
             return {}
         value = True if guide.kind == "json" else guide.text
-        return {field: json.dumps({GUIDE_KEYS[guide.kind]: value}, ensure_ascii=False)}  # JSON in JSON: so it is read
+        return {field: json.dumps({GUIDE_KEYS[guide.kind]: value}, ensure_ascii=False)}  # vLLM reads a string of JSON
 
     def _lora(self, request: GenerationRequest) -> dict[str, str]:
         if request.lora is None:
@@ -364,7 +364,7 @@ class VllmReader(ResponseReader):
         self._top = request.params.top_logprobs
         self._vocab = request.vocab_size
         self._most = request.max_tokens
-        # Then the limit alone ends it.
+        # Whether the token limit alone ends the answer.
         self._unending = request.params.ignore_eos and not request.params.stop_token_ids and not form.finishes
         self._tokens, self._sum = 0, 0.0
 

@@ -143,7 +143,7 @@ class H2Protocol(asyncio.Protocol):
             self.ready.set_result(None)
 
     def eof_received(self) -> None:
-        """Let asyncio close this side, because the server has closed its side."""
+        """Close this side by asyncio, because the server has closed its side."""
 
     def connection_lost(self, error: Exception | None) -> None:
         """End requests in flight, once the bytes before are read."""

@@ -93,7 +93,7 @@ class OutboundFlow:
             size = len(stream.body)
             length = min(size - stream.sent, stream.send_window, self.window, limit)
             if stream.status is not None or length <= 0:
-                continue  # ended meanwhile, or a smaller initial window closed its own
+                continue  # the stream has ended, or a smaller initial window has closed its window
             end = stream.sent + length
             out.append(frames.head(frames.DATA, frames.END_STREAM if end == size else 0, stream.id, length))
             out.append(stream.body[stream.sent : end])

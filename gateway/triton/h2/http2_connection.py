@@ -198,7 +198,7 @@ class Http2Connection:
         while size - position >= _HEAD_BYTES:
             if not data[position + _KIND] and not self._blocks.stream_id:  # DATA
                 position = self._take_plain(data, position)
-                if position == size:  # as mostly
+                if position == size:  # the usual case
                     break
             behind = self._take_frame(data, position)
             if behind == position:
@@ -346,13 +346,13 @@ class Http2Connection:
         stream.plain = True
         stream.encoding = headers.get("grpc-encoding", "identity")
         if stream.sent == len(stream.body):
-            stream.body, stream.sent = b"", 0  # it will not have to be sent again
+            stream.body, stream.sent = b"", 0  # a body that is sent whole is not sent again
 
     def _end(self, stream: Http2Stream, ended: Status) -> None:
         """The server closed its side."""
         if ended.name == "OK" and stream.partial:
             ended = Status("INTERNAL", "the stream ended within a message")
-        if stream.sent < len(stream.body):  # it does not want the rest
+        if stream.sent < len(stream.body):  # the server does not want the rest of the body
             self._send(frames.rst_stream(stream.id, ErrorCode.CANCEL))
         self._finish(stream, ended)
 

@@ -33,7 +33,7 @@ _DEFAULT = Abilities()
 _ONE = b"\x01\0\0\0"
 _ZERO = bytes(4)  # versions before 0.13 fill log-probs that they do not have with one zero (wire contract 9.2)
 _OF_TOKENS: tuple[str, ...] = ("output_ids", "sequence_length", "num_input_tokens", "finish_reason")
-_OF_ANSWERS = frozenset(_OF_TOKENS[2:])  # of the tokens, what says more than they
+_OF_ANSWERS = frozenset(_OF_TOKENS[2:])  # outputs that need the full read
 _OF_TEXT = ("text_output", "num_input_tokens", "num_output_tokens", "finish_reason")
 _OF_PROMPT = ("prompt_log_probs", "prompt_log_probs_ranks", "prompt_top_log_probs_ids", "prompt_top_log_probs")
 
@@ -171,7 +171,7 @@ class TokenReader:
             outputs = self._outputs.read(response)
             if outputs.get("sequence_length") != _ONE or not _OF_ANSWERS.isdisjoint(outputs):
                 return None
-            if not outputs["output_ids"]:  # of no token, whatever the length says
+            if not outputs["output_ids"]:  # a response without tokens, whatever its length says
                 return None
             (index,) = _ids(outputs["output_ids"], 1)
             (logprob,) = self._new_logprobs(outputs.get("output_log_probs"), place, 1)

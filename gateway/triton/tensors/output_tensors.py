@@ -94,7 +94,7 @@ class OutputReader:
                 outputs that are named.
         """
         contents = response.raw_output_contents
-        # Its bytes are had for the price of its name.
+        # To serialize an output costs no more than to read its name.
         described = tuple([output.SerializeToString() for output in response.outputs])
         found = self._arrangements.get(described)
         if found is None:

@@ -238,7 +238,7 @@ def put_draft(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, requ
 
 
 def put_draft_model(encoder: RequestEncoder, wire: service_pb2.ModelInferRequest, request: GenerationRequest) -> None:
-    """Let the draft model of a BLS model propose tokens.
+    """Set the inputs by which a BLS model uses its draft model.
 
     Raises:
         EngineError: the model has none.

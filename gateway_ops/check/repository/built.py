@@ -26,7 +26,7 @@ def check_built(models: Models) -> Iterator[Finding]:
 
 
 def here() -> Machine | None:
-    """This machine as the one that serves, if it has GPUs; else None."""
+    """Describe this machine as the serving machine, if it has GPUs; else None."""
     gpus = this_machine()
     return Machine("", gpus) if gpus else None
 

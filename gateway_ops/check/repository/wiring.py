@@ -247,7 +247,7 @@ def _check_types(model: ModelFolder, engine: ModelFolder | None) -> Iterator[Fin
                 own, its = datatype_name(tensor), datatype_name(other)
                 what = f"The {kind} {name!r} is {own}, but {its} in {engine.path.name}, which it calls."
                 fix = "Declare the same data_type in both configurations."
-                if {own, its} <= {*allowed}:  # else the check of the tables names the wrong one
+                if {own, its} <= {*allowed}:  # `tensors.py` reports a type that is not allowed
                     yield Finding(Severity.ERROR, at_tensor(model, name), what, fix)
 
 

@@ -94,7 +94,7 @@ class ContentBlocks:
             block["thinking"] = text if self._shows_thinking else ""
             events.append(self._event("delta", delta={"type": "signature_delta", "signature": block["signature"]}))
         elif kind == "tool_use":
-            if not text.strip():  # clients read the input from deltas alone
+            if not text.strip():  # clients read the input only from deltas
                 events.append(self._event("delta", delta={"type": "input_json_delta", "partial_json": "{}"}))
             block["input"] = _input(text)
         else:

@@ -126,7 +126,7 @@ class InputMessage(RequestPart):
 
     @property
     def blocks(self) -> list[Block]:
-        """Its content as blocks."""
+        """The content as blocks."""
         return _as_blocks(self.content)
 
 

@@ -114,7 +114,7 @@ def folded(messages: Sequence[Message]) -> tuple[list[Message], list[int]]:
     Returns:
         The messages, and for each the place of the one that it was made of.
     """
-    made: list[Message | list[TextPart]] = []  # turns of the user as their texts, which others may join
+    made: list[Message | list[TextPart]] = []  # a user's turn is a list of texts, to which later messages may add
     places: list[int] = []
     late = False
     for place, message in enumerate(messages):

@@ -32,7 +32,7 @@ from gateway.api.openai.validation import without_nulls
 from gateway.text.bad_request import BadRequestError
 from gateway.text.prompt.conversation import OpenCalls
 
-_BILLING = "x-anthropic-billing-header:"  # differs with every request of some clients: it would spoil the KV cache
+_BILLING = "x-anthropic-billing-header:"  # changes with each request: prompts would not match the KV cache
 _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
 _TAKEN = SHARED - {"stop", "top_k"}
 _MOST_USER = 512  # characters of the user's id that are logged
@@ -49,7 +49,7 @@ _FIELDS = {
 }
 _OLD_FORM = {"response_format": "output_format", "response_format.json_schema.schema": "output_format.schema"}
 
-_UNPARSED = "__unparsedToolInput"  # in place of an input that was no JSON, by some clients
+_UNPARSED = "__unparsedToolInput"  # some clients send it in place of an input that was not JSON
 _INVALID = "invalid_value"
 
 
@@ -198,10 +198,10 @@ class ChatMessages:
     parts: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     _calls: OpenCalls[str] = field(default_factory=OpenCalls)
-    _lead: list[str] = field(default_factory=list)  # of the first message, which is a system's, joined at the end
-    _room: int = MOST_CHARACTERS  # of reasoning that only signatures have
+    _lead: list[str] = field(default_factory=list)  # texts of the first system message
+    _room: int = MOST_CHARACTERS  # characters left for reasoning that only signatures hold
     _unanswered: bool = False  # whether the last message has calls whose results may follow
-    _waiting: list[tuple[list[str], str]] = field(default_factory=list)  # system turns that results go before
+    _waiting: list[tuple[list[str], str]] = field(default_factory=list)  # system turns, which follow the results
 
     def instruct(self, texts: Sequence[str], path: str) -> None:
         """Add texts as a system message; those before all other messages become one message.

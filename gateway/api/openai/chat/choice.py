@@ -32,7 +32,7 @@ _ALPHABET = string.ascii_letters + string.digits
 
 @dataclass(frozen=True, slots=True)
 class AnswerStyle:
-    """How calls and reasoning are written in an answer.
+    """The format of calls and reasoning in an answer.
 
     Attributes:
         reasoning: names of the fields with the reasoning; none for models that do not reason.

@@ -13,7 +13,7 @@ from gateway.api.openai.validation import BRANCH, FUNCTION_OR_CUSTOM, RequestPar
 from gateway.text.bad_request import BadRequestError
 from gateway.text.prompt.conversation import OpenCalls
 
-_PLAIN = frozenset(("role", "content"))  # of a message: nothing else is given
+_PLAIN = frozenset(("role", "content"))  # the only fields that most messages have
 _IMAGES = frozenset({"computer_screenshot", "image", "image_url", "input_image"})
 
 
@@ -231,7 +231,7 @@ def conversation(messages: Sequence[Message]) -> list[dict[str, Any]]:
     result = []
     functions: OpenCalls[str] = OpenCalls()  # calls in the old form, which have no ids of their own
     for index, message in enumerate(messages):
-        if type(message.content) is str and message.__pydantic_fields_set__ == _PLAIN:  # `for_template`, without a call
+        if type(message.content) is str and message.__pydantic_fields_set__ == _PLAIN:  # `for_template`, inlined
             result.append({"role": message.role, "content": message.content})
             continue
         if isinstance(message, AssistantMessage) and message.function_call is not None:
@@ -280,7 +280,7 @@ def check_history(messages: Sequence[Message]) -> None:
     calls: OpenCalls[int] = OpenCalls()
     functions: OpenCalls[int] = OpenCalls()
     for index, message in enumerate(messages):
-        if message.content and message.__pydantic_fields_set__ == _PLAIN:  # as mostly
+        if message.content and message.__pydantic_fields_set__ == _PLAIN:  # most messages
             continue
         path = f"messages[{index}]"
         if isinstance(message, AssistantMessage):

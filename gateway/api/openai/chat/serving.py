@@ -39,7 +39,7 @@ _CALL_GUIDES = frozenset({"json_schema", "structural_tag"})
 
 @dataclass(frozen=True, slots=True)
 class ChatPlan:
-    """How the answer to a chat request is made and checked.
+    """A plan to make and check the answer to a chat request.
 
     Attributes:
         source: the source of the prompt.

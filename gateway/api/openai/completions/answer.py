@@ -65,7 +65,7 @@ class CompletionAnswer(PendingAnswer):
         usage = self._noted or self.usage(group)
         if self.request.logprobs is None:
             return self._body(usage)
-        return await anyio.to_thread.run_sync(self._body, usage)  # of a long prompt a second's work
+        return await anyio.to_thread.run_sync(self._body, usage)  # takes about a second for a long prompt
 
     def _body(self, usage: Usage) -> bytes:
         return orjson.dumps(

@@ -48,7 +48,7 @@ def row_of(entry: TokenLogprob, offset: int | None = None, *, names_as_ids: bool
     top: dict[str, float] = {}
     for token, _, logprob in entry.top:
         top.setdefault(token, logprob)
-    top[entry.token] = entry.logprob  # OpenAI: the chosen token is always there, beyond the number asked for if need be
+    top[entry.token] = entry.logprob  # OpenAI always lists the chosen token, even beyond the requested number
     return LogprobRow(entry.token, entry.bytes, entry.logprob, top, offset)
 
 
@@ -123,7 +123,7 @@ class LogprobWriter:
             if row.offset is not None:
                 text_offset.append(row.offset)
                 continue
-            text_offset.append(self._offset)  # that of the character which a token in the middle of one writes to
+            text_offset.append(self._offset)  # inside a character, the offset of that character
             self._offset += len(self._decode(row.bytes))
         return {
             "tokens": tokens,

@@ -109,7 +109,7 @@ class CompletionRequest(GenerationFields):
             "return_token_ids": self.return_token_ids or not self.detokenize,
         }
         if self.max_tokens == 0:
-            own["max_tokens"] = 1  # the engine's least; it is not shown
+            own["max_tokens"] = 1  # the engine's minimum; the response omits the token
         if self.echo and self.logprobs is not None:
             own["prompt_logprobs"] = max(self.logprobs, self.prompt_logprobs or 0)
         return own

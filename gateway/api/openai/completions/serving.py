@@ -23,7 +23,7 @@ from gateway.text.bad_request import BadRequestError
 
 @dataclass(frozen=True, slots=True)
 class CompletionPlan:
-    """How the answer to a completion request is made and checked.
+    """A plan to make and check the answer to a completion request.
 
     Attributes:
         names: makes the map from the engine's names of parameters in errors to the request's names.

@@ -163,7 +163,7 @@ async def change(
         except ConflictError as error:
             if error.key != found.id:
                 raise
-            # Until the others are done; by chance, or two of them would meet again and again.
+            # Lets concurrent writers finish; the random time keeps two of them from colliding repeatedly.
             await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE_S, 0.001 * 2**attempt)))  # noqa: S311
             continue
         return found, result

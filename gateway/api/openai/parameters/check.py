@@ -124,7 +124,7 @@ def without(request: Request, names: Collection[str]) -> Request:
     defaults = {name: known[name].get_default(call_default_factory=True) for name in names if name in known}
     copy = request.model_copy(update=defaults)
     copy.model_fields_set.difference_update(names)
-    for name in vars(copy).keys() - known.keys():  # facts that were derived of the whole request
+    for name in vars(copy).keys() - known.keys():  # cached properties, which were derived from the whole request
         del vars(copy)[name]
     return copy
 
@@ -132,12 +132,12 @@ def without(request: Request, names: Collection[str]) -> Request:
 def considered(
     request: GenerationFields, known: Mapping[str, Capability], defaults: SamplingDefaults
 ) -> dict[str, Capability]:
-    """How a model serves the parameters of a request, of which other fields decide about some.
+    """Return the capabilities for a request, of which other fields change some.
 
     Args:
-        request: as it was given.
-        known: how the model serves them in general.
-        defaults: of the model, for what the request leaves out.
+        request: the request.
+        known: the model's capabilities.
+        defaults: the model's defaults, for fields that the request leaves out.
     """
     found = dict(known)
     if request.use_beam_search:  # then it is the number of beams, not of candidates

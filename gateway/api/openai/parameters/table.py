@@ -75,7 +75,7 @@ _PARTS = "prefill and decoding run in one engine."
 _INSIDE = "the engine does not return it."
 _MEDIA = _TEXT
 
-# What an answer would be held to, or what would be in it: without them it would be another answer.
+# Parameters that constrain or extend an answer: to ignore one would change the answer.
 _CHANGES: tuple[_Entry, ...] = (
     ("allowed_token_ids", "array of token ids", "are the only allowed tokens", "use logit_bias.", ()),
     ("logits_processors", "array", "change logits by code", "this gateway runs no code of clients.", ()),
@@ -185,7 +185,7 @@ _CHANGES: tuple[_Entry, ...] = (
     ("logprob_token_ids", "array of token ids", "have their log-probs returned", "use top_logprobs.", ()),
 )
 
-# What an answer is as good without: the model's way, or the way of the request through a cluster.
+# Parameters of scheduling and routing, which do not change an answer.
 _NO_ROUTE = "there is nothing to choose between."
 _HINTS: tuple[_Entry, ...] = (
     ("reasoning", "object", "configures the reasoning", "use reasoning_effort or chat_template_kwargs.", ()),
@@ -216,7 +216,7 @@ _HINTS: tuple[_Entry, ...] = (
     ("return_mm_kwargs", "boolean", "returns the processed media", _MEDIA, (True, False)),
 )
 
-# What trtllm-serve's servers say to each other, where a client has no business.
+# Parameters that servers of trtllm-serve send to each other; clients do not use them.
 _CHAT_ONLY: tuple[_Entry, ...] = (
     ("prompt_token_ids", "array of token ids", "is the whole prompt", "send it to /v1/completions.", ()),
     ("prompt_token_ids_b64", "string", "is the whole prompt", "send it to /v1/completions.", ()),

@@ -138,7 +138,7 @@ class ResponsesAnswer(ChatAnswer):
             self.ended(usage)
             await self._keep()
         else:
-            # The store has logged it, and the client gets an error anyway; lost: a write without response stored it.
+            # The store has logged the failure, and the client gets an error anyway. A lost write may have succeeded.
             with contextlib.suppress(OpenAIError, ResponseLostError):
                 await self._keep()
 

@@ -24,7 +24,7 @@ from gateway.settings import TimeoutSettings
 _ENDS = (b"event: response.completed\n", b"event: response.incomplete\n", b"event: response.failed\n")
 
 _log = logging.getLogger(__name__)
-_FLUSH_S = 0.5  # a write for each event, or for few, would cost more than all other work on them
+_FLUSH_S = 0.5  # a write for each event would cost more than all other work on it
 _RENEW_S = 3.0  # between renewals of the lease, which lasts some times longer
 _MOST_WAITING = 2**20  # bytes of events that may wait for the store before reading of the engine stops
 _UNREACHABLE_S = 30.0  # that a store may be unreachable: what was generated is worth the wait
@@ -119,7 +119,7 @@ class LiveEventLog:
             OpenAIError: 503 where the store cannot be used; the events wait for the next call.
         """
         async with self._flushing:
-            if self._unsure:  # of a write that has failed it is not known whether it took place
+            if self._unsure:  # a failed write may have taken place
                 self._drop(len(await self._shelf.events(self._id, self._first, len(self._events))))
                 self._unsure = False
             batch = self._events[:]
@@ -310,7 +310,7 @@ class BackgroundRun:
                 "the end of the background response %s could not be stored: %s", answer.id, error.message, extra=about
             )
             failed = self._first.ended("failed", error={"code": "server_error", "message": error.message})
-            with contextlib.suppress(OpenAIError, ResponseLostError):  # a reader finds the lease ended
+            with contextlib.suppress(OpenAIError, ResponseLostError):  # readers see that the lease has ended
                 await response_store.put(answer.id, failed, self._version)
         with contextlib.suppress(OpenAIError):
             await response_store.release(answer.id)
@@ -404,7 +404,7 @@ class BackgroundRuns:
             raise
         granted = permit()
         if granted is not None:
-            granted.hold()  # it lasts as long as the response is generated
+            granted.hold()  # until the response is complete
         task = asyncio.create_task(self._go(run, place))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

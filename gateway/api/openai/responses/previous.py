@@ -146,7 +146,7 @@ async def _chain(response_store: ResponseStore, last: str) -> list[StoredRespons
             raise _not_found(wanted, why)
         turn, _ = found
         _check(wanted, turn)
-        turns.append(replace(turn, sent=b"{}"))  # each repeats the tools, which may be more than all that was said
+        turns.append(replace(turn, sent=b"{}"))  # each request repeats the tools, which may be larger than all messages
         size += turn.size
         read += len(turn.sent)
         if turn.previous is None:
@@ -165,7 +165,7 @@ def _check(response_id: str, turn: StoredResponse) -> None:
     if turn.status == "failed":
         message = f"Previous response with id {response_id!r} has failed; continue from the response before it."
         raise BadRequestError(message, _FIELD, "previous_response_failed")
-    if turn.conversation is not None:  # what came before it stands there only, and has changed since
+    if turn.conversation is not None:  # its history is in the conversation alone, and has changed since
         message = (
             f"Previous response with id {response_id!r} is in the conversation {turn.conversation!r}; send "
             "'conversation' to continue it."

@@ -17,7 +17,7 @@ from gateway.text.client_json import write_client_json
 
 
 class ReasoningOptions(RequestPart):
-    """How the model reasons: the chat template gets the effort; there are no summaries."""
+    """Options of reasoning: the chat template gets the effort; there are no summaries."""
 
     effort: str | None = None
     summary: str | None = None

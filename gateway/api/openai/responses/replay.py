@@ -16,7 +16,7 @@ from gateway.http.access_log import RequestRecord
 from gateway.http.sse import COMMENT
 
 _POLL_S = 0.2
-_LONGEST_POLL_S = 1.0  # of a response that has been silent for some seconds: many clients may wait for it
+_LONGEST_POLL_S = 1.0  # for a response without recent events, which many clients may await
 _PAGE = 256
 _LATE_S = 3.0
 
@@ -98,7 +98,7 @@ async def _next(
         events = run.log.since(place)
         if events is not None:
             return events, True
-    leased = await response_store.leased(response_id)  # before the events: those that it has written are there then
+    leased = await response_store.leased(response_id)  # read before the events: none is missed when the lease has ended
     events = await response_store.events(response_id, place, _PAGE)
     if events or not leased:
         return events, leased

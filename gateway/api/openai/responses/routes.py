@@ -191,10 +191,10 @@ async def _cancel(kept: CallerState, request: Request, runs: BackgroundRuns) -> 
         try:
             await response_store.put(response_id, cancelled, version)
         except ResponseLostError:
-            continue  # it went on, or ended, just now
+            continue  # the response has changed meanwhile
         await response_store.release(response_id)
         run = runs.find(response_store, response_id)
-        if run is None:  # another process sees it, and writes what there is of its output
+        if run is None:  # the process that generates it notices the cancel, and stores the partial output
             return cancelled
         run.stop()
         await run.ended.wait()

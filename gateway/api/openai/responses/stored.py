@@ -25,7 +25,7 @@ _ID = re.compile(r"resp_[0-9a-f]{32}")
 _RUNNING = frozenset({"queued", "in_progress"})
 _LOST = "The gateway process that generated this response stopped before the end, or could not store the response."
 Result = TypeVar("Result")
-_writing: set[asyncio.Task[Any]] = set()  # writes that a client which leaves must not break off
+_writing: set[asyncio.Task[Any]] = set()  # writes that continue when the client disconnects
 
 LEASE_S: Final = 10.0
 """Seconds after which a background response whose lease was not renewed has failed."""
@@ -152,7 +152,7 @@ class ResponseStore:
             try:
                 await self._fail(response_id, found, document.version)
             except ResponseLostError:
-                continue  # it ended just now
+                continue  # the response has ended meanwhile
 
     async def _fail(self, response_id: str, found: StoredResponse, version: int) -> None:
         failed = found.ended("failed", error={"code": "server_error", "message": _LOST})

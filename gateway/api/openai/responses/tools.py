@@ -152,7 +152,7 @@ class ResponsesTools:
             if not isinstance(tool, ResponsesFunctionTool | ResponsesCustomTool):
                 self.hosted.append(tool.type)
                 continue
-            if about:  # which no function has a place for: the first tells it
+            if about:  # functions have no field for a namespace: the first one's description has it
                 tool.description = f"{about}\n\n{tool.description}" if tool.description else about
                 about = None
             self._add(tool, place, namespace.name, once=once)

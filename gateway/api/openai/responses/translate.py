@@ -176,7 +176,7 @@ def _configured(
 
 def _sends_again(request: ResponsesRequest, given: Sequence[InputItem]) -> bool:
     """Whether an item of the request became a reference, because the conversation has it already."""
-    pairs = zip(given, request.input, strict=False)  # a text is none
+    pairs = zip(given, request.input, strict=False)  # a string input has no items
     return any(isinstance(now, ReferenceItem) and now is not sent for now, sent in pairs)
 
 
@@ -226,7 +226,7 @@ def _form(request: ResponsesRequest) -> dict[str, Any]:
 
 def _reasoning(request: ResponsesRequest, left_out: list[str]) -> dict[str, Any]:
     effort, summary = request.reasoning.effort, request.reasoning.summary
-    if summary not in (None, "auto"):  # auto is content with none
+    if summary not in (None, "auto"):  # with auto a summary may be absent
         left_out.append("reasoning.summary")
     if effort in _EFFORTS:
         return {"reasoning_effort": effort}
@@ -320,7 +320,7 @@ class _Conversation:
             self.put(item.role, parts, path)
             return
         if self._open is not None and self._open["content"] is not None and "tool_calls" not in self._open:
-            self._open = None  # two messages in a row are two
+            self._open = None  # two successive messages stay separate
         message = self._assistant(path)
         self.renamed.setdefault(f"messages[{len(self.messages) - 1}].content", f"{path}.content")
         before = message["content"]

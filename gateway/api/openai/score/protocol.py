@@ -37,8 +37,8 @@ class ScoreRequest(EncoderFields):
         first, second = self._sides()
         if len(first) not in (1, len(second)):
             name = self.path(0).partition("[")[0]
-            what = f"'{name}' has {len(second)} texts, but there are {len(first)} to compare them with"
-            message = f"{what}; there must be one, or as many."
+            one = "queries" if self.text_1 is None else "text_1"
+            message = f"'{one}' must have one text or as many as '{name}' ({len(second)}), but has {len(first)}."
             raise BadRequestError(message, param=name, code="invalid_value")
 
     def _sides(self) -> tuple[Sequence[str], Sequence[str]]:

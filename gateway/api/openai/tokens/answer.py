@@ -20,7 +20,7 @@ from gateway.serving.prompts import ChatPrompt, TextPrompt
 from gateway.serving.registry import Registry
 from gateway.text.bad_request import BadRequestError
 
-_DEFAULT_CLASS = "PreTrainedTokenizerFast"  # transformers' class for a tokenizer.json that names none
+_DEFAULT_CLASS = "PreTrainedTokenizerFast"  # transformers uses this class if tokenizer.json names none
 
 
 def model_or_only(registry: Registry, name: str | None) -> GeneratorModel:
