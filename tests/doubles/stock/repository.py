@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from tests.doubles.stock.model_folders import Spelling
 from tests.gateway_ops.repository.stock import UPSTREAM, fill, renamed
 
 HERE = Path(__file__).resolve().parent
+PROJECT = HERE.parents[2] / "triton_repo"
 TRIO = ("preprocessing", "tensorrt_llm", "postprocessing")
 BLS = "tensorrt_llm_bls"
 _TEXT_STEPS = ("preprocessing", "postprocessing")
@@ -109,11 +109,11 @@ def write_stock(
         (target / "config.pbtxt").write_text(text_format.MessageToString(configs[name]), encoding="utf-8")
         if stock_name == "ensemble":
             continue
-        shutil.copytree(HERE / stock_name / "1", target / "1", dirs_exist_ok=True)
+        code = PROJECT if stock_name == "tensorrt_llm" else HERE
+        (target / "1" / "model.py").symlink_to(code / stock_name / "1" / "model.py")
         double = {
             "version": stock.version,
             "tokenizer": str(tokenizer),
-            "engine_dir": str(engine_dir),
             "models": models,
         }
         (target / "1" / "double.json").write_text(json.dumps(double), encoding="utf-8")
