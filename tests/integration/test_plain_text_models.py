@@ -190,7 +190,7 @@ def test_a_client_that_leaves_cancels_the_request(
 def test_the_model_s_errors_are_errors_without_its_words(
     text_triton: TextServer, client: OpenAI, name: str, transport: str
 ) -> None:
-    text_triton.play(turn(text="", **{"raise": "no such file: /opt/secret"}))
+    text_triton.play(turn(fails="no such file: /opt/secret"))
     for ask in (complete, streamed):
         with pytest.raises(openai.APIError) as caught:
             ask(client, f"{name}-{transport}")

@@ -51,8 +51,8 @@ async def test_a_cancelled_call_frees_the_engine_from_1_0(
     call = client.call(llmapi_request(llmapi_triton.model(version), streaming=streaming))
     await request_of(llmapi_triton, "prompt_ids")
     call.cancel()
-    request = await request_of(llmapi_triton, "finish")
-    assert (request["aborted"], request["finish"], request["generated"]) == (True, "cancelled", 2)
+    request = await request_of(llmapi_triton, "ended")
+    assert (request["ended"], request["tokens"]) == ("cancelled", 2)
 
 
 async def test_the_engine_of_0_19_runs_on(llmapi_triton: LlmapiServer, client: Kserve) -> None:
@@ -63,8 +63,8 @@ async def test_the_engine_of_0_19_runs_on(llmapi_triton: LlmapiServer, client: K
         await until(lambda: bool(journal()) and journal()[-1]["version"] == version and "prompt_ids" in journal()[-1])  # noqa: B023
         call.cancel()
     # Cancelled later, and noticed: that of 0.19 would have been, too.
-    await until(lambda: "finish" in journal()[-1])
-    assert ["finish" in request for request in journal()] == [False, True]
+    await until(lambda: "ended" in journal()[-1])
+    assert ["ended" in request for request in journal()] == [False, True]
 
 
 @pytest.mark.parametrize("version", VERSIONS[1:])
@@ -79,7 +79,8 @@ async def test_a_stop_ends_a_stream_as_cancelled(llmapi_triton: LlmapiServer, cl
     [reply] = ask(client, model, "any", request_id="mine", stop=True)
     assert reply.error == CANCELLED
     got += stream
-    assert (got[-1].text, got[-1].finish_reason, got[-1].final) == ("ab", "cancelled", True)
+    assert (got[-1].finish_reason, got[-1].final) == ("cancelled", True)
+    assert got[-1].text == "ab" or version != "1.3"  # the others may not have made both yet
 
 
 @pytest.mark.parametrize("version", VERSIONS[1:])
@@ -92,7 +93,7 @@ async def test_a_stopped_whole_answer_is_never_given(llmapi_triton: LlmapiServer
     with pytest.raises(grpc.RpcError) as failure:
         list(answers(call))
     assert failure.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    assert (await request_of(llmapi_triton, "finish"))["aborted"]
+    assert (await request_of(llmapi_triton, "ended"))["ended"] == "cancelled"
 
 
 @pytest.mark.parametrize("version", VERSIONS[1:])
