@@ -7,11 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
 from tests.scripted_engine.replay import turn
-from tests.scripted_engine.turns import Answer, Asked, Script, ScriptedError, UnknownPromptError, play
+from tests.scripted_engine.turns import Answer, Asked, Script, ScriptedError, UnknownPromptError, play, sampling_of
+
+from cpu_double.llama import Llama  # isort: skip - by the path that the scripts add
+from cpu_double.reference_engine import Limits, ReferenceEngine  # isort: skip
+from wire.request import Request, Sampling  # isort: skip
 
 Open = Callable[..., Script]
 
@@ -113,3 +118,47 @@ def test_sampled_answers_follow_what_is_heeded_and_end_by_chance(script: Open) -
     assert len({tuple(answer.ids) for answer in first}) > 20
     free = {tuple(sampled.answer(Asked([5], 16, frozenset({2}))).ids) for _ in range(9)}
     assert len(free) > 3
+
+
+PROMPT = [5, 6, 7, 6]
+EACH_WAY = [
+    {},
+    {"temperature": 0.7, "top_p": 0.9, "seed": 3},
+    {"temperature": 2.0, "top_k": 5, "seed": 4, "repetition_penalty": 1.5},
+    {"top_p": 1.0, "seed": 5, "presence_penalty": 0.5, "frequency_penalty": 0.25, "min_p": 0.01},
+    {"top_p": 1.0, "seed": 6, "bias": np.linspace(2, -2, 512), "bad_words": ((9,), (6, 8))},
+]
+
+
+@pytest.mark.parametrize("normalizes", [False, True])
+@pytest.mark.parametrize("how", EACH_WAY, ids=lambda how: ",".join(how) or "greedy")
+def test_a_table_of_logits_is_sampled_as_by_the_computing_engine(
+    script: Open, tiny_model_dir: Path, how: dict[str, Any], *, normalizes: bool
+) -> None:
+    model = Llama(tiny_model_dir)
+    engine = ReferenceEngine(model, Limits(64), normalize_log_probs=normalizes)
+    bias = {"bias": np.resize(how["bias"], model.config.vocab).astype(np.float32)} if "bias" in how else {}
+    sampling = Sampling(**{**how, **bias})
+    engine.submit(Request("", PROMPT, 12, sampling=sampling, log_probs=True, generation_logits=True))
+    while engine.busy:
+        computed = engine.step()
+    [whole] = computed
+    assert len(set(whole.ids)) > 1
+    table = [{str(token): float(value) for token, value in enumerate(row)} for row in whole.logits]
+    played = script(turn(logits=table)).answer(Asked(PROMPT, 12, heeded=[], sampling=sampling, normalizes=normalizes))
+    assert (played.ids, played.log_probs) == (whole.ids, whole.log_probs)
+
+
+def test_what_a_model_of_text_follows_draws_from_a_table(script: Open) -> None:
+    table = script(turn(logits=[{"7": 1.0, "8": 0.9}, {"2": 1.0}]), eos=2)
+
+    def first(**effective: Any) -> int:
+        return table.answer(Asked([5], 9, frozenset({2}), heeded=[], sampling=sampling_of(effective))).drawn[0]
+
+    assert {first(temperature=0.0, seed=seed) for seed in range(9)} == {7}
+    assert {first(greedy=True, top_p=0.9, seed=seed) for seed in range(9)} == {7}
+    assert {first(temperature=1.0, top_p=1.0, seed=seed) for seed in range(9)} == {7, 8}
+    unseeded = [table.answer(Asked([5], 9, sampling=sampling_of({"temperature": 1.0}))).ids[0] for _ in range(30)]
+    assert set(unseeded) == {7, 8}
+    ended = table.answer(Asked([5], 9, frozenset({2}), heeded=[], sampling=sampling_of({"greedy": True})))
+    assert (ended.ids, ended.end, ended.finish, len(ended.log_probs)) == ([7], 2, "stop", 1)

@@ -89,7 +89,14 @@ class Adapter(BaseAdapter):
 
     def _asked(self, request: Request) -> Asked:
         ends = frozenset({request.end_id} - {-1})
-        return Asked(request.prompt, request.max_tokens, ends, request.stop_words)
+        return Asked(
+            request.prompt,
+            request.max_tokens,
+            ends,
+            request.stop_words,
+            heeded=[request.sampling.seed],
+            sampling=request.sampling,
+        )
 
     def _told(self, request: Request) -> dict[str, Any]:
         """What the journal tells of a request."""
@@ -114,13 +121,14 @@ class Adapter(BaseAdapter):
                 if step.finish:
                     self._end(request, key, self._ending(request, step.finish), said)
                 if step.finish or request.streaming:
-                    self._send(self._response(request, step.ids, said, step.finish))
+                    self._send(self._response(request, answer, step.ids, said, step.finish))
         except ScriptedError as error:
             self._end(request, key, "failed", said)
             self._fail(request, str(error))
 
-    def _response(self, request: Request, new: list[int], said: list[int], finish: Any) -> Response:
-        scores = [self._log_prob(request, token) for token in said] if request.log_probs else []
+    def _response(self, request: Request, answer: Answer, new: list[int], said: list[int], finish: Any) -> Response:
+        made_up = [self._log_prob(request, token) for token in said] if request.log_probs else []
+        scores = list(answer.log_probs[: len(said)]) or made_up
         perf = None
         if request.perf_metrics and finish:
             now = time.monotonic_ns()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +98,8 @@ class Adapter(ScriptedAdapter):
     def _asked(self, request: Request) -> Asked:
         asked, effective = super()._asked(request), self._effective(request)
         names = (*(("greedy",) if effective["greedy"] else _FREE), *_STEERING)
-        return Asked(
-            asked.prompt, asked.limit, asked.ends, asked.stop_words, effective["min_tokens"],
-            [effective[name] for name in names],
-        )  # fmt: skip
+        heeded = [effective[name] for name in names]
+        return replace(asked, min_tokens=effective["min_tokens"], heeded=heeded, normalizes=self._normalizes)
 
     def _told(self, request: Request) -> dict[str, Any]:
         shown = {

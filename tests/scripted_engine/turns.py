@@ -14,7 +14,9 @@ all the same. A turn has
 - ``ids``: the answer's token ids; or ``text``, from which they are made, special tokens included; or ``sampled``, an
   answer by chance: true, or ``{"pieces": [...], "end": 0.1}``. Pieces are drawn and encoded one by one; after each, the
   end token follows with the given chance. The same prompt and the same heeded parameters draw the same where a request
-  is greedy or has a seed;
+  is greedy or has a seed; or ``logits``, a table from which the computing engine's sampler draws by the request's
+  parameters: for each token of the answer, and the last for all that follow, ``{"40": 2.0, "41": 1.5}``. What a row
+  leaves out has 30 less than its best;
 - ``chunk``: its own; ``pause``: seconds before each response;
 - ``finish``: why it ends when all is said, ``stop`` by default; an end token, a stop word or the limit may end it
   earlier;
@@ -34,15 +36,22 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+import numpy as np
 from tokenizers import Tokenizer
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "triton_repo" / "tensorrt_llm" / "1"))
+
+from cpu_double.sampler import Draw, Sampler
+from wire.request import Request, Sampling
 
 Turn = dict[str, Any]
 
@@ -50,6 +59,8 @@ _ECHOED = 2  # tokens that a probe asks for at most
 _PIECES = ("a", " the", " then", "\n", " 世界", "😀", " مرحبا", "  ", " one", ".")
 _LOOK_S = 0.01  # how often an answer that stands still looks whether it may go on
 _UNTIL_S = 0.1  # many may wait
+_LESS = 30.0
+_GREEDY_BELOW = 1e-5
 
 
 class UnknownPromptError(LookupError):
@@ -71,6 +82,8 @@ class Asked:
         stop_words: token sequences that end it and stay in it.
         min_tokens: before which no end token is drawn.
         heeded: the parameters that a sampled answer depends on; None where nothing makes it the same again.
+        sampling: by which it is drawn from a table of logits.
+        normalizes: whether its log-probs are among the candidates that are left.
     """
 
     prompt: list[int]
@@ -79,6 +92,8 @@ class Asked:
     stop_words: Sequence[Sequence[int]] = ()
     min_tokens: int = 0
     heeded: Any = None
+    sampling: Sampling = field(default_factory=Sampling)
+    normalizes: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,12 +105,14 @@ class Answer:
         ids: tokens, without the one that ended it.
         finish: why it ends after them; None where it is kept open.
         end: the token that ended it, if one did.
+        log_probs: of the tokens, where they were drawn from a table.
     """
 
     turn: Turn
     ids: list[int]
     finish: str | None
     end: int | None = None
+    log_probs: Sequence[float] = ()
 
     @property
     def drawn(self) -> list[int]:
@@ -181,19 +198,11 @@ class Script:
             return Answer({"chunk": [1]}, (asked.prompt[:1] * _ECHOED)[: asked.limit], "length")
         if "fails" in turn:
             raise ScriptedError(turn["fails"])
-        said: list[int] = []
-        for token in self._drawn(turn, asked):
-            if token in asked.ends:
-                if asked.min_tokens <= max(len(said), 1):
-                    return Answer(turn, said, "stop", token)
-                continue
-            said.append(token)
-            so_far = asked.prompt + said
-            if any(so_far[-len(word) :] == list(word) for word in asked.stop_words):
-                return Answer(turn, said, "stop")
-            if len(said) == asked.limit:
-                return Answer(turn, said, "length")
-        return Answer(turn, said, None if turn.get("hold") else turn.get("finish", "stop"))
+        if "logits" in turn:
+            drawn, scores = itertools.tee(self._by_table(turn["logits"], asked))
+            answer = cut(turn, (draw.token for draw in drawn), asked)
+            return replace(answer, log_probs=[draw.log_prob for draw in itertools.islice(scores, len(answer.ids))])
+        return cut(turn, self._drawn(turn, asked), asked)
 
     def _drawn(self, turn: Turn, asked: Asked) -> Iterable[int]:
         if turn.get("sampled"):
@@ -210,6 +219,35 @@ class Script:
             yield from chance.choice(pieces)
             if self._end is not None and chance.random() < how.get("end", 0.1):
                 yield self._end
+
+    def _by_table(self, rows: Sequence[Mapping[str, float]], asked: Asked) -> Iterator[Draw]:
+        sampling = asked.sampling if asked.heeded is not None else replace(asked.sampling, seed=next(self._draws))
+        request = Request("", asked.prompt, asked.limit, max(asked.ends, default=-1), sampling=sampling, log_probs=True)
+        sampler = Sampler(request, self._tokenizer.get_vocab_size(), normalize_log_probs=asked.normalizes)
+        tokens = list(asked.prompt)
+        for row in itertools.chain(rows, itertools.repeat(rows[-1])):
+            logits = np.full(sampler.vocab, max(row.values()) - _LESS, np.float32)
+            logits[list(map(int, row))] = list(row.values())
+            draw = sampler.draw(logits, tokens)
+            tokens.append(draw.token)
+            yield draw
+
+
+def cut(turn: Turn, drawn: Iterable[int], asked: Asked) -> Answer:
+    """The tokens that are drawn, up to where the request ends them."""
+    said: list[int] = []
+    for token in drawn:
+        if token in asked.ends:
+            if asked.min_tokens <= max(len(said), 1):
+                return Answer(turn, said, "stop", token)
+            continue
+        said.append(token)
+        so_far = asked.prompt + said
+        if any(so_far[-len(word) :] == list(word) for word in asked.stop_words):
+            return Answer(turn, said, "stop")
+        if len(said) == asked.limit:
+            return Answer(turn, said, "length")
+    return Answer(turn, said, None if turn.get("hold") else turn.get("finish", "stop"))
 
 
 def play(answer: Answer, ids: list[int], is_over: Callable[[], bool], *, end_alone: bool = False) -> Iterator[Step]:
@@ -243,6 +281,14 @@ def play(answer: Answer, ids: list[int], is_over: Callable[[], bool], *, end_alo
         yield Step(new, answer.finish if is_last else None)
         if is_last:
             return
+
+
+def sampling_of(effective: Mapping[str, Any]) -> Sampling:
+    """The parameters that a model of text follows, as the computing engine's sampler takes them."""
+    known = {each.name for each in fields(Sampling)} - {"bias", "bad_words"}
+    found = {name: value for name, value in effective.items() if name in known and value is not None}
+    greedy = effective.get("greedy", found.get("temperature", 1.0) < _GREEDY_BELOW)
+    return Sampling(**{"top_p": 1.0, **found, **({"temperature": None, "top_k": 1} if greedy else {})})
 
 
 class Journal:

@@ -15,7 +15,7 @@ import yaml
 from tests.doubles.llmapi.sampling import Sampling, read_sampling
 from tests.doubles.llmapi.versions import PERF_OUTPUTS, VERSIONS
 from tests.scripted_engine.text_model import FINAL, Decoder, TextModel, error, read_inputs, strings
-from tests.scripted_engine.turns import Asked, play
+from tests.scripted_engine.turns import Asked, play, sampling_of
 
 _ANSWER_OUTPUTS = ("finish_reason", "stop_reason", "cumulative_logprob")
 _MAX_SEQ_LEN, _MAX_NUM_TOKENS = 12288, 8192  # where model.yaml names none
@@ -130,7 +130,8 @@ class LlmapiModel(TextModel):
         self.note(key, effective=sampling.effective, ignored=sampling.ignored | idle)
         ids = list(self.tokenizer.encode(inputs["text_input"], add_special_tokens=version.bos).ids)
         used, limit = self._used(adapter), self._limit(len(ids), sampling.max_tokens)
-        answer = self.script.answer(Asked(ids, limit, frozenset({self.eos}), heeded=_heeded(sampling)))
+        drawn = sampling_of(sampling.effective)
+        answer = self.script.answer(Asked(ids, limit, frozenset({self.eos}), heeded=_heeded(sampling), sampling=drawn))
         with self._lock:
             self._live[key] = live
         self.note(

@@ -14,7 +14,7 @@ import triton_python_backend_utils as pb_utils
 
 from tests.doubles.text.vllm_sampling import VERSIONS, Sampling, logprobs_of, read_sampling
 from tests.scripted_engine.text_model import FINAL, Decoder, TextModel, error, read_inputs, strings
-from tests.scripted_engine.turns import Answer, Asked, play
+from tests.scripted_engine.turns import Answer, Asked, play, sampling_of
 
 
 class VllmModel(TextModel):
@@ -82,7 +82,9 @@ class VllmModel(TextModel):
             )
         limit = min(sampling.max_tokens, max(self._most - len(ids), 1))
         ends = frozenset(sampling.stop_token_ids) | (frozenset() if sampling.ignore_eos else {self.eos})
-        answer = self.script.answer(Asked(ids, limit, ends, heeded=sampling.repeats))
+        answer = self.script.answer(
+            Asked(ids, limit, ends, heeded=sampling.repeats, sampling=sampling_of(sampling.effective))
+        )
         self.note(
             key, prompt=self.script.decode(ids), prompt_ids=ids, max_tokens=sampling.max_tokens,
             effective=sampling.effective, **answer.told(),
