@@ -18,6 +18,7 @@ PROJECT = HERE.parents[2] / "triton_repo"
 TRIO = ("preprocessing", "tensorrt_llm", "postprocessing")
 BLS = "tensorrt_llm_bls"
 _TEXT_STEPS = ("preprocessing", "postprocessing")
+_OF_THE_PROJECT = ("preprocessing", "tensorrt_llm")  # the models that do what upstream's do
 
 _OLDER = json.loads((HERE.parents[1] / "gateway_ops" / "check" / "older.json").read_text(encoding="utf-8"))
 # The tensors of 1.0 are those of 1.2.1: what differs is what the models do with them.
@@ -109,8 +110,9 @@ def write_stock(
         (target / "config.pbtxt").write_text(text_format.MessageToString(configs[name]), encoding="utf-8")
         if stock_name == "ensemble":
             continue
-        code = PROJECT if stock_name == "tensorrt_llm" else HERE
-        (target / "1" / "model.py").symlink_to(code / stock_name / "1" / "model.py")
+        code = (PROJECT if stock_name in _OF_THE_PROJECT else HERE) / stock_name / "1"
+        for file in code.glob("*.py"):
+            (target / "1" / file.name).symlink_to(file)
         double = {
             "version": stock.version,
             "tokenizer": str(tokenizer),
