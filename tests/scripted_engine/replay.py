@@ -19,6 +19,7 @@ from gateway_ops.local_stack.tritonserver import TritonServer
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+_PROBE = ("a", 1)  # prompt and limit
 _END_TIMEOUT_S = 20.0
 _POLL_S = 0.01
 
@@ -109,8 +110,9 @@ class Playing:
         and ``adapter``. The engine step of a repository has ``end_id``, ``stop_words`` (ids), ``temperature`` and
         ``guide`` (``kind`` and ``text``, or None); a stock one ``tensors`` by name.
         """
-        # What began before the last `play` tells only of its end.
-        return [entry for entry in self._entries() if not entry.get("id", "probe-").startswith("probe-")]
+        # What began before the last `play` tells only of its end. BLS gives requests, probes too, ids of its own.
+        entries = [entry for entry in self._entries() if not entry.get("id", "probe-").startswith("probe-")]
+        return [entry for entry in entries if (entry.get("prompt"), entry.get("max_tokens")) != _PROBE]
 
     def endings(self, at_least: int = 0) -> list[dict[str, Any]]:
         """The entries of requests that ended, also of probes.

@@ -71,7 +71,8 @@ class Adapter(ScriptedAdapter):
     def _take(self, request: Any) -> None:
         self._guided = self._has_guides
         self._tensors = {tensor.name(): np.array(tensor.as_numpy()) for tensor in request.inputs()}
-        super(ScriptedAdapter, self)._take(_Received(request, self._read(self._tensors)))
+        received: Any = _Received(request, self._read(self._tensors))
+        super(ScriptedAdapter, self)._take(received)
 
     def _read(self, tensors: Tensors) -> Tensors:
         """The tensors by their newest names, without guides of an unknown kind, which the backend drops in silence."""
@@ -121,7 +122,7 @@ class Adapter(ScriptedAdapter):
         if temperature == 0:
             temperature, top_k, top_p = 1.0, top_k and 1, top_p and 1.0
         top_k, top_p = top_k or 0, max(top_p or 0.0, 0.0)
-        biased = [] if sampling.bias is None else np.flatnonzero(sampling.bias)
+        bias = np.empty(0) if sampling.bias is None else sampling.bias
         return {
             "greedy": top_k == 1 or (top_k == 0 and top_p == 0),
             "temperature": 1.0 if temperature is None else temperature,
@@ -136,7 +137,7 @@ class Adapter(ScriptedAdapter):
             "end_id": request.end_id,
             "stop_words": request.stop_words,
             "bad_words": sampling.bad_words,
-            "logit_bias": {str(token): float(sampling.bias[token]) for token in biased},
+            "logit_bias": {str(token): float(bias[token]) for token in np.flatnonzero(bias)},
             "guide": request.guide and request.guide._asdict(),
             "lora_task_id": request.lora and request.lora.id,
             "streaming": request.streaming,

@@ -36,7 +36,7 @@ class TextModel:
         self.name = name
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         named = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-        self.eos = int(self.tokenizer.token_to_id(named["eos_token"]))
+        self.eos: int = self.tokenizer.token_to_id(named["eos_token"]) or 0
         self.script = Script(
             Path(os.environ["SCRIPT_FILE"]), self.tokenizer, eos=self.eos if goes_on else None, end=self.eos
         )

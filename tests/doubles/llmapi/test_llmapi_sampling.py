@@ -85,6 +85,10 @@ def test_penalties_count_from_1_3(llmapi_triton: LlmapiServer, client: Kserve, v
     [request] = llmapi_triton.requests()
     heeded = request["effective"] if version == "1.3" else request["ignored"]
     assert penalties.items() <= heeded.items()
+    first, second = map(str, llmapi_triton.ids("ab"))
+    llmapi_triton.play(turn(logits=[{first: 1.0, second: 0.9}]))
+    said = draw(llmapi_triton, client, version, top_k=1, max_tokens=2, **penalties).text
+    assert said == ("ab" if version == "1.3" else "aa")
 
 
 @pytest.mark.parametrize("version", VERSIONS)

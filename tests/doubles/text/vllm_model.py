@@ -55,8 +55,8 @@ class VllmModel(TextModel):
         except Exception as failure:
             self.note(key, error=str(failure))
             text = pb_utils.Tensor("text_output", strings("N/A"))
-            problem = pb_utils.TritonError(f"Error generating stream: {failure}")
-            sender.send(pb_utils.InferenceResponse([text], error=problem), FINAL)
+            told = pb_utils.TritonError(f"Error generating stream: {failure}")
+            sender.send(pb_utils.InferenceResponse([text], error=told), FINAL)
             raise
 
     def _adapter_problem(self, inputs: dict[str, Any]) -> str | None:
