@@ -141,21 +141,10 @@ def test_a_stop_string_is_found_across_responses(llmapi_triton: LlmapiServer, cl
     assert all("sampling_param_stop" not in request["inputs"] for request in llmapi_triton.requests())
 
 
-def await_end(server: LlmapiServer) -> dict[str, Any]:
-    """The only request once it has ended in the engine."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        found = server.requests()
-        if found and "ended" in found[0]:
-            return found[0]
-        time.sleep(0.02)
-    raise AssertionError("the request has not ended")
-
-
 def test_a_stop_string_ends_the_request_in_the_engine(llmapi_triton: LlmapiServer, client: OpenAI) -> None:
     llmapi_triton.play(turn(text="one STOP two", stall_after=9))
     assert ask(client, "1.3", stream=True, stop="STOP").text == "one "
-    assert await_end(llmapi_triton)["ended"] == "cancelled"
+    assert llmapi_triton.requests_with("ended")[0]["ended"] == "cancelled"
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.2", "1.3"])
@@ -166,7 +155,7 @@ def test_a_client_that_leaves_frees_the_engine(
     body = {"model": version, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(f"{gateway.url}/v1/chat/completions", json=body, timeout=httpx.Timeout(10, read=1))
-    assert await_end(llmapi_triton)["ended"] == "cancelled"
+    assert llmapi_triton.requests_with("ended")[0]["ended"] == "cancelled"
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -20,7 +20,7 @@ from gateway_ops.local_stack.tritonserver import TritonServer
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 _PROBE = ("a", 1)  # prompt and limit
-_END_TIMEOUT_S = 20.0
+_TIMEOUT_S = 20.0
 _POLL_S = 0.01
 
 # Of the families whose answers are replayed. "Special" is as their own tokenizers have it: hidden when decoding.
@@ -114,15 +114,11 @@ class Playing:
         entries = [entry for entry in self._entries() if not entry.get("id", "probe-").startswith("probe-")]
         return [entry for entry in entries if (entry.get("prompt"), entry.get("max_tokens")) != _PROBE]
 
-    def endings(self, at_least: int = 0) -> list[dict[str, Any]]:
-        """The entries of requests that ended, also of probes.
-
-        Args:
-            at_least: waits until so many have ended.
-        """
-        deadline = time.monotonic() + _END_TIMEOUT_S
-        while len(found := [entry for entry in self._entries() if "ended" in entry]) < at_least:
-            assert time.monotonic() < deadline, f"{len(found)} requests ended, not {at_least}"
+    def requests_with(self, field: str, at_least: int = 1) -> list[dict[str, Any]]:
+        """The requests whose entries have a field, once there are so many."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while len(found := [entry for entry in self.requests() if field in entry]) < at_least:
+            assert time.monotonic() < deadline, f"{len(found)} requests have {field}, not {at_least}"
             time.sleep(_POLL_S)
         return found
 

@@ -232,13 +232,13 @@ def test_who_passes_a_cancel_on(stock_triton: StockServer, kserve: Kserve) -> No
         call = kserve.call(infer_request(model, stream=True, **GREEDY))
         next(answers(call))
         call.cancel()
-        [end] = stock_triton.endings(1)
+        [end] = stock_triton.requests_with("ended")
         assert (end["ended"], end["tokens"]) == (how, 40)
     stock_triton.play(turn(text="a" * 40, hold=True))
     call = kserve.call(infer_request(stock_triton.engine(NEWEST), **held_by_ids()))
     next(answers(call))
     call.cancel()
-    assert stock_triton.endings(1)[0]["ended"] == "cancelled"
+    assert stock_triton.requests_with("ended")[0]["ended"] == "cancelled"
 
 
 def held_by_ids() -> dict[str, object]:
@@ -255,7 +255,7 @@ def test_an_ensemble_s_request_is_stopped_by_its_id(stock_triton: StockServer, k
     [reply] = kserve.stream(engine, "mine", **stop)
     assert (reply.error, reply.final) == ("", True)
     assert [(answer.text, answer.final) for answer in stream] == [("", True)]
-    assert stock_triton.endings()[0]["ended"] == "stopped"
+    assert stock_triton.requests_with("ended")[0]["ended"] == "stopped"
     assert [answer.error for answer in kserve.stream(engine, "unknown", **stop)] == [""]
     assert "request ID is not provided" in kserve.stream(engine, "", **stop)[0].error
 
@@ -298,7 +298,7 @@ def test_bls_serves_one_request_under_an_id_of_its_own(stock_triton: StockServer
     assert held["id"] not in ("mine", "")
     stop = {"input_ids": [0], "input_lengths": 1, "request_output_len": 1, "stop": True}
     kserve.stream(stock_triton.engine(NEWEST), "mine", **stop)
-    assert stock_triton.endings() == []
+    assert "ended" not in stock_triton.requests()[0]
     kserve.stream(stock_triton.engine(NEWEST), held["id"], **stop)
     assert texts(list(first)) == [""]
     assert "".join(texts(list(answers(call)))) == "b"
@@ -336,7 +336,7 @@ def test_an_engine_that_falls_silent(stock_triton: StockServer, kserve: Kserve) 
         got.extend(answer.text for answer in answers(call))
     stop = {"input_ids": [0], "input_lengths": 1, "request_output_len": 1, "stop": True}
     kserve.stream(stock_triton.engine(NEWEST), "silent", **stop)
-    assert stock_triton.endings(1)[0]["tokens"] == 2
+    assert stock_triton.requests_with("ended")[0]["tokens"] == 2
 
 
 @EACH
@@ -358,7 +358,7 @@ def test_models_that_are_not_decoupled_answer_once(stock_triton: StockServer, ks
         stock_triton.play(turn(text=TEXT, fail_after=2))
         with pytest.raises(grpc.RpcError, match="Executor failed process requestId"):
             kserve.infer(model, **GREEDY)
-        assert stock_triton.endings(1)[0]["ended"] == "failed"
+        assert stock_triton.requests_with("ended")[0]["ended"] == "failed"
         stock_triton.play(turn(text=TEXT))
     with pytest.raises(grpc.RpcError, match="doesn't support models with decoupled transaction policy"):
         kserve.infer(stock_triton.ensemble("0.16"), **GREEDY)
