@@ -9,23 +9,24 @@ the text ``<<error TEXT>>`` fails as Triton does within a stream, ``<<abort STAT
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import re
 import struct
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import grpc
 import tokenizers
 from google.protobuf import text_format
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
-from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
+from tritonclient.grpc import model_config_pb2, service_pb2
 
 from tests.scripted_engine.turns import Asked, ScriptedError, Turn, cut, play
+from tests.triton.scripted_triton import ScriptedTriton
 
 REPOSITORY = Path(__file__).parents[2] / "triton_repo"
 MAX_SEQ_LEN = 2048
@@ -187,62 +188,47 @@ def _values(datatype: str, raw: bytes) -> list[Any]:
     return texts
 
 
-class RecordedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
-    """The server; a context manager.
-
-    Attributes:
-        url: of its gRPC port.
-    """
+class RecordedTriton(ScriptedTriton):
+    """The server, in a thread of its own; a context manager."""
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        super().__init__(self._answered, configurations())
         self._tokenizer = tokenizer
-        self._configs = configurations()
         self._asked: list[str] = []
         self.untold: set[str] = set()  # texts of prompts that are left out of what it was asked
-        self._server = grpc.server(ThreadPoolExecutor(64), options=[("grpc.so_reuseport", 0)])
-        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
-        self.url = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._loop = asyncio.new_event_loop()
 
     def __enter__(self) -> RecordedTriton:
-        self._server.start()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        asyncio.run_coroutine_threadsafe(self.start(), self._loop).result()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.stop(None).wait()
+    def __exit__(self, *_exc: object) -> None:
+        asyncio.run_coroutine_threadsafe(self.stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
 
     def asked(self) -> list[str]:
         """What it was asked since the last call, in an order that does not depend on that of arrival."""
         lines, self._asked = sorted(self._asked), []
         return [line for line in lines if not any(text in line for text in self.untold)]
 
-    def ServerLive(self, _request: Any, _context: Any) -> Any:  # noqa: N802
-        return service_pb2.ServerLiveResponse(live=True)
-
-    def ServerReady(self, _request: Any, _context: Any) -> Any:  # noqa: N802
-        return service_pb2.ServerReadyResponse(ready=True)
-
-    def ModelReady(self, request: Any, _context: Any) -> Any:  # noqa: N802
-        return service_pb2.ModelReadyResponse(ready=request.name in self._configs)
-
-    def ModelConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
-        if request.name not in self._configs:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"Request for unknown model: '{request.name}' is not found")
-        return service_pb2.ModelConfigResponse(config=self._configs[request.name])
-
-    def ModelMetadata(self, request: Any, _context: Any) -> Any:  # noqa: N802
-        return service_pb2.ModelMetadataResponse(name=request.name, platform="recorded")
-
-    def ModelStreamInfer(self, request_iterator: Any, context: Any) -> Iterator[Any]:  # noqa: N802
-        for request in request_iterator:
-            asked = Wanted(request, self._tokenizer)
-            if asked.counts:
-                self._asked.append(asked.line())
-            if request.model_name in ENCODERS:
-                yield encoded(asked)
-            else:
-                yield from Answer(asked, self._tokenizer).responses(context)
+    async def _answered(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        asked = Wanted(request, self._tokenizer)
+        if asked.counts:
+            self._asked.append(asked.line())
+        if request.model_name in ENCODERS:
+            yield encoded(asked)
+            return
+        try:
+            for message in Answer(asked, self._tokenizer).responses():
+                yield message
+        except ScriptedError as error:
+            word, _, value = str(error).partition(" ")
+            if word == "error":
+                yield service_pb2.ModelStreamInferResponse(error_message=value)
+            elif word == "abort":
+                status, _, text = value.partition(" ")
+                await context.abort(grpc.StatusCode[status], text)
 
 
 def encoded(asked: Wanted) -> Any:
@@ -271,22 +257,17 @@ class Answer:
         self._cached = 0
         self._begun = False
 
-    def responses(self, context: Any) -> Iterator[Any]:
-        """All of them."""
+    def responses(self) -> Iterator[Any]:
+        """All of them.
+
+        Raises:
+            ScriptedError: the direction by which it fails.
+        """
         turn, stops = self._turn(), self._asked.inputs.get("stop_words_list", [])
         words = [[token] for token in stops[: len(stops) // 2]]
         ends = frozenset({self._asked.first("end_id", -1)})
         answer = cut(turn, turn["ids"], Asked([], self._limit, ends, words))
-        try:
-            for step in play(answer, answer.ids, bool, end_alone=True):
-                yield self._data(step.ids, step.finish)
-        except ScriptedError as error:
-            word, _, value = str(error).partition(" ")
-            if word == "error":
-                yield service_pb2.ModelStreamInferResponse(error_message=value)
-            elif word == "abort":
-                status, _, text = value.partition(" ")
-                context.abort(grpc.StatusCode[status], text)
+        yield from (self._data(*step) for step in play(answer, answer.ids, bool, end_alone=True))
 
     def _turn(self) -> Turn:
         """What the prompt tells to say, as a script has it."""
