@@ -166,7 +166,7 @@ class ScriptedServer(Playing):
 
     @contextmanager
     def without_guides(self, *turns: dict[str, Any]) -> Iterator[None]:
-        """Refuse guides meanwhile: none is to find this left on."""
+        """Reject guides meanwhile; a gateway that starts later must not find this left on."""
         self.play(*turns, guided=False)
         try:
             yield

@@ -5,7 +5,7 @@ The script is an object::
     {"chunk": 1, "guided": true, "turns": [{"match": "weather in Paris", "text": "<tool_call>...", "chunk": 3}, ...]}
 
 ``chunk`` is the number of tokens in a response, or a list of such numbers that is gone through again and again.
-``guided`` false refuses guides as an engine without a guided decoder does; true takes them, journals them, and replays
+``guided`` false rejects guides as an engine without a guided decoder does; true takes them, journals them, and replays
 all the same. A turn has
 
 - ``match``: a regular expression that is searched for in the decoded prompt, special tokens included; or
@@ -27,7 +27,7 @@ all the same. A turn has
 - ``fails``: words of the failure that comes in place of an answer;
 - ``spoil``, of models of text: outputs to leave out or to replace: ``{"logprobs": null, "finish_reason": "abort"}``.
 
-A prompt that no turn matches is refused, but a request for up to two tokens, which probes send, is answered with an
+A prompt that no turn matches is rejected, but a request for up to two tokens, which probes send, is answered with an
 echo.
 """
 

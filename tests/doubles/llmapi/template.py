@@ -37,7 +37,7 @@ class _Reply:
             try:
                 self._sender.send(response, FINAL if final else 0)
             except pb_utils.TritonModelException as problem:
-                pb_utils.Logger.log_error(f"a response was refused: {problem}")
+                pb_utils.Logger.log_error(f"a response was rejected: {problem}")
 
     def is_cancelled(self) -> bool:
         """Whether its caller has gone."""
@@ -148,7 +148,7 @@ class LlmapiModel(TextModel):
                 if step.finish or streams:
                     with self._lock:
                         if not streaming and self._live.pop(key, None) is None:
-                            return  # it was stopped, and nobody tells its caller
+                            return  # it was stopped, and its caller is told nothing
                     tensors = _tensors(inputs, sampling, text, step.finish)  # kept until sent (wire contract 9.1)
                     live.reply.send(pb_utils.InferenceResponse(tensors), final=step.finish is not None)
         except Exception:
