@@ -15,7 +15,7 @@ import yaml
 from tests.doubles.llmapi.sampling import Sampling, read_sampling
 from tests.doubles.llmapi.versions import PERF_OUTPUTS, VERSIONS
 from tests.scripted_engine.text_model import FINAL, Decoder, TextModel, error, read_inputs, strings
-from tests.scripted_engine.turns import Asked, play, sampling_of
+from tests.scripted_engine.turns import Answer, Asked, play, sampling_of
 
 _ANSWER_OUTPUTS = ("finish_reason", "stop_reason", "cumulative_logprob")
 _MAX_SEQ_LEN, _MAX_NUM_TOKENS = 12288, 8192  # where model.yaml names none
@@ -115,11 +115,8 @@ class LlmapiModel(TextModel):
                 self._live.pop(key, None)
 
     def _generate(self, live: _Live, key: str, inputs: dict[str, Any]) -> None:
-        version, sampling, streaming = (
-            self._version,
-            read_sampling(self._version, inputs),
-            inputs.get("streaming", False),
-        )
+        version, streaming = self._version, inputs.get("streaming", False)
+        sampling = read_sampling(version, inputs)
         if streaming and not self._decoupled:
             raise pb_utils.TritonModelException("Streaming is only supported in decoupled mode.")
         # Versions before 1.3 mistake the flag for the adapter.
@@ -138,8 +135,14 @@ class LlmapiModel(TextModel):
             key, prompt=self.script.decode(ids), prompt_ids=ids, max_tokens=limit, adapter=used and used._asdict(),
             **answer.told(),
         )  # fmt: skip
-        streams, decoder, made = streaming and version.streams, Decoder(self.tokenizer), 0
-        text = decoder.push(ids) if sampling.keeps_prompt and not streams else ""
+        self._send(live, key, inputs, sampling, answer, ids)
+
+    def _send(
+        self, live: _Live, key: str, inputs: dict[str, Any], sampling: Sampling, answer: Answer, prompt: list[int]
+    ) -> None:
+        streaming, decoder, made = inputs.get("streaming", False), Decoder(self.tokenizer), 0
+        streams = streaming and self._version.streams
+        text = decoder.push(prompt) if sampling.keeps_prompt and not streams else ""
         try:
             for step in play(answer, answer.drawn, self.until_replaced(live.aborted.is_set)):
                 text, made = text + decoder.push(step.ids), made + len(step.ids)

@@ -124,13 +124,16 @@ class VllmModel(TextModel):
                 "logprobs": strings(json.dumps(entries)),
                 "cumulative_logprob": np.asarray([total], dtype=np.float32),
             }
-            found = {
-                name: array for name, array in found.items() if inputs.get(f"return_{name}", name == "text_output")
-            }
-            for name, value in answer.turn.get("spoil", {}).items():
-                if found.pop(name, None) is not None and value is not None:
-                    found[name] = strings(value) if isinstance(value, str) else np.asarray(value, dtype=np.uint32)
-            tensors = [pb_utils.Tensor(name, array) for name, array in found.items()]  # kept until they are sent
+            tensors = _tensors(found, inputs, answer)  # kept until they are sent
             sender.send(pb_utils.InferenceResponse(tensors), FINAL if step.finish else 0)
             text, unsent = "", []
         self.note(key, ended="finished", tokens=made)
+
+
+def _tensors(found: dict[str, Any], inputs: dict[str, Any], answer: Answer) -> list[pb_utils.Tensor]:
+    """Those of the outputs that were asked for, spoiled as the script says."""
+    asked = {name: array for name, array in found.items() if inputs.get(f"return_{name}", name == "text_output")}
+    for name, value in answer.turn.get("spoil", {}).items():
+        if asked.pop(name, None) is not None and value is not None:
+            asked[name] = strings(value) if isinstance(value, str) else np.asarray(value, dtype=np.uint32)
+    return [pb_utils.Tensor(name, array) for name, array in asked.items()]
