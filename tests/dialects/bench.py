@@ -124,7 +124,4 @@ class Bench:
 
 
 def _truth(entry: dict[str, Any]) -> Truth:
-    if "generated" in entry:
-        return Truth(entry["generated"], entry["finish"])
-    said = entry["answer"]
-    return Truth(len(said["ids"]), "length" if said["end"] == "length" else "stop")
+    return Truth(entry["generated"], entry["finish"])

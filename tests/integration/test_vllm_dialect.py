@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +23,6 @@ from tests.stack import GatewayProcess
 NEWEST = "26.01"
 OLDEST = "24.11"
 TEXT = "  Two spaces,\n\n你好 مرحبا 🧑‍🚀 ha haha <b>"
-_WITHIN_S = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -104,19 +102,10 @@ def test_a_stop_string_ends_the_request_in_the_engine(text_triton: TextServer, c
     text_triton.play(turn(text="alpha beta gamma delta", pause=0.02))
     parts, finish, _ = streamed(client, model, temperature=0, stop=["a ga"])
     assert ("".join(parts), finish) == ("alpha bet", "stop")
-    [request] = ended(text_triton)
+    [request] = text_triton.requests_with("ended")
     assert request["ended"] == "cancelled"
     assert request["tokens"] < request["generated"]
     assert "stop" not in request["effective"]
-
-
-def ended(text_triton: TextServer) -> list[dict[str, Any]]:
-    """The requests, once all of them have ended."""
-    deadline = time.monotonic() + _WITHIN_S
-    while not (found := text_triton.requests()) or any("ended" not in request for request in found):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.02)
-    return found
 
 
 @pytest.mark.parametrize("model", [NEWEST, "grpcio"])
@@ -125,7 +114,7 @@ def test_a_client_that_leaves_frees_the_engine(text_triton: TextServer, gateway:
     body = {"model": model, "messages": [{"role": "user", "content": "hi"}], "stream": True}
     with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=30) as answer:
         next(answer.iter_lines())
-    [request] = ended(text_triton)
+    [request] = text_triton.requests_with("ended")
     assert request["ended"] == "cancelled"
 
 

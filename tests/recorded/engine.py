@@ -1,28 +1,32 @@
 """A Triton that says what prompts tell it to say: the same on every machine, for it computes nothing.
 
 The text behind the last ``say:`` of a prompt is the answer, a byte a token; of alternatives between ``||`` the seed
-chooses one. Within it stand directions: ``<<chunk 3>>`` sends three tokens in a response, ``<<error TEXT>>`` fails as
-Triton does within a stream, ``<<abort STATUS TEXT>>`` as gRPC does, ``<<finish WORD>>`` ends with that finish reason,
-``<<cached 5>>`` tells of cached tokens, ``<<vanish>>`` ends the stream without a final response.
+chooses one. Beside it stand directions, of which a turn of the scripted engine is made: ``<<chunk 3>>`` sends three
+tokens in a response, ``<<finish WORD>>`` ends with that finish reason, ``<<cached 5>>`` tells of cached tokens; behind
+the text ``<<error TEXT>>`` fails as Triton does within a stream, ``<<abort STATUS TEXT>>`` as gRPC does, and
+``<<vanish>>`` ends the stream without a final response.
 """
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import re
 import struct
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import grpc
 import tokenizers
 from google.protobuf import text_format
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
-from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
+from tritonclient.grpc import model_config_pb2, service_pb2
+
+from tests.scripted_engine.turns import Asked, ScriptedError, Turn, cut, play
+from tests.triton.scripted_triton import ScriptedTriton
 
 REPOSITORY = Path(__file__).parents[2] / "triton_repo"
 MAX_SEQ_LEN = 2048
@@ -122,7 +126,7 @@ ENCODERS: dict[str, tuple[str, int, Callable[..., list[float]]]] = {
 """Encoders by name: the input, its texts of an item, and the numbers that come of them."""
 
 
-class Asked:
+class Wanted:
     """A request to an engine, read.
 
     Attributes:
@@ -184,65 +188,50 @@ def _values(datatype: str, raw: bytes) -> list[Any]:
     return texts
 
 
-class RecordedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
-    """The server; a context manager.
-
-    Attributes:
-        url: of its gRPC port.
-    """
+class RecordedTriton(ScriptedTriton):
+    """The server, in a thread of its own; a context manager."""
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        super().__init__(self._answered, configurations())
         self._tokenizer = tokenizer
-        self._configs = configurations()
         self._asked: list[str] = []
         self.untold: set[str] = set()  # texts of prompts that are left out of what it was asked
-        self._server = grpc.server(ThreadPoolExecutor(64), options=[("grpc.so_reuseport", 0)])
-        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
-        self.url = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._loop = asyncio.new_event_loop()
 
     def __enter__(self) -> RecordedTriton:
-        self._server.start()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        asyncio.run_coroutine_threadsafe(self.start(), self._loop).result()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.stop(None).wait()
+    def __exit__(self, *_exc: object) -> None:
+        asyncio.run_coroutine_threadsafe(self.stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
 
     def asked(self) -> list[str]:
         """What it was asked since the last call, in an order that does not depend on that of arrival."""
         lines, self._asked = sorted(self._asked), []
         return [line for line in lines if not any(text in line for text in self.untold)]
 
-    def ServerLive(self, _request: Any, _context: Any) -> Any:  # noqa: N802
-        return service_pb2.ServerLiveResponse(live=True)
-
-    def ServerReady(self, _request: Any, _context: Any) -> Any:  # noqa: N802
-        return service_pb2.ServerReadyResponse(ready=True)
-
-    def ModelReady(self, request: Any, _context: Any) -> Any:  # noqa: N802
-        return service_pb2.ModelReadyResponse(ready=request.name in self._configs)
-
-    def ModelConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
-        if request.name not in self._configs:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"Request for unknown model: '{request.name}' is not found")
-        return service_pb2.ModelConfigResponse(config=self._configs[request.name])
-
-    def ModelMetadata(self, request: Any, _context: Any) -> Any:  # noqa: N802
-        return service_pb2.ModelMetadataResponse(name=request.name, platform="recorded")
-
-    def ModelStreamInfer(self, request_iterator: Any, context: Any) -> Iterator[Any]:  # noqa: N802
-        for request in request_iterator:
-            asked = Asked(request, self._tokenizer)
-            if asked.counts:
-                self._asked.append(asked.line())
-            if request.model_name in ENCODERS:
-                yield encoded(asked)
-            else:
-                yield from Answer(asked, self._tokenizer).responses(context)
+    async def _answered(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        asked = Wanted(request, self._tokenizer)
+        if asked.counts:
+            self._asked.append(asked.line())
+        if request.model_name in ENCODERS:
+            yield encoded(asked)
+            return
+        try:
+            for message in Answer(asked, self._tokenizer).responses():
+                yield message
+        except ScriptedError as error:
+            word, _, value = str(error).partition(" ")
+            if word == "error":
+                yield service_pb2.ModelStreamInferResponse(error_message=value)
+            elif word == "abort":
+                status, _, text = value.partition(" ")
+                await context.abort(grpc.StatusCode[status], text)
 
 
-def encoded(asked: Asked) -> Any:
+def encoded(asked: Wanted) -> Any:
     """The only response of an encoder; a text has as many tokens as letters."""
     tensor, length, numbers = ENCODERS[asked.model]
     texts = asked.inputs[tensor]
@@ -258,65 +247,45 @@ def encoded(asked: Asked) -> Any:
 class Answer:
     """The responses to one request."""
 
-    def __init__(self, asked: Asked, tokenizer: tokenizers.Tokenizer) -> None:
+    def __init__(self, asked: Wanted, tokenizer: tokenizers.Tokenizer) -> None:
         self._asked = asked
         self._tokenizer = tokenizer
         self._limit = asked.first("request_output_len", asked.first("max_tokens", 1))
         self._beams = asked.first("beam_width", 1)
         self._size = 1 if asked.first("streaming", asked.first("stream", True)) else 10_000
         self._said: list[int] = []
-        self._finish = "stop"
         self._cached = 0
         self._begun = False
 
-    def responses(self, context: Any) -> Iterator[Any]:
-        """All of them."""
+    def responses(self) -> Iterator[Any]:
+        """All of them.
+
+        Raises:
+            ScriptedError: the direction by which it fails.
+        """
+        turn, stops = self._turn(), self._asked.inputs.get("stop_words_list", [])
+        words = [[token] for token in stops[: len(stops) // 2]]
+        ends = frozenset({self._asked.first("end_id", -1)})
+        answer = cut(turn, turn["ids"], Asked([], self._limit, ends, words))
+        yield from (self._data(*step) for step in play(answer, answer.ids, bool, end_alone=True))
+
+    def _turn(self) -> Turn:
+        """What the prompt tells to say, as a script has it."""
         _, found, rest = self._asked.prompt.rpartition("say:")
         alternatives = (rest.partition("<|im_end|>")[0] if found else DEFAULT).split("||")
-        said = alternatives[self._asked.seed % len(alternatives)]
-        for place, part in enumerate(re.split(r"<<(.*?)>>", said)):
-            if place % 2 == 0:
-                ids, ended = self._until_the_end(self._tokenizer.encode(part, add_special_tokens=False).ids)
-                yield from (self._data(ids[at : at + self._size]) for at in range(0, len(ids), self._size))
-                if ended:
-                    break
-                continue
-            word, _, value = part.partition(" ")
-            if word == "error":
-                yield service_pb2.ModelStreamInferResponse(error_message=value)
-                return
-            if word == "abort":
-                status, _, text = value.partition(" ")
-                context.abort(grpc.StatusCode[status], text)
-            if word == "vanish":
-                return
-            self._direct(word, value)
-        yield self._data([], final=True)
+        text, *directions = re.split(r"<<(.*?)>>", alternatives[self._asked.seed % len(alternatives)])
+        text += "".join(directions[1::2])
+        turn: Turn = {"ids": self._tokenizer.encode(text, add_special_tokens=False).ids, "chunk": [self._size]}
+        for direction in directions[::2]:
+            word, _, value = direction.partition(" ")
+            if word in ("error", "abort", "vanish"):
+                turn |= {"fail_after": len(turn["ids"]), "error": direction}
+            else:
+                turn[word] = [int(value)] if word == "chunk" else value
+        self._cached = int(turn.get("cached", 0))
+        return turn
 
-    def _direct(self, word: str, value: str) -> None:
-        if word == "chunk":
-            self._size = int(value)
-        elif word == "finish":
-            self._finish = value
-        elif word == "cached":
-            self._cached = int(value)
-        else:
-            raise AssertionError(word)
-
-    def _until_the_end(self, ids: list[int]) -> tuple[list[int], bool]:
-        """What of these ids is said, and whether the answer ends with them."""
-        stops = self._asked.inputs.get("stop_words_list", [])
-        for place, token in enumerate(ids):
-            if token == self._asked.first("end_id", -1):
-                return ids[:place], True
-            if token in stops[: len(stops) // 2]:
-                return ids[: place + 1], True
-            if len(self._said) + place + 1 == self._limit:
-                self._finish = "length"
-                return ids[: place + 1], True
-        return ids, False
-
-    def _data(self, ids: list[int], *, final: bool = False) -> Any:
+    def _data(self, ids: list[int], finish: str | None) -> Any:
         self._said += ids
         beams, count = self._beams, len(ids)
         response = _Response(self._asked.outputs)
@@ -330,8 +299,8 @@ class Answer:
             self._put_prompt(response)
         response.ints("num_input_tokens", [1, 1], [len(self._asked.prompt)])
         response.ints("num_output_tokens", [1, 1], [len(ids)])
-        if final:
-            response.text("finish_reason", self._finish)
+        if finish:
+            response.text("finish_reason", finish)
             response.ints("num_cached_tokens", [1, 1], [self._cached])
             response.message.infer_response.parameters["triton_final_response"].bool_param = True
         return response.message

@@ -31,7 +31,7 @@ from gateway.triton.tensors.request_tensors import put_logit_bias, put_parameter
 from gateway.triton.text_path import is_decoupled
 
 _MOST_CACHED = 64
-# Fields that differ in each request and are not in the common part, and those that only unusual requests have (`_is_usual`).
+# Fields that differ in each request, and those that only unusual requests have (`_is_usual`).
 _OWN = {
     "id", "prompt", "max_tokens", "seed", "end_texts", "traceparent",
     "params", "params.max_tokens", "params.seed", "params.stop", "params.stream", "params.prediction",

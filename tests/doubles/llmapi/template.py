@@ -1,31 +1,25 @@
-"""The stock LLM API model as Triton loads it: requests in, one response or several out, as its version does it.
-
-The environment names the files of `script`: SCRIPT_FILE and JOURNAL_FILE.
-"""
+"""The stock LLM API model as Triton loads it: requests in, one response or several out, as its version does it."""
 
 from __future__ import annotations
 
 import inspect
-import itertools
-import os
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import triton_python_backend_utils as pb_utils
 import yaml
 
-from tests.doubles.llmapi.engine import Adapter, Engine, Output, Run
 from tests.doubles.llmapi.sampling import Sampling, read_sampling
-from tests.doubles.llmapi.script import Journal
 from tests.doubles.llmapi.versions import PERF_OUTPUTS, VERSIONS
+from tests.scripted_engine.text_model import FINAL, Decoder, TextModel, error, read_inputs, strings
+from tests.scripted_engine.turns import Answer, Asked, play, sampling_of
 
-_PLAYERS = 128  # requests that are answered at the same time; more of them wait
 _ANSWER_OUTPUTS = ("finish_reason", "stop_reason", "cumulative_logprob")
+_MAX_SEQ_LEN, _MAX_NUM_TOKENS = 12288, 8192  # where model.yaml names none
+_WITHOUT_EFFECT_ON_A_DRAW = ("max_tokens", "exclude_input_from_output", "return_perf_metrics")
 
 
 class _Reply:
@@ -41,9 +35,9 @@ class _Reply:
                 return
             self._is_over = final
             try:
-                self._sender.send(response, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if final else 0)
-            except pb_utils.TritonModelException as error:
-                pb_utils.Logger.log_error(f"a response was refused: {error}")
+                self._sender.send(response, FINAL if final else 0)
+            except pb_utils.TritonModelException as problem:
+                pb_utils.Logger.log_error(f"a response was rejected: {problem}")
 
     def is_cancelled(self) -> bool:
         """Whether its caller has gone."""
@@ -51,14 +45,22 @@ class _Reply:
             return not self._is_over and self._sender.is_cancelled()
 
 
+class Adapter(NamedTuple):
+    """A LoRA adapter; its path is one of the server."""
+
+    adapter_id: int
+    name: str
+    path: str
+
+
 @dataclass(frozen=True, slots=True)
 class _Live:
     request_id: str
     reply: _Reply
-    run: Run
+    aborted: threading.Event = field(default_factory=threading.Event)
 
 
-class LlmapiModel:
+class LlmapiModel(TextModel):
     """``TritonPythonModel`` of one version; model.py makes a subclass that names it."""
 
     VERSION: ClassVar[str]
@@ -74,139 +76,162 @@ class LlmapiModel:
     def initialize(self, args: dict[str, str]) -> None:
         """Start the engine."""
         arguments = _read_yaml(Path(args["model_repository"]) / args["model_version"])
-        settings = arguments.pop("triton_config")
+        settings = arguments["triton_config"]
         self._version = VERSIONS[self.VERSION]
-        self._name = args["model_name"]
+        self._lists = [
+            name for name, _, dimension in self._version.inputs() if dimension == -1 and name != "text_input"
+        ]
         self._decoupled = settings["decoupled"]  # whatever Triton has been told
-        self._journal = Journal(Path(os.environ["JOURNAL_FILE"]))
-        self._engine = Engine(self._version, arguments, Path(os.environ["SCRIPT_FILE"]), self._journal)
-        self._keys = (f"{self._name}-{os.getpid()}-{number}" for number in itertools.count())
+        self._max_seq_len: int = arguments.get("max_seq_len", _MAX_SEQ_LEN)
+        self._max_num_tokens: int = arguments.get("max_num_tokens", _MAX_NUM_TOKENS)
+        self._has_adapters = "lora_config" in arguments
+        self._adapters: dict[int, Adapter] = {}
+        self.open(args["model_name"], Path(arguments["model"]), goes_on=False)
+        self._played = self.script.read()
         self._live: dict[str, _Live] = {}
         self._lock = threading.Lock()
-        self._players = ThreadPoolExecutor(_PLAYERS, "player")
-        self._closing = threading.Event()
         if self._version.cancels:
             period = settings.get("cancellation_check_period_ms", 100) / 1000
             threading.Thread(target=self._watch, args=(period,), daemon=True).start()
 
-    def execute(self, requests: list[pb_utils.InferenceRequest]) -> None:
-        """Begin to answer, in threads of their own."""
-        for request in requests:
-            self._players.submit(self._answer, request, next(self._keys))
-
-    def finalize(self) -> None:
-        """Abort what is still being answered."""
-        self._closing.set()
-        with self._lock:
-            for live in self._live.values():
-                live.run.abort()
-        self._players.shutdown(cancel_futures=True)
-
-    def _answer(self, request: pb_utils.InferenceRequest, key: str) -> None:
+    def answer(self, request: pb_utils.InferenceRequest, key: str) -> None:
+        """See `TextModel`."""
         reply, request_id = _Reply(request.get_response_sender()), request.request_id()
         stop = pb_utils.get_input_tensor_by_name(request, "stop")
         if stop is not None and stop.as_numpy()[0]:
             self._stop(request_id, reply)
             return
-        self._journal.write(
-            key, id=request_id, model=self._name, version=self.VERSION, inputs={}, effective={}, ignored={}
-        )
+        self.note(key, id=request_id, model=self.name, version=self.VERSION, inputs={}, effective={}, ignored={})
         try:
-            inputs = self._inputs(request)
-            self._journal.write(key, inputs=inputs)
-            self._generate(reply, request_id, key, inputs)
-        except Exception as error:
-            self._journal.write(key, error=str(error))
-            problem = pb_utils.TritonError(f"Error generating request: {error}")
-            reply.send(pb_utils.InferenceResponse(error=problem))
+            inputs = read_inputs(request, self._lists)
+            self.note(key, inputs=inputs)
+            self._generate(_Live(request_id, reply), key, inputs)
+        except Exception as problem:
+            self.note(key, error=str(problem))
+            reply.send(error(f"Error generating request: {problem}"))
             raise
         finally:
             with self._lock:
                 self._live.pop(key, None)
 
-    def _inputs(self, request: pb_utils.InferenceRequest) -> dict[str, Any]:
-        """Values of the inputs that came; a list where more than one may come, but of texts only the first is read."""
-        values: dict[str, Any] = {}
-        for name, _, dimension in self._version.inputs():
-            tensor = pb_utils.get_input_tensor_by_name(request, name)
-            if tensor is not None:
-                texts = [value.decode() if isinstance(value, bytes) else value for value in tensor.as_numpy().tolist()]
-                values[name] = texts if dimension == -1 and name != "text_input" else texts[0]
-        return values
-
-    def _generate(self, reply: _Reply, request_id: str, key: str, inputs: dict[str, Any]) -> None:
-        sampling = read_sampling(self._version, inputs)
-        streaming = inputs.get("streaming", False)
+    def _generate(self, live: _Live, key: str, inputs: dict[str, Any]) -> None:
+        version, streaming = self._version, inputs.get("streaming", False)
+        sampling = read_sampling(version, inputs)
         if streaming and not self._decoupled:
             raise pb_utils.TritonModelException("Streaming is only supported in decoupled mode.")
-        adapter = self._adapter(inputs) if self._version.streams else streaming
-        self._tell_what_counts(key, inputs, sampling)
-        run = self._engine.start(
-            key, inputs["text_input"], sampling, streaming=streaming and self._version.streams, adapter=adapter
-        )
-        with self._lock:
-            self._live[key] = _Live(request_id, reply, run)
-        for output in run.outputs():
-            if not streaming:
-                with self._lock:
-                    if self._live.pop(key, None) is None:
-                        return  # it was stopped, and nobody tells its caller
-            tensors = self._tensors(inputs, sampling, output)  # kept until they are sent (wire contract 9.1)
-            reply.send(pb_utils.InferenceResponse(tensors), final=output.finish is not None)
-
-    def _tell_what_counts(self, key: str, inputs: dict[str, Any], sampling: Sampling) -> None:
+        # Versions before 1.3 mistake the flag for the adapter.
+        adapter = _adapter(inputs) if version.streams else streaming
         idle = {name: inputs[name] for name in ("streaming", "image_url") if inputs.get(name)}
-        if self._version.streams:
+        if version.streams:
             idle.pop("streaming", None)
-        self._journal.write(key, effective=sampling.effective, ignored=sampling.ignored | idle)
+        self.note(key, effective=sampling.effective, ignored=sampling.ignored | idle)
+        ids = list(self.tokenizer.encode(inputs["text_input"], add_special_tokens=version.bos).ids)
+        used, limit = self._used(adapter), self._limit(len(ids), sampling.max_tokens)
+        drawn = sampling_of(sampling.effective)
+        answer = self.script.answer(Asked(ids, limit, frozenset({self.eos}), heeded=_heeded(sampling), sampling=drawn))
+        with self._lock:
+            self._live[key] = live
+        self.note(
+            key, prompt=self.script.decode(ids), prompt_ids=ids, max_tokens=limit, adapter=used and used._asdict(),
+            **answer.told(),
+        )  # fmt: skip
+        self._send(live, key, inputs, sampling, answer, ids)
 
-    def _adapter(self, inputs: dict[str, Any]) -> Adapter | None:
-        given = {name.removeprefix("lora_"): value for name, value in inputs.items() if name.startswith("lora_")}
-        source = given.pop("ckpt_source", "hf")
-        if not given:
+    def _send(
+        self, live: _Live, key: str, inputs: dict[str, Any], sampling: Sampling, answer: Answer, prompt: list[int]
+    ) -> None:
+        streaming, decoder, made = inputs.get("streaming", False), Decoder(self.tokenizer), 0
+        streams = streaming and self._version.streams
+        text = decoder.push(prompt) if sampling.keeps_prompt and not streams else ""
+        try:
+            for step in play(answer, answer.drawn, self.until_replaced(live.aborted.is_set)):
+                text, made = text + decoder.push(step.ids), made + len(step.ids)
+                if step.finish:
+                    self.note(key, ended="cancelled" if step.finish == "cancelled" else "finished", tokens=made)
+                if step.finish or streams:
+                    with self._lock:
+                        if not streaming and self._live.pop(key, None) is None:
+                            return  # it was stopped, and its caller is told nothing
+                    tensors = _tensors(inputs, sampling, text, step.finish)  # kept until sent (wire contract 9.1)
+                    live.reply.send(pb_utils.InferenceResponse(tensors), final=step.finish is not None)
+        except Exception:
+            self.note(key, ended="failed", tokens=made)
+            raise
+
+    def _used(self, asked: Any) -> Adapter | None:
+        if asked is None or not self._has_adapters:
             return None
-        if given.keys() != {"id", "name", "path"}:
-            raise pb_utils.TritonModelException("lora_id, lora_name and lora_path must be given together")
-        if source not in ("hf", "nemo"):
-            raise pb_utils.TritonModelException(f"lora_ckpt_source {source} is neither hf nor nemo")
-        if not Path(given["path"]).exists():
-            raise pb_utils.TritonModelException(f"lora_path {given['path']} does not exist")
-        return Adapter(given["id"], given["name"], given["path"])
+        if self.script.read() is not self._played:  # one test's adapters are none of the next one's
+            self._played, self._adapters = self.script.read(), {}
+        # Weights are found by the id alone: another name or path of the same id changes nothing.
+        return self._adapters.setdefault(asked.adapter_id, asked)
 
-    def _tensors(self, inputs: dict[str, Any], sampling: Sampling, output: Output) -> list[pb_utils.Tensor]:
-        texts = {"text_output": output.text}
-        # No log-probs can be asked for, and no stop can match: both are told as the word None.
-        values = {"finish_reason": str(output.finish), "stop_reason": "None", "cumulative_logprob": "None"}
-        texts |= {name: values[name] for name in _ANSWER_OUTPUTS if inputs.get(f"return_{name}")}
-        if sampling.perf_metrics and output.finish:
-            now = time.monotonic_ns()
-            texts |= {name: str(now) if name.endswith("_ns") else "0" for name in PERF_OUTPUTS}
-        return [pb_utils.Tensor(name, np.array([text.encode()], dtype=np.object_)) for name, text in texts.items()]
+    def _limit(self, length: int, max_tokens: int) -> int:
+        if not self._version.checks_lengths:
+            return max(1, min(max_tokens, self._max_seq_len - length))
+        if max_tokens <= 0:
+            raise ValueError(f"max_tokens must be greater than 0, got {max_tokens}")
+        if length >= self._max_seq_len:
+            raise ValueError(f"default_max_tokens ({self._max_seq_len - length}) must be greater than 0")
+        if length > self._max_num_tokens:
+            raise ValueError(
+                f"The sum of prompt length ({length}) and query length (1) should not exceed max_num_tokens "
+                f"({self._max_num_tokens})"
+            )
+        return min(max_tokens, self._max_seq_len - length)
 
     def _stop(self, request_id: str, reply: _Reply) -> None:
         """Abort the request of that id, and answer the one that asked for it as if it had been meant."""
         if not request_id:
-            problem = pb_utils.TritonError("A request id must be provided for request cancellation")
-            reply.send(pb_utils.InferenceResponse(error=problem))
+            reply.send(error("A request id must be provided for request cancellation"))
             return
         with self._lock:
             for key in [key for key, live in self._live.items() if live.request_id == request_id]:
-                self._live.pop(key).run.abort()
+                self._live.pop(key).aborted.set()
         reply.send(_cancelled())
 
     def _watch(self, period: float) -> None:
         """Abort what nobody waits for any more; Triton does not tell of that unasked."""
-        while not self._closing.wait(period):
+        while not self.closing.wait(period):
             with self._lock:
                 for key in [key for key, live in self._live.items() if live.reply.is_cancelled()]:
                     live = self._live.pop(key)
-                    live.run.abort()
+                    live.aborted.set()
                     live.reply.send(_cancelled())
 
 
+def _adapter(inputs: dict[str, Any]) -> Adapter | None:
+    given = {name.removeprefix("lora_"): value for name, value in inputs.items() if name.startswith("lora_")}
+    source = given.pop("ckpt_source", "hf")
+    if not given:
+        return None
+    if given.keys() != {"id", "name", "path"}:
+        raise pb_utils.TritonModelException("lora_id, lora_name and lora_path must be given together")
+    if source not in ("hf", "nemo"):
+        raise pb_utils.TritonModelException(f"lora_ckpt_source {source} is neither hf nor nemo")
+    if not Path(given["path"]).exists():
+        raise pb_utils.TritonModelException(f"lora_path {given['path']} does not exist")
+    return Adapter(given["id"], given["name"], given["path"])
+
+
+def _heeded(sampling: Sampling) -> dict[str, Any] | None:
+    if not sampling.greedy and sampling.seed is None:
+        return None
+    return {name: value for name, value in sampling.effective.items() if name not in _WITHOUT_EFFECT_ON_A_DRAW}
+
+
+def _tensors(inputs: dict[str, Any], sampling: Sampling, text: str, finish: str | None) -> list[pb_utils.Tensor]:
+    # No log-probs can be asked for, and no stop can match: both are told as the word None.
+    values = {"finish_reason": str(finish), "stop_reason": "None", "cumulative_logprob": "None"}
+    texts = {"text_output": text} | {name: values[name] for name in _ANSWER_OUTPUTS if inputs.get(f"return_{name}")}
+    if sampling.perf_metrics and finish:
+        now = time.monotonic_ns()
+        texts |= {name: str(now) if name.endswith("_ns") else "0" for name in PERF_OUTPUTS}
+    return [pb_utils.Tensor(name, strings(told)) for name, told in texts.items()]
+
+
 def _cancelled() -> pb_utils.InferenceResponse:
-    error = pb_utils.TritonError("Request cancelled by client", pb_utils.TritonError.CANCELLED)
-    return pb_utils.InferenceResponse(error=error)
+    return error("Request cancelled by client", pb_utils.TritonError.CANCELLED)
 
 
 def _read_yaml(folder: Path) -> dict[str, Any]:

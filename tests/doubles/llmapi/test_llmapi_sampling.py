@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ from tests.scripted_engine.replay import turn
 VERSIONS = ("0.19", "1.0", "1.2", "1.3")
 OLD, NEW = VERSIONS[:2], VERSIONS[2:]
 RANDOM = {"temperature": 0.7, "top_p": 0.9}
-DRAWS = 12
-AT_THE_SAME_TIME = 16
 
 
 def draw(server: LlmapiServer, client: Kserve, version: str, **parameters: Any) -> Answer:
@@ -88,6 +85,10 @@ def test_penalties_count_from_1_3(llmapi_triton: LlmapiServer, client: Kserve, v
     [request] = llmapi_triton.requests()
     heeded = request["effective"] if version == "1.3" else request["ignored"]
     assert penalties.items() <= heeded.items()
+    first, second = map(str, llmapi_triton.ids("ab"))
+    llmapi_triton.play(turn(logits=[{first: 1.0, second: 0.9}]))
+    said = draw(llmapi_triton, client, version, top_k=1, max_tokens=2, **penalties).text
+    assert said == ("ab" if version == "1.3" else "aa")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -99,36 +100,6 @@ def test_a_wider_search_changes_nothing(llmapi_triton: LlmapiServer, client: Kse
     assert llmapi_triton.requests()[0]["ignored"] == {name: 4}
     greedy = draw(llmapi_triton, client, version, **{name: 4})
     assert ("best_of above 1 is not allowed" in greedy.error) == (version != "0.19")
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_sampled_answers_end_by_the_end_of_text_or_at_the_limit(
-    llmapi_triton: LlmapiServer, client: Kserve, version: str
-) -> None:
-    llmapi_triton.play(turn(sampled={"pieces": ["ab", "世", " t"], "end": 0.1}))
-    reasons = [draw(llmapi_triton, client, version, max_tokens=16, **RANDOM).finish_reason for _ in range(DRAWS)]
-    requests = llmapi_triton.requests()
-    [end] = llmapi_triton.ids("<|im_end|>")
-    assert set(reasons) == {"stop", "length"}
-    for request, reason in zip(requests, reasons, strict=True):
-        ids = request["answer_ids"]
-        assert (ids[-1] == end, len(ids) == 16) == ((True, len(ids) == 16) if reason == "stop" else (False, True))
-        assert request["generated"] == len(ids) - (reason == "stop")
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_answers_at_the_same_time_are_told_apart(llmapi_triton: LlmapiServer, client: Kserve, version: str) -> None:
-    llmapi_triton.play(turn(sampled=True))
-    model = llmapi_triton.model(version)
-
-    def finish_reason(number: int) -> str:
-        got = ask(client, model, f"question {number}", streaming=True, return_finish_reason=True, **RANDOM)
-        return got[-1].finish_reason
-
-    with ThreadPoolExecutor(AT_THE_SAME_TIME) as callers:
-        reasons = list(callers.map(finish_reason, range(2 * AT_THE_SAME_TIME)))
-    told = {request["inputs"]["text_input"]: request["finish"] for request in llmapi_triton.requests()}
-    assert [told[f"question {number}"] for number in range(len(reasons))] == reasons
 
 
 def test_adapters_are_named_by_three_things(llmapi_triton: LlmapiServer, client: Kserve, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,11 @@ from tests.doubles.stock.model_folders import Spelling
 from tests.gateway_ops.repository.stock import UPSTREAM, fill, renamed
 
 HERE = Path(__file__).resolve().parent
+PROJECT = HERE.parents[2] / "triton_repo"
 TRIO = ("preprocessing", "tensorrt_llm", "postprocessing")
 BLS = "tensorrt_llm_bls"
 _TEXT_STEPS = ("preprocessing", "postprocessing")
+_OF_THE_PROJECT = ("preprocessing", "tensorrt_llm")  # the models that do what upstream's do
 
 _OLDER = json.loads((HERE.parents[1] / "gateway_ops" / "check" / "older.json").read_text(encoding="utf-8"))
 # The tensors of 1.0 are those of 1.2.1: what differs is what the models do with them.
@@ -109,11 +110,12 @@ def write_stock(
         (target / "config.pbtxt").write_text(text_format.MessageToString(configs[name]), encoding="utf-8")
         if stock_name == "ensemble":
             continue
-        shutil.copytree(HERE / stock_name / "1", target / "1", dirs_exist_ok=True)
+        code = (PROJECT if stock_name in _OF_THE_PROJECT else HERE) / stock_name / "1"
+        for file in code.glob("*.py"):
+            (target / "1" / file.name).symlink_to(file)
         double = {
             "version": stock.version,
             "tokenizer": str(tokenizer),
-            "engine_dir": str(engine_dir),
             "models": models,
         }
         (target / "1" / "double.json").write_text(json.dumps(double), encoding="utf-8")

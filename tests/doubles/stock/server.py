@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +13,15 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.doubles.stock.model_folders import Spelling, write_engine, write_model
 from tests.doubles.stock.repository import BLS, TRIO, Stock, write_stock
+from tests.scripted_engine.replay import Playing
 
-TURNS = Path(__file__).resolve().parents[2] / "scripted_engine"
 _LOAD_TIMEOUT_S = 60.0
 _AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _END_TIMEOUT_S = 20.0
 _POLL_S = 0.01
 
 
-class LoadingTriton(TritonServer):
-    """A tritonserver that loads a model when it is told to."""
-
-    def _arguments(self, backends: Path) -> list[str]:
-        return [*super()._arguments(backends), "--model-control-mode=explicit"]
-
-
-class StockServer:
+class StockServer(Playing):
     """A running Triton whose models are doubles of upstream's, made when they are first asked for.
 
     A test asks for a model by version, tells what to play, and goes through the gateway or asks the model itself::
@@ -42,36 +32,25 @@ class StockServer:
             GATEWAY_TOKENIZER=str(stock_triton.model_dir("bytes")) ...
         assert stock_triton.requests()[0]["effective"]["temperature"] == 0.5
 
-    A turn (`tests.scripted_engine.replay.turn`) has ``match`` or ``prompt_ids``, ``text`` or ``ids``, ``chunk`` and
-
-    - ``sampled``: true makes the answer from the prompt, the seed and the other parameters, of random length;
-    - ``hold``: stay open after the last token until cancelled or stopped;
-    - ``fail_after``: tokens after which the engine fails; ``stall_after``: tokens after which it says nothing more;
-    - ``pause``: seconds after each response.
-
-    The model draws its end token after the turn's text, and says the same again where that does not end the answer.
+    The model draws its end token after a turn's text, and says the same again where that does not end the answer.
     """
 
     def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self._folder = folder
         self._repository = folder / "repository"
-        self._repository.mkdir(parents=True)
-        self._script, self._journal = folder / "script.json", folder / "journal"
+        self._repository.mkdir()
         self._model_dirs: dict[Spelling, Path] = {}
         self._loaded: set[str] = set()
         self._told: list[str] = []
-        self.triton = LoadingTriton(
+        self.triton = TritonServer(
             self._repository,
             model_dir=None,
-            engine=None,
-            env={
-                "DOUBLE_TURNS": str(TURNS),
-                "SCRIPT_FILE": str(self._script),
-                "JOURNAL_FILE": str(self._journal),
-            },
+            engine="stock",
+            env=self.environment,
             log_path=folder / "triton.log",
+            options=["--model-control-mode=explicit"],
         )
-        self.play()
 
     def start(self) -> None:
         """Start the server, without models."""
@@ -165,42 +144,3 @@ class StockServer:
     def _engine_dir(self, spelling: Spelling) -> Path:
         folder = self._folder / f"engine-{spelling}"
         return write_engine(folder, self.tokenizer(spelling).get_vocab_size())
-
-    def play(self, *turns: dict[str, Any], chunk: int | Sequence[int] = 1) -> None:
-        """Replace the script of all engines, and begin a new journal.
-
-        Args:
-            turns: the last one that matches a prompt plays.
-            chunk: tokens in a response, or numbers that are gone through again and again.
-        """
-        chunks = chunk if isinstance(chunk, int) else list(chunk)
-        fresh = self._script.with_suffix(".new")
-        fresh.write_text(json.dumps({"chunk": chunks, "turns": turns}), encoding="utf-8")
-        self._journal.unlink(missing_ok=True)
-        os.replace(fresh, self._script)  # noqa: PTH105 - an engine never sees half a script
-
-    def requests(self) -> list[dict[str, Any]]:
-        """What the engines were asked since the last `play`, without probes (ids that begin with ``probe-``).
-
-        Each has ``model``, ``id``, ``prompt`` (decoded), ``prompt_ids``, ``max_tokens``, ``end_id``, ``stop_words``,
-        ``temperature``, ``guide``; ``tensors``: all that reached the engine, by name; ``effective``: the parameters as
-        the engine follows them, with its defaults; ``answer``: the ``ids`` that it has to say, and what ``end`` they
-        have (``end_id``, ``stop_words``, ``length``).
-        """
-        return [entry for entry in self._entries("asked") if not entry["id"].startswith("probe-")]
-
-    def endings(self, at_least: int = 0) -> list[dict[str, Any]]:
-        """How requests ended: ``model``, ``id``, ``how`` (finished, cancelled, stopped, failed), ``tokens`` sent.
-
-        Args:
-            at_least: waits until so many have ended.
-        """
-        deadline = time.monotonic() + _END_TIMEOUT_S
-        while len(found := self._entries("ended")) < at_least:
-            assert time.monotonic() < deadline, f"{len(found)} requests ended, not {at_least}"
-            time.sleep(_POLL_S)
-        return found
-
-    def _entries(self, event: str) -> list[dict[str, Any]]:
-        lines = self._journal.read_text(encoding="utf-8").splitlines() if self._journal.exists() else []
-        return [entry for entry in map(json.loads, lines) if entry["event"] == event]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
 from tritonclient.grpc import model_config_pb2
 
-from tests.doubles.llmapi.server import ROOT, AskingServer
 from tests.doubles.text.vllm_sampling import VERSIONS
+from tests.scripted_engine.replay import TextModelsServer
 
 MAX_MODEL_LEN = 1024
 ADAPTER = "pirate"
@@ -86,7 +84,7 @@ def write_plain(repository: Path, name: str) -> None:
     )
 
 
-class TextServer:
+class TextServer(TextModelsServer):
     """A running Triton with these models; the fixture ``text_triton``.
 
     A test tells what they all play, and goes through the gateway::
@@ -95,75 +93,20 @@ class TextServer:
         ... triton: {url: text_triton.grpc_url, model: vllm_model("26.01")}, tokenizer: text_triton.model_dir ...
         assert text_triton.requests()[0]["effective"]["temperature"] == 0.5
 
-    What a turn may say is in `text_script` and `plain_model`.
-
     Args:
         folder: for the repository, the script and the logs.
         model_dir: the folder with the tokenizer of all models.
         vllm: versions of the vLLM backend.
         plain: plain text models.
-
-    Attributes:
-        model_dir: the same.
-        tokenizer: of that folder.
-        triton: the server.
     """
 
     def __init__(self, folder: Path, model_dir: Path, vllm: Sequence[str], plain: Sequence[str]) -> None:
-        self.model_dir = model_dir
-        self.tokenizer: Tokenizer = Tokenizer.from_file(str(model_dir / "tokenizer.json"))
-        self._script, self._journal = folder / "script.json", folder / "journal"
-        self._names = [*(vllm_model(version) for version in vllm), *plain]
+        names = [*(vllm_model(version) for version in vllm), *plain]
+        super().__init__(folder, model_dir, names, auto_complete=True)
         for version in vllm:
             write_vllm(folder / "repository", version, model_dir)
         for name in plain:
             write_plain(folder / "repository", name)
-        self.triton = AskingServer(
-            folder / "repository",
-            model_dir=model_dir,
-            engine=None,
-            env={"PYTHONPATH": str(ROOT), "SCRIPT_FILE": str(self._script), "JOURNAL_FILE": str(self._journal)},
-            log_path=folder / "triton.log",
-        )
-        self.play()
-
-    def __enter__(self) -> TextServer:
-        self.triton.start()
-        self.triton.wait_ready(self._names)
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.triton.kill()
-
-    @property
-    def grpc_url(self) -> str:
-        """Where the gateway finds it."""
-        return self.triton.grpc_url
-
-    def ids(self, text: str) -> list[int]:
-        """Tokens of a text, special ones where it spells them."""
-        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
-
-    def play(self, *turns: dict[str, Any], chunk: int | Sequence[int] = 1) -> None:
-        """Replace the script, and begin a new journal; answers that stand still end."""
-        chunks = chunk if isinstance(chunk, int) else list(chunk)
-        fresh = self._script.with_suffix(".new")
-        fresh.write_text(json.dumps({"chunk": chunks, "turns": turns}), encoding="utf-8")
-        self._journal.unlink(missing_ok=True)
-        os.replace(fresh, self._script)  # noqa: PTH105 - a model never sees half a script
-
-    def requests(self) -> list[dict[str, Any]]:
-        """What the models were asked since the last `play`, in the order of arrival, without probes.
-
-        Each has ``id``, ``model`` and ``inputs`` as they came. Of the vLLM backend also ``prompt`` (decoded, with
-        special tokens), ``prompt_ids``, ``max_tokens``, ``effective`` (sampling parameters as vLLM follows them),
-        ``generated`` (tokens but the one that ended it), ``finish``, ``ended`` and ``tokens`` at its end, ``error``.
-        """
-        merged: dict[str, dict[str, Any]] = {}
-        lines = self._journal.read_text(encoding="utf-8").splitlines() if self._journal.exists() else []
-        for entry in map(json.loads, lines):
-            merged.setdefault(entry.pop("key"), {}).update(entry)
-        return [entry for entry in merged.values() if not entry.get("id", "probe-").startswith("probe-")]
 
 
 def one_of_each() -> dict[str, Sequence[str]]:
