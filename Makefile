@@ -29,7 +29,7 @@ help: ## show this
 up: $(RUNTIME) ## start Triton with its six models and the gateway on port 9000, or with ARGS="--port 9100" on that; Ctrl-C stops both
 	@$(BIN)/gateway up $(ARGS)
 
-# In CI what failed runs once more by itself, at most three failures long: a machine that stalled or a Triton that died (docs/wire-contract.md,
+# In CI what failed runs once more by itself, at most three failures long: a machine that stalled or a Triton that died (docs/contributing/wire-contract.md,
 # 9.1) fails no run. What failed first is printed all the same.
 again = $(if $(CI),|| { [ $$? = 1 ] && $(BIN)/python -m pytest $(1) $(ARGS) --last-failed --last-failed-no-failures=none --maxfail=3; })
 

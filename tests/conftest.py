@@ -136,7 +136,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Start a shared Triton again that has died or hangs: races of its own do that (docs/wire-contract.md, 9.1)."""
+    """Start a shared Triton again that has died or hangs: races of its own do that (wire contract 9.1)."""
     suspicious = bool(_FAILED)
     _FAILED.clear()
     for server in _SHARED:

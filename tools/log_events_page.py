@@ -1,4 +1,4 @@
-"""Writes the list of the log's events in docs/observability.md from their table.
+"""Writes the list of the log's events in docs/how-to/observability.md from their table.
 
 Run ``python -m tools.log_events_page`` (part of ``make docs``).
 """
@@ -11,7 +11,7 @@ from typing import Final
 
 from tools.log_events import GROUPS, Event
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "observability.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "how-to" / "observability.md"
 _BEGIN: Final = "<!-- events: written by `python -m tools.log_events_page` from tools/log_events.py -->\n"
 _END: Final = "<!-- end -->"
 

@@ -24,7 +24,7 @@ ONE = {"GATEWAY_MODEL": "m", "GATEWAY_TRITON_URL": "triton:8001"}
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "gateway.example.yaml"
 MINIMAL = ROOT / "gateway.minimal.yaml"
-PAGE = ROOT / "docs" / "configuration.md"
+PAGE = ROOT / "docs" / "reference" / "configuration.md"
 
 
 def write(folder: Path, text: str) -> Path:
@@ -101,7 +101,7 @@ def test_the_smallest_example_needs_no_other_setting() -> None:
 
 def test_the_page_and_the_example_have_every_key() -> None:
     rows = dict(re.findall(r"^\| `([a-z_.\[\]]+)` \| (?:`(\w+)`)? ?\|", PAGE.read_text(), re.MULTILINE))
-    # Those of deployments have a page of their own, docs/deployment-options.md.
+    # Those of deployments have a page of their own, docs/reference/deployment-options.md.
     assert list(rows) == [key for key in all_keys(Settings) if not key.startswith("deployments")]
     variables = {name: ".".join(keys).replace("model.", "models[].") for name, keys in VARIABLES.items()}
     variables["GATEWAY_KEYS"] = "auth.keys[].name"  # the row of a list is that of its first key

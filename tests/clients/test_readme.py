@@ -89,7 +89,7 @@ def test_retrieval(encoder_gateway: GatewayProcess) -> None:
 
 @BY_TOKENS
 def test_the_guaranteed_call(gateway: GatewayProcess) -> None:
-    (program,) = blocks("python", "docs/tools.md")
+    (program,) = blocks("python", "docs/reference/tools.md")
     out = run([sys.executable, "-c", program.replace(ADDRESS, gateway.url)])
     assert out.startswith("tool_calls ")
     assert "name='get_weather'" in out

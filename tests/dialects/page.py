@@ -1,4 +1,4 @@
-"""The page of versions: writes docs/versions.md from the doubles, the gateway's capability maps and the expectations.
+"""The page of versions: writes docs/reference/versions.md from the doubles, the capability maps and the expectations.
 
 Run ``python -m tests.dialects.page [FILE]`` in the root of the repository.
 """
@@ -36,7 +36,7 @@ _HEAD = """\
 <!-- Written by `python -m tests.dialects.page` (`make docs`): change tests/dialects/expectations.py instead. -->
 
 For operators who want to know what a version of Triton and TensorRT-LLM gives and lacks before they deploy it. How the
-gateway reaches each of them, and what else that costs, is in [dialects.md](dialects.md); `GET /v1/models/{id}` has
+gateway reaches each of them, and what else that costs, is in [served.md](served.md); `GET /v1/models/{id}` has
 what the model at hand can.
 
 Each row is a stock repository of upstream, of which `tests/doubles/` has doubles that run on the real tritonserver. The
@@ -53,7 +53,7 @@ The letters are [groups of parameters](#groups). Counts are of tokens in `usage`
 {llmapi}. The numbers in brackets are Triton's images.
 
 Of Triton's vLLM backend there are doubles of {vllm}, made by its source: vLLM itself was not
-run here. What a plain text model serves is what it declares: [dialects.md](dialects.md#plain-text-models).
+run here. What a plain text model serves is what it declares: [served.md](served.md#plain-text-models).
 
 | dialect | TensorRT-LLM (Triton) | a stream comes | estimated counts | exact | emulated | rejected |
 |---|---|---|---|---|---|---|
@@ -239,8 +239,8 @@ def _item(text: str) -> str:
 
 
 def main() -> None:
-    """Write the page to the file that the command line names, docs/versions.md without one."""
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/versions.md")
+    """Write the page to the file that the command line names, docs/reference/versions.md without one."""
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/reference/versions.md")
     path.write_text(render(), encoding="utf-8")
 
 

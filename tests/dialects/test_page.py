@@ -1,4 +1,4 @@
-"""docs/versions.md: it says what the doubles are served like, and is in step with the expectations."""
+"""docs/reference/versions.md: it says what the doubles are served like, and is in step with the expectations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.dialects.dialects import Dialect
 from tests.dialects.expectations import expected
 from tests.dialects.samples import SAMPLES
 
-PAGE = Path(__file__).parents[2] / "docs" / "versions.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "versions.md"
 
 
 def test_the_page_is_in_step() -> None:

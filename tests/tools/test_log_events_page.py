@@ -1,4 +1,4 @@
-"""docs/observability.md lists the log's events as their table has them."""
+"""docs/how-to/observability.md lists the log's events as their table has them."""
 
 from __future__ import annotations
 

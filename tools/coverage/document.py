@@ -1,4 +1,4 @@
-"""The writer of docs/coverage.md: the TensorRT-LLM backend's README row by row, from the tables here and the tests.
+"""The writer of docs/reference/coverage.md: the TensorRT-LLM backend's README row by row, from the tables here and the tests.
 
 Run ``python -m tools.coverage.document [FILE]`` in the root of the repository.
 """
@@ -152,8 +152,8 @@ def _known_tests(folder: Path) -> set[str]:
 
 
 def main() -> None:
-    """Write the page to the file that the command line names, docs/coverage.md without one."""
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/coverage.md")
+    """Write the page to the file that the command line names, docs/reference/coverage.md without one."""
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/reference/coverage.md")
     path.write_text(render(_TESTS), encoding="utf-8")
 
 

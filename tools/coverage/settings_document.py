@@ -1,4 +1,4 @@
-"""The writer of docs/deployment-options.md: every key of a deployment with its default, its meaning and upstream's name for it.
+"""The writer of docs/reference/deployment-options.md: every key of a deployment with its default, its meaning and upstream's name for it.
 
 Run ``python -m tools.coverage.settings_document [FILE]`` in the root of the repository.
 """
@@ -21,7 +21,7 @@ _HEAD = """\
 
 <!-- Written by `python -m tools.coverage.settings_document`: change gateway/settings/deployment_settings.py instead. -->
 
-For operators who write `deployments` in the settings file: every key below `deployments[]`. [deployments.md](deployments.md)
+For operators who write `deployments` in the settings file: every key below `deployments[]`. [deployments.md](../how-to/deployments.md)
 tells how they are used. *Upstream* is the variable of TensorRT-LLM's templates that `fill_template.py` fills;
 `gateway repo build --set NAME:VALUE` takes these names as well. A default that is not in code is upstream's own, which holds
 where nothing is written. `gateway check --schema` prints the JSON schema.
@@ -88,8 +88,8 @@ def _default(value: Any) -> str:
 
 
 def main() -> None:
-    """Write the page to the file that the command line names, docs/deployment-options.md without one."""
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/deployment-options.md")
+    """Write the page to the file that the command line names, docs/reference/deployment-options.md without one."""
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/reference/deployment-options.md")
     path.write_text(render(), encoding="utf-8")
 
 

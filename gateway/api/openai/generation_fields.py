@@ -404,7 +404,7 @@ class GenerationFields(SamplingFields):
         Extension(
             "orders the queued requests of a caller: smaller values go first",
             "As in vLLM, but only among the requests of the same caller, from -1024 to 1023. See "
-            "[reliability.md](reliability.md#fair-shares).",
+            "[reliability.md](../explanation/reliability.md#fair-shares).",
             Capability("impossible", "requests to this model are not queued: `admission` sets no limit."),
         ),
     ] = 0

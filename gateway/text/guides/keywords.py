@@ -1,8 +1,8 @@
 """Keywords of JSON Schema: how schemas nest in them, the types that they are about, and those that guides have.
 
-The rewriting and docs/tools.md have one table of the latter. It was tried, with values that fit and that do not, on
-xgrammar 0.1.25, which TensorRT-LLM 1.2 has, and on llguidance 1.9.1, where TensorRT-LLM 1.2 has 0.7.29. An engine that
-declares no backend is taken for either, so that it is sent guides that both enforce.
+The rewriting and docs/reference/tools.md have one table of the latter. It was tried, with values that fit and that do
+not, on xgrammar 0.1.25, which TensorRT-LLM 1.2 has, and on llguidance 1.9.1, where TensorRT-LLM 1.2 has 0.7.29. An
+engine that declares no backend is taken for either, so that it is sent guides that both enforce.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def is_empty(schema: Schema, keyword: str) -> bool:
 
 
 def document() -> str:
-    """Write the table for docs/tools.md."""
+    """Write the table for docs/reference/tools.md."""
     lines = ["| keyword | xgrammar, or not declared | llguidance | |", "|---|---|---|---|"]
     for row in TABLE:
         names = ", ".join(f"`{keyword}`" for keyword in row.keywords)

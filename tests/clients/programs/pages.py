@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-PAGES = Path(__file__).parents[3] / "docs" / "clients"
+PAGES = Path(__file__).parents[3] / "docs" / "how-to" / "clients"
 ADDRESS = "http://127.0.0.1:9000"
 MODEL = "qwen3-32b"  # as the pages call the served model
 

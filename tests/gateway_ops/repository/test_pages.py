@@ -15,12 +15,12 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_coverage_page_is_up_to_date() -> None:
-    assert (ROOT / "docs" / "coverage.md").read_text() == document.render(ROOT / "tests")
+    assert (ROOT / "docs" / "reference" / "coverage.md").read_text() == document.render(ROOT / "tests")
 
 
 def test_the_page_of_options_is_up_to_date() -> None:
     page = settings_document.render()
-    assert (ROOT / "docs" / "deployment-options.md").read_text() == page
+    assert (ROOT / "docs" / "reference" / "deployment-options.md").read_text() == page
     assert [key for key in all_keys(DeploymentSettings) if f"| `{key}` |" not in page] == []
 
 
