@@ -18,12 +18,13 @@ from pydantic_core import PydanticUndefined
 
 from gateway.settings import Settings
 from tools.coverage.settings_document import section_of
+from tools.generated_part import by_hand
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "reference" / "configuration.md"
 FILE: Final = ROOT / "gateway.example.yaml"
 _PLACE: Final = PAGE.parent.relative_to(ROOT).as_posix()
-_WIDTH: Final = 150
+_WIDTH: Final = 165
 _COLUMN: Final = 32
 _ROW: Final = re.compile(r"^\| `([a-z_.\[\]]+)` \| (?:`(\w+)`)? ?\| [^|]*\| ([^|]*)\|$", re.MULTILINE)
 _LINK: Final = re.compile(r"\[([^\]]*)\]\(([^)#]*)[^)]*\)")
@@ -128,7 +129,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
 
 def document() -> str:
     """The file's content."""
-    rows = _ROW.findall(PAGE.read_text(encoding="utf-8"))
+    rows = _ROW.findall(by_hand(PAGE.read_text(encoding="utf-8")))
     remarks = {key: _remark(variable, text) for key, variable, text in rows}
     fields = {name: field for name, field in Settings.model_fields.items() if name != "deployments"}
     parts = {name: "\n".join(_lines(name, field, "", remarks)) for name, field in fields.items()}

@@ -1,7 +1,7 @@
 """The memory that an engine takes of each GPU, estimated before anything is built.
 
 Weights and KV cache follow from the model's shape. Activations and buffers do not: their factors are set to cover the
-three logs of TensorRT-LLM that could be read, and stand for others only roughly; `docs/how-to/engines.md` says how far.
+three logs of TensorRT-LLM that could be read, and stand for others only roughly: `docs/how-to/deployments.md`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from tests.families.written import exact_tool, native, prompts, texts_of
 
 PAGE = Path("docs/reference/families.md")
 BEGIN = "<!-- From here on written by `make docs` from gateway/text/families/family_table.yaml. -->\n"
-END = "<!-- Up to here written by `make docs`. -->\n"
+END = "<!-- end -->\n"
 _ARGUMENTS = {"city": "Rome"}
 _EXACT = exact_tool("get_weather", _ARGUMENTS)
 _HARD = Tool(

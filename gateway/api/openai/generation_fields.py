@@ -268,7 +268,7 @@ class SamplingFields(RequestPart):
             "The operator sets the default (`speculative`). Greedy answers do not change; sampled answers keep their "
             "probabilities but change for the same `seed`. A value above 0 is rejected with 400 together with guided "
             "decoding, required tool calls, `use_beam_search` or `prompt_logprobs`. See "
-            "[configuration.md](configuration.md#drafts).",
+            "[adapters.md](../how-to/adapters.md#speculative-decoding).",
             neutral=(0,),
         ),
     ] = None
