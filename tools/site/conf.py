@@ -1,8 +1,8 @@
 """The documentation as a site: settings of Sphinx, which builds ``docs/`` as it is (``make site``).
 
 The sidebar and ``llms.txt`` come from ``docs/index.md``: its sections are the parts; pages that are listed below a
-page are folded. Links out of ``docs/`` lead to the repository where ``SOURCE_URL`` names its address on the web; without
-one they are words. A link whose words are the name of a file has the page's title.
+page are folded. Links out of ``docs/`` lead to the repository where ``SOURCE_URL`` names its address on the web;
+without one they are words. A link whose words are the name of a file has the page's title.
 """
 
 from __future__ import annotations
