@@ -34,6 +34,7 @@ def settings_of(page: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 @BY_TOKENS
 def test_the_first_answer_is_streamed(gateway: GatewayProcess) -> None:
     out = program("first-answer", 0, gateway.url)
@@ -52,6 +53,7 @@ def test_retrieval(encoder_gateway: GatewayProcess) -> None:
     assert "9000" in answer
 
 
+@pytest.mark.long
 def test_rerank(encoder_gateway: GatewayProcess) -> None:
     assert len(program("rag", 1, encoder_gateway.url).strip().splitlines()) == 2
 
