@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from gateway.api.openai.errors import _BY_KIND
 
@@ -51,3 +54,19 @@ def test_each_page_that_a_text_names_is_there() -> None:
     ]
     assert [each for each in named if not (ROOT / each[1]).is_file()] == []
     assert len(named) > 20
+
+
+@functools.cache
+def sources() -> str:
+    """The code with the strings of each expression put together."""
+    files = [file for folder in ("gateway", "gateway_ops", "triton_repo") for file in (ROOT / folder).rglob("*.py")]
+    return re.sub(r"\"\s*\n\s*f?\"", "", "\n".join(file.read_text(encoding="utf-8") for file in files))
+
+
+@pytest.mark.parametrize("heading", ["By error text", "By reason of a model"])
+def test_each_text_is_one_of_the_code(heading: str) -> None:
+    section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    texts = [text for row in re.findall(r"(?m)^\| (.*?) \|", section) for text in re.findall(r"`([^`]+)`", row)]
+    parts = {part.strip() for text in texts for part in text.split("...")}
+    assert {part for part in parts if part not in sources()} == set()
+    assert len(texts) > 10
