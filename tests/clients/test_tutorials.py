@@ -47,6 +47,7 @@ def test_an_answer_follows_its_schema(gateway: GatewayProcess) -> None:
     assert set(ast.literal_eval(program("first-answer", 1, gateway.url))) == {"city", "country"}
 
 
+@pytest.mark.long
 def test_retrieval(encoder_gateway: GatewayProcess) -> None:
     found, answer = program("rag", 0, encoder_gateway.url).strip().split("\n", 1)
     assert found == "The gateway listens on port 9000."
