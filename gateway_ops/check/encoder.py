@@ -172,9 +172,9 @@ class _Proof:
             return self._found(Severity.INFO, f"It returns {width} {'score' if width == 1 else 'scores'} of an input.")
         lengths = np.linalg.norm(values, axis=1)
         unit = bool(np.allclose(lengths, 1, atol=_NEAR))
-        told = "1" if unit else f"{lengths.min():.3g} to {lengths.max():.3g}"
+        shown = "1" if unit else f"{lengths.min():.3g} to {lengths.max():.3g}"
         fix = "" if unit else "Set encoder.normalize to true if its users compare vectors by their dot product."
-        return self._found(Severity.INFO, f"Its vectors have {width} numbers and the length {told}.", fix)
+        return self._found(Severity.INFO, f"Its vectors have {width} numbers and the length {shown}.", fix)
 
     def _found(self, severity: Severity, what: str, fix: str = "") -> Finding:
         return Finding(severity, self._where, what, fix)

@@ -178,7 +178,7 @@ def stock(name: str) -> Any:
         (plain_config(dims=2), "auto", "is of an unsupported kind"),
         (config_of((("text_input", "UINT8"),), (TEXT[1],)), "auto", "is of an unsupported kind"),
         (config_of((TEXT[0],), (("text_output", "UINT8"),)), "auto", "is of an unsupported kind"),
-        (config_of((TEXT[0],), (("scores", "FP32"),)), "auto", "is of an unsupported kind"),
+        (config_of((TEXT[0],), (("scores", "FP32"),)), "auto", "returns numbers, no text: set its task"),
         (plain_config(("temperature", "INT64")), "auto", "its input temperature is declared as INT64"),
         (with_wide(config_of((), TEXT[1:]), *TEXT[0]), "auto", "is of an unsupported kind"),
         (with_wide(plain_config(), "seed", "UINT64"), "auto", "more than one element for seed"),

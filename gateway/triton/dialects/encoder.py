@@ -526,10 +526,10 @@ def _vectors_of_json(raw: NDArray[Any] | bytes) -> NDArray[np.float32]:
     raise MalformedOutputError("the output is not a list of numbers")
 
 
-def _rows(values: NDArray[Any], rows: int, form: EncoderForm, told: NDArray[Any] | bytes | None) -> NDArray[Any]:
+def _rows(values: NDArray[Any], rows: int, form: EncoderForm, stated: NDArray[Any] | bytes | None) -> NDArray[Any]:
     """The output with one row for each item; vectors that come one behind the other are split by their length."""
     if values.ndim < 2:
-        width = int(told.reshape(-1)[0]) if isinstance(told, np.ndarray) and told.size else values.size // rows
+        width = int(stated.reshape(-1)[0]) if isinstance(stated, np.ndarray) and stated.size else values.size // rows
         if width * rows != values.size:
             raise MalformedOutputError(f"{values.size} numbers of {rows} inputs, in vectors of {width}")
         return values.reshape(rows, width)
