@@ -79,6 +79,7 @@ docs: $(VENV)/.dev ## write the pages and the OpenAPI document that are made fro
 	$(BIN)/python -m tools.measured_costs
 	$(BIN)/python -m tools.fleet_page
 	$(BIN)/python -m tools.parameters_page
+	$(BIN)/python -m tools.cli_page
 	$(BIN)/python -m tools.conformance_page
 	$(BIN)/python -m tools.log_events_page
 	$(BIN)/python -m tools.settings_example

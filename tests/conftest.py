@@ -244,7 +244,7 @@ def triton(
 def own_triton(chat_repository: Path, tiny_model_dir: Path, tmp_path: Path) -> Iterator[TritonServer]:
     """A Triton of the test's own on the tiny model: one that it hurts, or whose calls it cancels by the hundred.
 
-    That ends Triton 2.51 now and then (docs/wire-contract.md, 9.1), and would end the tests beside it.
+    That ends Triton 2.51 now and then (docs/contributing/wire-contract.md, 9.1), and would end the tests beside it.
     """
     yield from _serve(chat_repository, tiny_model_dir, tmp_path / "triton.log")
 

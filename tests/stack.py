@@ -40,7 +40,7 @@ class GatewayProcess:
         own = {"GATEWAY_HOST": "127.0.0.1", "GATEWAY_PORT": str(self.port), "GATEWAY_ALLOWED_HOSTS": "x"}
         own["GATEWAY_LAME_DUCK_S"] = "0"
         own["XDG_STATE_HOME"] = str(log.parent)  # not the user's
-        # An engine that hangs (docs/wire-contract.md, 9.1) costs a test a minute, not five.
+        # An engine that hangs (docs/contributing/wire-contract.md, 9.1) costs a test a minute, not five.
         if "first_token_s" not in _text(env.get("GATEWAY_CONFIG")):
             own["GATEWAY_FIRST_TOKEN_TIMEOUT_S"] = "60"
         self._env = base | own | env

@@ -1,4 +1,4 @@
-"""Writes docs/conformance.md from the checks themselves.
+"""Writes docs/reference/conformance.md from the checks themselves.
 
 Run ``python -m tools.conformance_page [FILE]`` in the root of the repository.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gateway_ops.conformance.suite import GROUPS
 
-_PAGE = Path("docs/conformance.md")
+_PAGE = Path("docs/reference/conformance.md")
 _HEAD = """\
 # Conformance
 

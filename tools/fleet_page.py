@@ -1,4 +1,4 @@
-"""Writer of the tables of docs/fleet-sizing.md, by the code behind ``gateway plan-fleet``.
+"""Writer of the tables of docs/how-to/fleet-sizing.md, by the code behind ``gateway plan-fleet``.
 
 Run: ``python -m tools.fleet_page`` (part of ``make docs``; half a minute).
 """
@@ -18,7 +18,7 @@ from gateway_ops.plan_fleet.gateway_costs import measured_costs
 from gateway_ops.plan_fleet.loads import RandomLoad
 from gateway_ops.plan_fleet.plan import FleetModel, FleetPlan, Targets
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "fleet-sizing.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "how-to" / "fleet-sizing.md"
 # benchmarks/gpu.md, model `1b` with sdpa: milliseconds between tokens with 1, 8 and 64 streams, and the first token.
 ENGINE: Final = EngineCosts(64, Curve(((1.0, 0.0257), (8.0, 0.0265), (64.0, 0.0521))), Curve(((200.0, 0.036),)))
 FLEET: Final = FleetModel(ENGINE, measured_costs("h2"), Targets())

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.generated_part import by_hand
 from tools.import_circles import import_circles
 from tools.path_thresholds import Threshold, ThresholdSearch
 from tools.source_modules import SourceModule, read_modules
@@ -30,7 +31,11 @@ HELD = {
     "public_class_names_twice": 0,
     "path_thresholds": 73,
     "import_circles": 0,
+    "words_of_pages": 75_000,
 }
+# Indented blocks are paragraphs of their own; lines of lists are indented by less.
+_CODE_BLOCK = re.compile(r"^ *```.*?^ *```$|^    [^\n]*$", re.DOTALL | re.MULTILINE)
+_WORD = re.compile(r"\S*\w\S*")
 _JINJA_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 # Names that are not also English words, so that each occurrence is the parameter.
 _PARAMETERS = (
@@ -65,6 +70,8 @@ class HeldMeasures:
     rejecting_bounds: list[Threshold]
     import_circles: list[str]
     """In the packages, in ``tools``, and in each model's folder."""
+    words_of_pages: dict[str, int]
+    """Words of ``docs/`` that are written by hand, without blocks of code, by page."""
 
     @classmethod
     def count(cls) -> HeldMeasures:
@@ -86,6 +93,7 @@ class HeldMeasures:
             path_thresholds=search.path_thresholds,
             rejecting_bounds=search.rejecting_bounds,
             import_circles=circles,
+            words_of_pages=_words_of_pages(),
         )
 
     def numbers(self) -> dict[str, int]:
@@ -98,6 +106,7 @@ class HeldMeasures:
             "public_class_names_twice": len(self.class_names_twice),
             "path_thresholds": len(self.path_thresholds),
             "import_circles": len(self.import_circles),
+            "words_of_pages": sum(self.words_of_pages.values()),
         }
 
     def lists(self) -> dict[str, list[str]]:
@@ -107,6 +116,7 @@ class HeldMeasures:
             "path_thresholds": list(map(str, self.path_thresholds)),
             "rejecting_bounds": list(map(str, self.rejecting_bounds)),
             "import_circles": self.import_circles,
+            "words_of_pages": [f"{count:6} {page}" for page, count in self.words_of_pages.items() if count],
         }
 
     def growth(self) -> list[str]:
@@ -137,6 +147,12 @@ def _chart_template_lines() -> int:
         line.strip() for file in (ROOT / "deploy/helm/templates").iterdir() for line in file.read_text().splitlines()
     )
     return sum(bool(line) and not line.startswith("#") for line in lines)
+
+
+def _words_of_pages() -> dict[str, int]:
+    docs = ROOT / "docs"
+    texts = {str(page.relative_to(docs)): by_hand(page.read_text()) for page in sorted(docs.rglob("*.md"))}
+    return {page: len(_WORD.findall(_CODE_BLOCK.sub("", text))) for page, text in texts.items()}
 
 
 def _class_names_twice(modules: dict[str, SourceModule]) -> dict[str, list[str]]:

@@ -1,7 +1,7 @@
 """The table of the log's events: what each line of the gateway is called, what it means and what to do about it.
 
-Each call of a logger in ``gateway`` names its event as ``extra={"event": ...}``. docs/observability.md is made from
-this table, and a test holds the table and the calls together.
+Each call of a logger in ``gateway`` names its event as ``extra={"event": ...}``. docs/reference/metrics-and-events.md
+is made from this table, and a test holds the table and the calls together.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ _ENGINES: Final[Mapping[str, Event]] = {
     "engine_not_ready": Event(
         ("warning",),
         "the model of a Triton server is not ready, with the reason; logged again when the reason changes",
-        "See [runbook.md](runbook.md#modelnotready) unless `engine_ready` follows soon.",
+        "See [troubleshooting.md](../how-to/troubleshooting.md#modelnotready) unless `engine_ready` follows soon.",
     ),
     "engine_suspected": Event(
         ("warning",),
@@ -115,22 +115,22 @@ _ENGINES: Final[Mapping[str, Event]] = {
     "engine_stalled": Event(
         ("warning",),
         "an engine did not respond to the one-token test: new requests are rejected",
-        "See [runbook.md](runbook.md#enginestalled).",
+        "See [troubleshooting.md](../how-to/troubleshooting.md#enginestalled).",
     ),
     "engine_failing": Event(
         ("warning",),
         "an engine failed several requests in a row and the one-token test: new requests are rejected",
-        "See [runbook.md](runbook.md#enginestalled).",
+        "See [troubleshooting.md](../how-to/troubleshooting.md#enginestalled).",
     ),
     "engine_fails_in_part": Event(
         ("warning",),
         "an engine fails a larger share of its requests (`share`) than usual, or has recovered",
-        "See [runbook.md](runbook.md#enginefailsinpart).",
+        "See [troubleshooting.md](../how-to/troubleshooting.md#enginefailsinpart).",
     ),
     "endpoint_out": Event(
         ("warning",),
         "one of several Triton servers failed too many requests in a row and gets no requests for a while",
-        "See [runbook.md](runbook.md#endpointout).",
+        "See [troubleshooting.md](../how-to/troubleshooting.md#endpointout).",
     ),
     "engine_recovered": Event(("info",), "an engine returns tokens again"),
     "engine_warning": Event(
@@ -153,14 +153,14 @@ _ENGINES: Final[Mapping[str, Event]] = {
     "transport_chosen": Event(
         ("warning",),
         "requests to a Triton server use the transport `h2` or `grpcio` instead of the default, with the reason",
-        "For `grpcio`: see [transports.md](transports.md).",
+        "For `grpcio`: see [transports.md](../explanation/transports.md).",
     ),
     "triton_certificates_used": Event(("info",), "the connection to a Triton server uses the new certificates"),
     "triton_certificates_unused": Event(
         ("warning",),
         "a Triton server does not accept the new certificates; the previous connection stays in use, and the gateway "
         "tries again",
-        "Compare them with Triton's certificates: [tls.md](tls.md).",
+        "Compare them with Triton's certificates: [tls.md](../how-to/tls.md).",
     ),
     "triton_metrics_unread": Event(("debug",), "the metrics of a Triton server could not be read for `/metrics`"),
 }
@@ -230,12 +230,12 @@ _PROCESS: Final[Mapping[str, Event]] = {
     "certificates_refused": Event(
         ("error",),
         "changed certificate files cannot be used; the previous certificates stay in use",
-        "Fix the files: [tls.md](tls.md).",
+        "Fix the files: [tls.md](../how-to/tls.md).",
     ),
     "memory_state": Event(
         ("info", "warning"),
         "the memory use is above a limit (`soft`, `hard`) or normal again (`normal`)",
-        "See [runbook.md](runbook.md#gatewayshortofmemory).",
+        "See [troubleshooting.md](../how-to/troubleshooting.md#gatewayshortofmemory).",
     ),
     "worker_replaced": Event(
         ("error",),
@@ -262,7 +262,7 @@ _SETTINGS: Final[Mapping[str, Event]] = {
     "settings_refused": Event(
         ("error",),
         "new settings are rejected; the previous settings stay in use. One line for each mistake",
-        "See [runbook.md](runbook.md#settingsrefused).",
+        "See [troubleshooting.md](../how-to/troubleshooting.md#settingsrefused).",
     ),
     "task_restarted": Event(
         ("error",),
@@ -295,7 +295,7 @@ _STORES: Final[Mapping[str, Event]] = {
     "store_unavailable": Event(
         ("error",),
         "responses and conversations cannot be stored or read",
-        "See [runbook.md](runbook.md#storeunavailable).",
+        "See [troubleshooting.md](../how-to/troubleshooting.md#storeunavailable).",
     ),
     "store_available": Event(("warning",), "responses and conversations can be stored and read again"),
     "store_replaced": Event(

@@ -1,19 +1,18 @@
-"""Writes the list of the log's events in docs/observability.md from their table.
+"""Writes the list of the log's events in docs/reference/metrics-and-events.md from their table.
 
 Run ``python -m tools.log_events_page`` (part of ``make docs``).
 """
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Final
 
+from tools.generated_part import replaced
 from tools.log_events import GROUPS, Event
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "observability.md"
-_BEGIN: Final = "<!-- events: written by `python -m tools.log_events_page` from tools/log_events.py -->\n"
-_END: Final = "<!-- end -->"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "metrics-and-events.md"
+PART: Final = "events"
 
 
 def rendered() -> str:
@@ -27,12 +26,5 @@ def _line(name: str, event: Event) -> str:
     return f"- `{name}` ({kind}): {event.means}.{f' **Do**: {event.do}' if event.do else ''}\n"
 
 
-def replaced(page: str) -> str:
-    """The page with the list of today."""
-    return re.sub(
-        f"(?s)({re.escape(_BEGIN)}).*?({re.escape(_END)})", lambda found: found[1] + rendered() + found[2], page
-    )
-
-
 if __name__ == "__main__":
-    PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), PART, rendered()), encoding="utf-8")

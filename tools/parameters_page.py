@@ -1,4 +1,4 @@
-"""Writes docs/parameters.md from the table of parameters and the configuration of the repository's models.
+"""Writes docs/reference/parameters.md from the table of parameters and the configuration of the repository's models.
 
 Run ``python -m tools.parameters_page [FILE]`` in the root of the repository.
 """
@@ -108,7 +108,7 @@ _ENGINES = """\
 ## How engines serve them
 
 What depends on the engine: where prompts and answers travel as token ids to the engine model, and where they travel as
-text through the ensemble or to the LLM API's model (see [dialects.md](dialects.md)). For TensorRT-LLM 1.2.1 and, of the
+text through the ensemble or to the LLM API's model (see [served.md](served.md)). For TensorRT-LLM 1.2.1 and, of the
 LLM API, 1.3 as they ship, and for the engines of this project's `triton_repo/` as they are configured there. `no` is
 *impossible*. What the operator can add, such as log-probs from logits or beams, is not in this table but in the
 capabilities of the model at hand.
@@ -229,8 +229,8 @@ def _how(row: Parameter) -> str:
 
 
 def main() -> None:
-    """Write the page to the file that the command line names, docs/parameters.md without one."""
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/parameters.md")
+    """Write the page to the file that the command line names, docs/reference/parameters.md without one."""
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/reference/parameters.md")
     path.write_text(render(_REPOSITORY), encoding="utf-8")
 
 

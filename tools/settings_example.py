@@ -1,10 +1,11 @@
-"""Writer of gateway.example.yaml: every setting of docs/configuration.md's table, with its default or an example.
+"""Writer of gateway.example.yaml: every setting of the table in docs/reference/configuration.md, or an example.
 
 Run ``python -m tools.settings_example`` (part of ``make docs``).
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -17,11 +18,13 @@ from pydantic_core import PydanticUndefined
 
 from gateway.settings import Settings
 from tools.coverage.settings_document import section_of
+from tools.generated_part import by_hand
 
 ROOT: Final = Path(__file__).parents[1]
-PAGE: Final = ROOT / "docs" / "configuration.md"
+PAGE: Final = ROOT / "docs" / "reference" / "configuration.md"
 FILE: Final = ROOT / "gateway.example.yaml"
-_WIDTH: Final = 150
+_PLACE: Final = PAGE.parent.relative_to(ROOT).as_posix()
+_WIDTH: Final = 165
 _COLUMN: Final = 32
 _ROW: Final = re.compile(r"^\| `([a-z_.\[\]]+)` \| (?:`(\w+)`)? ?\| [^|]*\| ([^|]*)\|$", re.MULTILINE)
 _LINK: Final = re.compile(r"\[([^\]]*)\]\(([^)#]*)[^)]*\)")
@@ -31,7 +34,7 @@ _HEAD: Final = """\
 # What is commented out shows the default. Behind a second #, and in `models` where there is no default, is an example.
 # Unknown keys are rejected. `gateway check gateway.yaml` explains each mistake with its line.
 # Models follow changes of this file; after a change of a template alone, touch this file.
-# Written by `python -m tools.settings_example` from the table in docs/configuration.md: change that table instead.
+# Written by `python -m tools.settings_example`: change the table in docs/reference/configuration.md instead.
 """
 _SECOND_MODEL: Final = """
   # - name: qwen                  # any number of models, on the same Triton or on others
@@ -126,7 +129,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
 
 def document() -> str:
     """The file's content."""
-    rows = _ROW.findall(PAGE.read_text(encoding="utf-8"))
+    rows = _ROW.findall(by_hand(PAGE.read_text(encoding="utf-8")))
     remarks = {key: _remark(variable, text) for key, variable, text in rows}
     fields = {name: field for name, field in Settings.model_fields.items() if name != "deployments"}
     parts = {name: "\n".join(_lines(name, field, "", remarks)) for name, field in fields.items()}
@@ -137,13 +140,15 @@ def document() -> str:
 
 def _remark(variable: str, text: str) -> str:
     """A row's variable and meaning as plain text."""
-    plain = _LINK.sub(_linked, text).replace("`", "").replace("see below", f"see docs/{PAGE.name}").strip()
+    plain = _LINK.sub(_linked, text).replace("`", "").replace("see below", f"see {_PLACE}/{PAGE.name}").strip()
     return ": ".join(filter(None, (variable, plain)))
 
 
 def _linked(link: re.Match[str]) -> str:
-    page = f"docs/{link[2] or PAGE.name}"
-    return page if link[1] in {link[2], "below"} else f"{link[1]} ({page})"
+    page = posixpath.normpath(
+        posixpath.join(_PLACE, posixpath.dirname(link[2]), posixpath.basename(link[2]) or PAGE.name)
+    )
+    return page if link[1] in {posixpath.basename(page), "below"} else f"{link[1]} ({page})"
 
 
 def _lines(path: str, field: FieldInfo, mark: str, remarks: Mapping[str, str]) -> Iterator[str]:

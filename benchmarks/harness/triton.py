@@ -39,7 +39,7 @@ PATHS = {
 }
 SERVER = "tritonserver"
 _METHOD = "/inference.GRPCInferenceService/ModelStreamInfer"
-_TEXT = ROOT / "docs" / "wire-contract.md"  # prompts are parts of it, and so the answers
+_TEXT = ROOT / "docs" / "contributing" / "wire-contract.md"  # prompts are parts of it, and so the answers
 _PROMPT_TOKENS = 200
 _DTYPES: dict[str, type[Any]] = {"INT32": np.int32, "BOOL": np.bool_}
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -12,7 +12,7 @@ from gateway.settings.section import Section, split_commas
 
 _METADATA_NAME = re.compile(r"[a-z0-9_.-]+")
 _METADATA_VALUE = re.compile(r"[\x20-\x7e]*")
-# Those of the protocol itself; the last one makes tritonserver crash (docs/decisions.md).
+# Those of the protocol itself; the last one makes tritonserver crash (docs/contributing/decisions.md).
 _RESERVED = ("content-type", "te", "user-agent", "host", "connection", "triton_grpc_error")
 
 

@@ -1,7 +1,7 @@
 """Estimates the memory that an engine takes of each GPU, before a build.
 
 Weights and KV cache follow from the model's shape. Activations and buffers do not: their factors cover the three logs
-of TensorRT-LLM that could be read, and are rough for other models; `docs/engines.md` says how far.
+of TensorRT-LLM that could be read, and are rough for other models; `docs/how-to/deployments.md` says how far.
 """
 
 from __future__ import annotations

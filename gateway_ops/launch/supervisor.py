@@ -83,7 +83,7 @@ class JobSupervisor:
         """Run the job; handles signals until it returns.
 
         Returns:
-            The exit status for the command; docs/launch.md has the table.
+            The exit status for the command; docs/how-to/launch.md has the table.
         """
         before = {number: signal.signal(number, self._take) for number in SIGNALS}
         try:

@@ -58,7 +58,7 @@ def _path(key: str) -> list[str]:
     paths = all_keys(DeploymentSettings)
     if key not in paths:
         near = difflib.get_close_matches(key, [*BY_NAME, *paths], n=1, cutoff=0.6)
-        hint = f"Did you mean {near[0]!r}?" if near else "docs/deployment-options.md lists all of them."
+        hint = f"Did you mean {near[0]!r}?" if near else "docs/reference/configuration.md lists all of them."
         raise OverrideError(f"{key!r} is neither a variable of the templates nor a key of a deployment. {hint}")
     return key.split(".")
 

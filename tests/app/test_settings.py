@@ -19,12 +19,13 @@ from gateway.settings import (
 from gateway.settings.settings_source import VARIABLES
 from gateway.settings.settings_validation import RENAMED_VALUES, all_keys, validate
 from gateway.settings.yaml_file import read_document
+from tools.generated_part import by_hand
 
 ONE = {"GATEWAY_MODEL": "m", "GATEWAY_TRITON_URL": "triton:8001"}
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "gateway.example.yaml"
 MINIMAL = ROOT / "gateway.minimal.yaml"
-PAGE = ROOT / "docs" / "configuration.md"
+PAGE = by_hand((ROOT / "docs" / "reference" / "configuration.md").read_text())
 
 
 def write(folder: Path, text: str) -> Path:
@@ -100,8 +101,8 @@ def test_the_smallest_example_needs_no_other_setting() -> None:
 
 
 def test_the_page_and_the_example_have_every_key() -> None:
-    rows = dict(re.findall(r"^\| `([a-z_.\[\]]+)` \| (?:`(\w+)`)? ?\|", PAGE.read_text(), re.MULTILINE))
-    # Those of deployments have a page of their own, docs/deployment-options.md.
+    rows = dict(re.findall(r"^\| `([a-z_.\[\]]+)` \| (?:`(\w+)`)? ?\|", PAGE, re.MULTILINE))
+    # Those of deployments are in the generated part of the page.
     assert list(rows) == [key for key in all_keys(Settings) if not key.startswith("deployments")]
     variables = {name: ".".join(keys).replace("model.", "models[].") for name, keys in VARIABLES.items()}
     variables["GATEWAY_KEYS"] = "auth.keys[].name"  # the row of a list is that of its first key
@@ -115,7 +116,7 @@ def test_the_page_has_the_defaults() -> None:
     wrong = {}
     sections = {"server": ServerSettings, "limits": LimitSettings, "timeouts": TimeoutSettings, "state": StateSettings}
     for section, fields in sections.items():
-        rows = re.findall(rf"^\| `{section}\.(\w+)` \| [^|]*\| ([^|]*) \|", PAGE.read_text(), re.MULTILINE)
+        rows = re.findall(rf"^\| `{section}\.(\w+)` \| [^|]*\| ([^|]*) \|", PAGE, re.MULTILINE)
         for key, shown in rows:
             default = fields.model_fields[key].default
             if isinstance(default, bool | int | float | str):

@@ -89,7 +89,7 @@ def test_retrieval(encoder_gateway: GatewayProcess) -> None:
 
 @pytest.mark.parametrize("tiny_gateway", ["tokens"], indirect=True)
 def test_the_guaranteed_call(tiny_gateway: GatewayProcess) -> None:
-    (program,) = blocks("python", "docs/tools.md")
+    (program,) = blocks("python", "docs/reference/tools.md")
     out = run([sys.executable, "-c", program.replace(ADDRESS, tiny_gateway.url).replace(MODEL, TINY)])
     assert out.startswith("tool_calls ")
     assert "name='get_weather'" in out

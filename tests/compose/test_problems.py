@@ -224,7 +224,7 @@ def test_docker_names_a_missing_gpu_runtime_in_the_words_that_the_docs_explain(h
     words = 'could not select device driver "nvidia" with capabilities: [[gpu]]'
     run = hub.compose("run", "--rm", "--no-deps", "-T", "triton", check=False, TRITON_IMAGE=TRITON_IMAGE)
     assert (run.code != 0, words in run.err) == (True, True), run.err
-    assert words in (Path(__file__).parents[2] / "docs/deploy-compose.md").read_text()
+    assert words in (Path(__file__).parents[2] / "docs/how-to/deploy-compose.md").read_text()
 
 
 def test_no_key_is_said_loudly(up: Project) -> None:

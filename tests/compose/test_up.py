@@ -47,7 +47,7 @@ def test_langchain_invokes(up: Project) -> None:
 
 def test_the_image_alone_serves_before_a_triton_that_exists(up: Project, tmp_path: Path) -> None:
     """By the commands of the page, with names, ports and volumes of the project."""
-    page = (ROOT / "docs/deploy-compose.md").read_text().partition("## In front of an existing Triton")[2]
+    page = (ROOT / "docs/how-to/deploy-compose.md").read_text().partition("## In front of an existing Triton")[2]
     commands = re.findall(r"(?m)^docker (run .*)$", re.sub(r"(?m)^    ", "", page).replace("\\\n", ""))
     check, serve = map(shlex.split, commands)
     (block,) = re.findall(r"(?ms)^```yaml\n(.*?)^```$", (ROOT / "README.md").read_text())

@@ -1,12 +1,11 @@
-"""The page of versions: writes docs/versions.md from the doubles, the gateway's capability maps and the expectations.
+"""The versions of docs/reference/served.md, made of the doubles, the capability maps and the expectations.
 
-Run ``python -m tests.dialects.page [FILE]`` in the root of the repository.
+Run ``python -m tests.dialects.page`` in the root of the repository.
 """
 
 from __future__ import annotations
 
 import string
-import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,20 +28,17 @@ from tests.doubles.llmapi.versions import VERSIONS as LLMAPI_VERSIONS
 from tests.doubles.stock.repository import BLS, TRIO, Stock, write_stock
 from tests.doubles.stock.repository import VERSIONS as STOCK_VERSIONS
 from tests.doubles.text.text_server import vllm_config
+from tools.generated_part import replaced
 
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "served.md"
+PART = "versions"
 _HEAD = """\
-# Versions
 
-<!-- Written by `python -m tests.dialects.page` (`make docs`): change tests/dialects/expectations.py instead. -->
+## Versions
 
-For operators who want to know what a version of Triton and TensorRT-LLM gives and lacks before they deploy it. How the
-gateway reaches each of them, and what else that costs, is in [dialects.md](dialects.md); `GET /v1/models/{id}` has
-what the model at hand can.
-
-Each row is a stock repository of upstream, of which `tests/doubles/` has doubles that run on the real tritonserver. The
-suite in `tests/dialects/` asks each of them for every parameter, and sees the effect in the engine, or the refusal that
-names the parameter. The text of an answer is the same in all rows, whole and streamed, where a stream is not rejected;
-SentencePiece's spaces are there as well.
+Each row is a stock repository of upstream, of which `tests/doubles/` has doubles that run on the real tritonserver.
+Tests ask each of them for every parameter, and see the effect in the engine, or the error that names the parameter. The
+text of an answer is the same in all rows, whole and streamed, where a stream is not rejected.
 
 - **exact**: the engine follows the parameter with the value of the request;
 - **emulated**: the gateway does it around the engine, with the same effect;
@@ -50,22 +46,19 @@ SentencePiece's spaces are there as well.
 
 The letters are [groups of parameters](#groups). Counts are of tokens in `usage`: those that are not exact are marked
 `estimated` in the answer. Of the engine family there are doubles of {engines}; of the LLM API of
-{llmapi}. The numbers in brackets are Triton's images.
-
-Of Triton's vLLM backend there are doubles of {vllm}, made by its source: vLLM itself was not
-run here. What a plain text model serves is what it declares: [dialects.md](dialects.md#plain-text-models).
+{llmapi}. The numbers in brackets are Triton's images. Of Triton's vLLM backend there are doubles of {vllm}.
 
 | dialect | TensorRT-LLM (Triton) | a stream comes | estimated counts | exact | emulated | rejected |
 |---|---|---|---|---|---|---|
 """
 _GROUPS = """
-## Groups
+### Groups
 
 Parameters that are served alike in every row. What nothing here serves is in [parameters.md](parameters.md).
 
 """
 _REASONS = """
-## Why
+### Why
 
 What is not exact and piece by piece, where, and the reason.
 
@@ -182,13 +175,13 @@ def _row(dialect: Dialect, found: EngineFeatures) -> Row:
 
 
 def render() -> str:
-    """The whole page."""
+    """The part of the page."""
     found = rows()
     groups = _groups(list(found))
     lines = [_line(row, versions, groups) for row, versions in found.items()]
     listed = [_item(f"**{letter}**: {_names(names)}") for letter, names in groups.items()]
     head = _HEAD.format(
-        id="{id}", engines=", ".join(STOCK_VERSIONS), llmapi=", ".join(LLMAPI_VERSIONS), vllm=", ".join(VLLM_SERVED)
+        engines=", ".join(STOCK_VERSIONS), llmapi=", ".join(LLMAPI_VERSIONS), vllm=", ".join(VLLM_SERVED)
     )
     return "\n".join([head + "\n".join(lines), _GROUPS + "\n".join(listed), _REASONS + "\n".join(_reasons()), ""])
 
@@ -238,11 +231,5 @@ def _item(text: str) -> str:
     )
 
 
-def main() -> None:
-    """Write the page to the file that the command line names, docs/versions.md without one."""
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/versions.md")
-    path.write_text(render(), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), PART, render()), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""docs/migration.md: each road is walked with the settings of the page, between doubles of the stock models."""
+"""docs/how-to/migration.md: each road is walked with the settings of the page, between doubles of the stock models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.gateway_ops.compare.other_server import OtherServer, Said
 from tests.scripted_engine.replay import turn
 from tests.stack import GatewayProcess
 
-PAGE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "migration.md").read_text(encoding="utf-8")
 TEXTS = {
     "first": "The first answer, whole.<|im_end|>",
     "second": "Another one: 世界 🙂.<|im_end|>",

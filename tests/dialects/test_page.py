@@ -1,4 +1,4 @@
-"""docs/versions.md: it says what the doubles are served like, and is in step with the expectations."""
+"""The versions of docs/reference/served.md: what the doubles are served like, in step with the expectations."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.dialects.bench import Bench
 from tests.dialects.dialects import Dialect
 from tests.dialects.expectations import expected
 from tests.dialects.samples import SAMPLES
-
-PAGE = Path(__file__).parents[2] / "docs" / "versions.md"
+from tools.generated_part import replaced
 
 
 def test_the_page_is_in_step() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page.render()
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert text == replaced(text, page.PART, page.render()), "make docs"
 
 
 def test_what_the_page_says_is_what_a_running_gateway_says(bench: Bench, dialect: Dialect, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import yaml
 from gateway.settings import Settings
 from gateway.settings.encoder_settings import EncoderSettings
 
-PAGE = (Path(__file__).parents[2] / "docs/embeddings.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/reference/embeddings.md").read_text(encoding="utf-8")
 
 
 def test_settings_of_the_table_are_settings() -> None:

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 OTHERS = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY", "benchmarks/README")]
 # Written by the benchmarks, with whatever columns they measure.
+_LINKED = re.compile(r"\]\([^)]*\)")
 _RESULTS = re.compile(r"<!-- results: (\w+) -->.*?<!-- end: \1 -->", re.DOTALL)
 
 
@@ -25,7 +26,7 @@ def test_a_page_opens_with_its_readers(page: Path) -> None:
 @pytest.mark.parametrize("page", DOCS + OTHERS, ids=lambda page: page.stem)
 def test_rows_are_short(page: Path) -> None:
     text = _RESULTS.sub("", page.read_text(encoding="utf-8"))
-    rows = [line for line in text.splitlines() if line.startswith("|")]
+    rows = [_LINKED.sub("]", line) for line in text.splitlines() if line.startswith("|")]
     assert [row for row in rows if len(row) >= 160] == []
 
 

@@ -1,4 +1,4 @@
-"""docs/messages.md: every field of a request, every block that is read and every type of error has its row."""
+"""docs/reference/messages.md: each field of a request, each block that is read and each type of error has its row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import get_args, get_type_hints
 from gateway.api.anthropic.messages.protocol import _KINDS, MessagesRequest
 from tools.openapi.messages import AnthropicErrorDetails, StopReason
 
-PAGE = (Path(__file__).parents[2] / "docs" / "messages.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "messages.md").read_text(encoding="utf-8")
 
 
 def rows(heading: str, column: int = 1) -> set[str]:

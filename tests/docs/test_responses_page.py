@@ -1,4 +1,4 @@
-"""docs/responses.md: every field of a request and every item that is read has its row."""
+"""docs/reference/responses.md: every field of a request and every item that is read has its row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from gateway.api.openai.responses.input_items import _KINDS
 from gateway.api.openai.responses.protocol import ResponsesRequest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "responses.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "responses.md").read_text(encoding="utf-8")
 
 
 def rows(heading: str) -> set[str]:

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "wire-contract.md"
+PAGE = ROOT / "docs" / "contributing" / "wire-contract.md"
 # "wire contract 1.3", "wire contract 1.3, 2.8 and 3.2", "wire contract 1.1 to 1.6"; over the end of a line, too.
 _CITATION = re.compile(r"wire contract,?\s((?:(?:,|and|to|\s|#)*\d+(?:\.\d+)+)+|\d+\b)", re.IGNORECASE)
 

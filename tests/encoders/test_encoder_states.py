@@ -1,4 +1,4 @@
-"""The states of an encoder on the real Triton, as docs/reliability.md has them for engines."""
+"""The states of an encoder on the real Triton, as docs/explanation/reliability.md has them for engines."""
 
 from __future__ import annotations
 

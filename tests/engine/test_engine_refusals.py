@@ -1,4 +1,4 @@
-"""Every input of an engine that docs/coverage.md lists as refused or missing is refused, by its name."""
+"""Every input of an engine that docs/reference/served.md lists as refused or missing is refused, by its name."""
 
 from __future__ import annotations
 

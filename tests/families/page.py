@@ -1,4 +1,4 @@
-"""The page of model families: writes the generated part of docs/families.md from the table of families.
+"""The page of model families: writes the generated part of docs/reference/families.md from the table of families.
 
 Run ``python -m tests.families.page [FILE]`` in the root of the repository. What stands before the first of the two
 marks in the page and behind the second is written by hand, and kept.
@@ -19,9 +19,9 @@ from gateway.text.families.model_family import ModelFamily, writes_calls
 from tests.families.harness import GUIDES, cases
 from tests.families.written import exact_tool, native, prompts, texts_of
 
-PAGE = Path("docs/families.md")
+PAGE = Path("docs/reference/families.md")
 BEGIN = "<!-- From here on written by `make docs` from gateway/text/families/family_table.yaml. -->\n"
-END = "<!-- Up to here written by `make docs`. -->\n"
+END = "<!-- end -->\n"
 _ARGUMENTS = {"city": "Rome"}
 _EXACT = exact_tool("get_weather", _ARGUMENTS)
 _HARD = Tool(
@@ -146,7 +146,7 @@ def _is_call(events: Sequence[Event]) -> bool:
 
 
 def main() -> None:
-    """Write the page to the file that the command line names, docs/families.md without one."""
+    """Write the page to the file that the command line names, docs/reference/families.md without one."""
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE
     path.write_text(render(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 

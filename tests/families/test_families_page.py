@@ -1,4 +1,4 @@
-"""docs/families.md is what the table of families makes it."""
+"""docs/reference/families.md is what the table of families makes it."""
 
 from __future__ import annotations
 

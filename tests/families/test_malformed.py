@@ -1,4 +1,4 @@
-"""Calls that are not as they should be: the tables of docs/families.md, family by family."""
+"""Calls that are not as they should be: the tables of docs/reference/families.md, family by family."""
 
 from __future__ import annotations
 

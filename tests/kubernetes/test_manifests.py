@@ -39,7 +39,7 @@ from tests.telemetry.test_dashboard import LABELS
 from tools import monitoring_manifests
 
 CUSTOM: dict[str, Manifest] = yaml.safe_load((Path(__file__).parent / "custom_kinds.yaml").read_text())
-KUBERNETES = ("1.30", "1.37")  # the oldest that docs/kubernetes.md names, and the newest whose schemas are there
+KUBERNETES = ("1.30", "1.37")  # the oldest that docs/how-to/kubernetes.md names, and the newest whose schemas are there
 TRITON_PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}  # Triton's defaults
 
 
@@ -157,8 +157,8 @@ def test_times_are_those_of_the_documents(overlay: str, tmp_path: Path) -> None:
 
 
 def _rows() -> dict[str, list[int]]:
-    """The table of docs/graceful-shutdown.md: preStop, lame_duck_s, shutdown_s, grace."""
-    page = (ROOT / "docs" / "graceful-shutdown.md").read_text()
+    """The table of docs/how-to/graceful-shutdown.md: preStop, lame_duck_s, shutdown_s, grace."""
+    page = (ROOT / "docs" / "how-to" / "graceful-shutdown.md").read_text()
     rows = re.findall(r"^\| ([^|]+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
     return {name: [int(number) for number in numbers] for name, *numbers in rows}
 

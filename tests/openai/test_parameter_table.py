@@ -69,7 +69,7 @@ def test_no_parameter_has_two_rows_at_an_endpoint() -> None:
 
 
 def test_the_page_is_in_step() -> None:
-    assert (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8") == render(ROOT / "triton_repo")
+    assert (ROOT / "docs" / "reference" / "parameters.md").read_text(encoding="utf-8") == render(ROOT / "triton_repo")
 
 
 def test_every_neutral_value_passes_whatever_the_model_can() -> None:

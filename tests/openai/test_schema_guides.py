@@ -436,7 +436,7 @@ def test_long_chains_of_references_end_in_an_answer(link: Any, backend: GuideBac
 
 
 def test_the_document_has_the_table() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "tools.md").read_text(encoding="utf-8")
     assert document() in text
 
 

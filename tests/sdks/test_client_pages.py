@@ -1,4 +1,4 @@
-"""What docs/clients shows of the SDKs, run as it stands; only the address differs."""
+"""What docs/how-to/clients shows of the SDKs, run as it stands; only the address differs."""
 
 from __future__ import annotations
 

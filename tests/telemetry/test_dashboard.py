@@ -24,7 +24,7 @@ from tests.app.scripted import write_tokenizer
 from tools.log_events import GROUPS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-RUNBOOK = DEPLOY.parent / "docs" / "runbook.md"
+RUNBOOK = DEPLOY.parent / "docs" / "how-to" / "troubleshooting.md"
 RULES = DEPLOY / "prometheus" / "rules.yml"
 FAILURES = DEPLOY / "prometheus" / "rules_test.yml"
 OF_PROMETHEUS = {"instance", "job"}
@@ -135,7 +135,7 @@ def test_a_dashboard_that_is_imported_takes_the_prometheus_that_is_there() -> No
 
 def test_the_page_scrapes_often_enough_for_the_dashboard() -> None:
     """Grafana's rates reach back over one minute, four scrapes of 15 s, unless its source says otherwise."""
-    page = (DEPLOY.parent / "docs" / "observability.md").read_text()
+    page = (DEPLOY.parent / "docs" / "how-to" / "observability.md").read_text()
     shown = [yaml.safe_load(block) for block in re.findall(r"(?ms)^```yaml\n(.*?)^```$", page)]
     (scraping,) = (block for block in shown if "scrape_configs" in block)
     assert int(scraping["global"]["scrape_interval"].removesuffix("s")) <= 15
@@ -158,7 +158,7 @@ def test_each_alert_leads_to_its_section_of_the_runbook() -> None:
     assert list(sections) == list(alerts())
     for name, section in sections.items():
         assert re.findall(r"(?m)^- \*\*(\w+)\*\*: ", section) == ["Means", "See", "Do"], name
-        there = f"{{{{ $externalLabels.docs }}}}/runbook.html#{name.lower()}"
+        there = f"{{{{ $externalLabels.docs }}}}/how-to/troubleshooting.html#{name.lower()}"
         assert alerts()[name]["annotations"]["runbook_url"] == there
         assert alerts()[name]["labels"]["severity"] in {"critical", "warning"}
         assert alerts()[name]["annotations"]["summary"]
@@ -171,9 +171,9 @@ def test_the_runbook_names_metrics_that_there_are() -> None:
     assert named - known == set()
 
 
-@pytest.mark.parametrize("page", ["runbook", "reliability"])
+@pytest.mark.parametrize("page", ["how-to/troubleshooting", "explanation/reliability"])
 def test_the_tables_of_states_have_each_state(page: str) -> None:
-    text = RUNBOOK.with_stem(page).read_text()
+    text = (DEPLOY.parent / "docs" / f"{page}.md").read_text()
     (table,) = re.findall(r"(?m)^\| state \| means .*\n((?:\|.*\n)+)", text)
     assert list(dict.fromkeys(re.findall(r"(?m)^\| `(\w+)`", table))) == list(STATES)
 

@@ -36,7 +36,7 @@ def test_a_served_model_shows_at_zero() -> None:
 
 
 def test_the_page_lists_every_metric() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "metrics-and-events.md").read_text()
     families = text_string_to_metric_families(Metrics().render({})[0].decode())
     names = [f"{family.name}_total" if family.type == "counter" else family.name for family in families]
     own = [name for name in names if not name.endswith("_created")]  # prometheus_client's, of each counter

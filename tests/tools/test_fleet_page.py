@@ -1,4 +1,4 @@
-"""The tables of docs/fleet-sizing.md are what the code says today."""
+"""The tables of docs/how-to/fleet-sizing.md are what the code says today."""
 
 from __future__ import annotations
 

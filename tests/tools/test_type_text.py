@@ -1,4 +1,4 @@
-"""Types in words, as docs/parameters.md has them."""
+"""Types in words, as docs/reference/parameters.md has them."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_every_parameter_of_the_engine_is_decided_on(version: str) -> None:
 
 
 def test_the_page_names_what_is_refused() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "dialects.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "served.md").read_text()
     page = page.partition("## The stock model of the LLM API")[2].partition("\n## ")[0]
     by_name, by_version = (
         page.split(f"**{start}**")[-1].split("\n\n")[0] for start in ("Rejected", "Rejected by version")

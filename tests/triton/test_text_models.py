@@ -222,7 +222,7 @@ async def test_every_parameter_of_the_engine_is_decided_on(config: Any) -> None:
     ("title", "config"), [("Triton's vLLM backend", vllm("26.01")), ("Plain text models", plain_config())]
 )
 async def test_the_page_names_what_is_refused(title: str, config: Any) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "dialects.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "served.md").read_text()
     section = page.partition(f"## {title}\n")[2].partition("\n## ")[0]
     named = set(re.findall(r"`(\w+)`", section.partition("**Rejected**")[2].split("\n\n")[0]))
     found = (await discover(config))[0].capabilities

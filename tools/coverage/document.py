@@ -1,15 +1,15 @@
-"""The writer of docs/coverage.md: the TensorRT-LLM backend's README row by row, from the tables here and the tests.
+"""The coverage in docs/reference/served.md: the TensorRT-LLM backend's README row by row, from tables and tests.
 
-Run ``python -m tools.coverage.document [FILE]`` in the root of the repository.
+Run ``python -m tools.coverage.document`` in the root of the repository.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from gateway.text.contract import BLS, ENSEMBLE, TENSORRT_LLM, ModelSpec, TensorSpec
 from gateway_ops.repository.template_variables import VARIABLES, Variable
@@ -18,6 +18,7 @@ from tools.coverage.llmapi import LLMAPI
 from tools.coverage.row import Entry, Row
 from tools.coverage.scripts import CLIENTS, LAUNCHER, TOOLS
 from tools.coverage.tensors import INPUTS, OLDER_INPUTS, OLDER_OPTIONS, OLDER_OUTPUTS, OUTPUTS
+from tools.generated_part import replaced
 
 _TESTS = Path("tests")
 _MODELS: tuple[ModelSpec, ...] = (ENSEMBLE, BLS, TENSORRT_LLM)
@@ -26,16 +27,15 @@ _REJECTED_TEST = "gateway_ops/repository/test_overrides.py::test_what_cannot_be_
 
 _STATUSES = ("served", "relayed", "rendered", "rejected", "documented", "missing")
 
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "served.md"
+PART: Final = "coverage"
 _HEAD = """\
-# Coverage of the TensorRT-LLM backend
 
-<!-- Written by `python -m tools.coverage.document`: change tools/coverage/ instead. -->
+## Coverage of the TensorRT-LLM backend
 
-For operators who know TensorRT-LLM's Triton backend and look for something of it here. The READMEs and the configuration
-page of [tensorrtllm_backend](https://github.com/triton-inference-server/tensorrtllm_backend) (0.5 to 0.19) and of
-TensorRT-LLM 1.2.1, and the well-known tutorial for Llama 3, row by row: each step, option, input, output, mode, metric,
-argument of the client scripts and flag of the tools that make engines; how it is done here, and the number of
-[the test](#tests) that shows it. `tests/tools/coverage/` holds the names that those pages use, and asks for a row for each.
+The READMEs and the configuration page of
+[tensorrtllm_backend](https://github.com/triton-inference-server/tensorrtllm_backend) (0.5 to 0.19) and of TensorRT-LLM
+1.2.1, and the well-known tutorial for Llama 3, row by row, with the number of [the test](#tests) that shows it:
 
 - **served**: it works here, in the real Triton with this project's engines, or in the gateway.
 - **relayed**: it is passed on as it comes; no engine here makes it, and what makes it was not run.
@@ -48,7 +48,7 @@ argument of the client scripts and flag of the tools that make engines; how it i
 
 
 def render(tests: Path) -> str:
-    """The whole page.
+    """The part of the page.
 
     Raises:
         LookupError: a row names a test that is not there, or a tensor has no row.
@@ -63,13 +63,13 @@ def render(tests: Path) -> str:
     parts = [_HEAD, *_summary(rows)]
     numbers = {test: number for number, test in enumerate(dict.fromkeys(row.test for row in rows if row.test), 1)}
     for title, section in sections.items():
-        parts += [f"## {title}\n", *_table(section, numbers)]
-    parts += ["## Not there yet\n"]
+        parts += [f"### {title}\n", *_table(section, numbers)]
+    parts += ["### Not there yet\n"]
     for title, section in sections.items():
         parts += [
             f"- {row.name} ({title[0].lower()}{title[1:]}): {row.where}" for row in section if row.status == "missing"
         ]
-    parts += ["", "## Tests\n", "Below `tests/`, by the numbers of the tables.\n"]
+    parts += ["", "### Tests\n", "Below `tests/`, by the numbers of the tables.\n"]
     parts += [f"{number}. `{test}`" for test, number in numbers.items()]
     return "\n".join([*parts, ""])
 
@@ -151,11 +151,5 @@ def _known_tests(folder: Path) -> set[str]:
     return found
 
 
-def main() -> None:
-    """Write the page to the file that the command line names, docs/coverage.md without one."""
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/coverage.md")
-    path.write_text(render(_TESTS), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), PART, render(_TESTS)), encoding="utf-8")

@@ -113,5 +113,5 @@ METRICS = (
     Row("nv_llm_input_token_len", "no engine here makes it; the gateway's own counts are `gateway_prompt_tokens_total`", _AS_THEY_ARE, _RELAYED),
     Row("nv_llm_output_token_len", "as above; `gateway_completion_tokens_total`", _AS_THEY_ARE, _RELAYED),
     *(Row(_of_triton(name), "Triton's own", _RELAY) for name in _TRITON),
-    Row("nv_gpu_*", "Triton's own, where it sees a GPU; also seen on an H200 ([benchmarks/gpu.md](../benchmarks/gpu.md))", _AS_THEY_ARE, _RELAYED),
+    Row("nv_gpu_*", "Triton's own, where it sees a GPU; also seen on an H200 ([benchmarks/gpu.md](../../benchmarks/gpu.md))", _AS_THEY_ARE, _RELAYED),
 )  # fmt: skip

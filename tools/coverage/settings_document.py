@@ -1,44 +1,44 @@
-"""The writer of docs/deployment-options.md: every key of a deployment with its default, its meaning and upstream's name for it.
+"""The settings of deployments in docs/reference/configuration.md: every key, its default and upstream's name for it.
 
-Run ``python -m tools.coverage.settings_document [FILE]`` in the root of the repository.
+Run ``python -m tools.coverage.settings_document`` in the root of the repository.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from gateway.settings.deployment_settings import DeploymentSettings
 from gateway_ops.repository.template_variables import VARIABLES, Variable
+from tools.generated_part import replaced
 
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
+PART: Final = "deployments"
 _HEAD = """\
-# Options of a deployment
 
-<!-- Written by `python -m tools.coverage.settings_document`: change gateway/settings/deployment_settings.py instead. -->
+## Options of a deployment
 
-For operators who write `deployments` in the settings file: every key below `deployments[]`. [deployments.md](deployments.md)
-tells how they are used. *Upstream* is the variable of TensorRT-LLM's templates that `fill_template.py` fills;
-`gateway repo --set NAME:VALUE` takes these names as well. A default that is not in code is upstream's own, which holds
-where nothing is written. `gateway check --schema` prints the JSON schema.
+Every key below `deployments[]`; [how they are used](../how-to/deployments.md). *Upstream* is the variable of TensorRT-LLM's
+templates that `fill_template.py` fills; `gateway repo --set NAME:VALUE` takes these names as well. A default that is
+not in code is upstream's own, which holds where nothing is written. `gateway check --schema` prints the JSON schema.
 """
 
 
 def render() -> str:
-    """The whole page."""
+    """The part of the page."""
     upstream: dict[str, list[Variable]] = {}
     for variable in VARIABLES:
         if variable.key:
             upstream.setdefault(variable.key, []).append(variable)
-    parts = [_HEAD, "## The deployment itself\n", *_table("", DeploymentSettings, upstream)]
+    parts = [_HEAD, "### The deployment itself\n", *_table("", DeploymentSettings, upstream)]
     for key, section in _sections(DeploymentSettings):
-        parts += [f"## {key}\n", f"{_first_line(section)}\n", *_table(f"{key}.", section, upstream)]
+        parts += [f"### {key}\n", f"{_first_line(section)}\n", *_table(f"{key}.", section, upstream)]
     rejected = [f"`{variable.name}` ({variable.rejected})" for variable in VARIABLES if variable.rejected]
-    parts += ["## Variables without a key\n", f"{', '.join(rejected)}.", ""]
+    parts += ["### Variables without a key\n", f"{', '.join(rejected)}.", ""]
     return "\n".join(parts)
 
 
@@ -87,11 +87,5 @@ def _default(value: Any) -> str:
     return f"`{value}`"
 
 
-def main() -> None:
-    """Write the page to the file that the command line names, docs/deployment-options.md without one."""
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/deployment-options.md")
-    path.write_text(render(), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), PART, render()), encoding="utf-8")

@@ -1,7 +1,8 @@
 """The documentation as a site: settings of Sphinx, which builds ``docs/`` as it is (``make site``).
 
-The order of the pages and ``llms.txt`` come from ``docs/index.md``. Links out of ``docs/`` lead to the repository
-where ``SOURCE_URL`` names its address on the web; without one they are words.
+The sidebar and ``llms.txt`` come from ``docs/index.md``: its sections are the parts; pages that are listed below a
+page are folded. Links out of ``docs/`` lead to the repository where ``SOURCE_URL`` names its address on the web;
+without one they are words. A link whose words are the name of a file has the page's title.
 """
 
 from __future__ import annotations
@@ -30,41 +31,78 @@ suppress_warnings = ["misc.highlighting_failure"]  # JSON with an ellipsis is no
 _SOURCE_URL = os.environ.get("SOURCE_URL", "").rstrip("/")
 _LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)\s#]+)((?:#[^)\s]*)?)\)")
 _PAGE = re.compile(r"\[([^\]]+)\]\(([\w/-]+)\.md\)")
+_ITEM = re.compile(rf"(?m)^( *)- {_PAGE.pattern}.*$")
+# Former pages whose content is in another one; all others are found by their names.
+_MERGED = {
+    "conversations": "reference/responses",
+    "coverage": "reference/served",
+    "deployment-options": "reference/configuration",
+    "dialects": "reference/served",
+    "engines": "how-to/deployments",
+    "load-testing": "how-to/fleet-sizing",
+    "long-prompts": "contributing/internals",
+    "record-and-replay": "how-to/troubleshooting",
+    "runbook": "how-to/troubleshooting",
+    "versions": "reference/served",
+    "workers": "how-to/graceful-shutdown",
+}
+_REDIRECT = """\
+<!DOCTYPE html>
+<meta charset="utf-8">
+<title>Moved</title>
+<script>location.replace("{page}.html" + location.hash)</script>
+<a href="{page}.html">Moved</a>
+"""
 
 
-def read_source(_: Sphinx, page: str, text: list[str]) -> None:
-    """Have links out of ``docs/`` lead to the repository, and give the index its trees of pages."""
+def read_source(app: Sphinx, page: str, text: list[str]) -> None:
+    """Have links out of ``docs/`` lead to the repository, name pages by their titles, and give pages their trees."""
 
     def link(found: re.Match[str]) -> str:
         words, target, anchor = found.groups()
         path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), target))
-        if path.startswith("docs/"):
-            return found[0]
-        return f"[{words}]({_SOURCE_URL}/blob/HEAD/{path}{anchor})" if _SOURCE_URL else words
+        if not path.startswith("docs/"):
+            return f"[{words}]({_SOURCE_URL}/blob/HEAD/{path}{anchor})" if _SOURCE_URL else words
+        if words == posixpath.basename(target):
+            words = (Path(app.srcdir).parent / path).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        return f"[{words}]({target}{anchor})"
 
     text[0] = _LINK.sub(link, text[0])
+    index = (Path(app.srcdir) / f"{root_doc}.md").read_text(encoding="utf-8")
     if page == root_doc:
-        text[0] = "".join(part + _tree(part) for part in re.split(r"(?m)^(?=## )", text[0]))
+        text[0] = "".join(part + _tree("", part) for part in re.split(r"(?m)^(?=## )", text[0]))
+    else:
+        text[0] += _tree(page, index)
 
 
-def _tree(section: str) -> str:
-    pages = [f"{title} <{page}>" for title, page in _PAGE.findall(section)]
+def _tree(parent: str, section: str) -> str:
+    """The tree of the pages that a section of the index lists: those at its margin, or those below a page."""
+    above, pages = "", []
+    for indent, title, page in _ITEM.findall(section):
+        above = above if indent else page
+        if parent == (above if indent else ""):
+            pages.append(f"{title} <{page if not parent else posixpath.relpath(page, posixpath.dirname(parent))}>")
     if not pages:
         return ""
-    lines = [f":caption: {section.splitlines()[0].removeprefix('## ')}", ":hidden:", "", *pages]
-    return "\n```{toctree}\n" + "\n".join(lines) + "\n```\n\n"
+    caption = [] if parent else [f":caption: {section.splitlines()[0].removeprefix('## ')}"]
+    return "\n".join(["\n```{toctree}", *caption, ":hidden:", "", *pages, "```\n\n"])
 
 
-def write_llms_txt(app: Sphinx, failure: Exception | None) -> None:
-    """Write the index for language models: the same, with links to the sources of the pages."""
-    if failure is None:
-        index = (Path(app.srcdir) / "index.md").read_text(encoding="utf-8")
-        index = index.replace("# Documentation\n\n", f"# {project}\n\n> ", 1)
-        index = index.replace("[README](../README.md)", "README")
-        (Path(app.outdir) / "llms.txt").write_text(_PAGE.sub(r"[\1](_sources/\2.md)", index), encoding="utf-8")
+def write_others(app: Sphinx, failure: Exception | None) -> None:
+    """Write the index for language models, with links to the sources of the pages, and redirects of former pages."""
+    if failure is not None:
+        return
+    site = Path(app.outdir)
+    index = (Path(app.srcdir) / f"{root_doc}.md").read_text(encoding="utf-8")
+    pages = [page for _, _, page in _ITEM.findall(index)]
+    index = index.replace("# Documentation\n\n", f"# {project}\n\n> ", 1).replace("[README](../README.md)", "README")
+    (site / "llms.txt").write_text(_PAGE.sub(r"[\1](_sources/\2.md)", index), encoding="utf-8")
+    for former, page in {**{posixpath.basename(page): page for page in pages}, **_MERGED}.items():
+        if not (site / f"{former}.html").exists():
+            (site / f"{former}.html").write_text(_REDIRECT.format(page=page), encoding="utf-8")
 
 
 def setup(app: Sphinx) -> None:
     """Connect both; called by Sphinx."""
     app.connect("source-read", read_source)
-    app.connect("build-finished", write_llms_txt)
+    app.connect("build-finished", write_others)

@@ -289,7 +289,7 @@ class SamplingFields(RequestPart):
             "The operator sets the default (`speculative`). Greedy answers do not change; sampled answers keep their "
             "probabilities but change for the same `seed`. A value above 0 is rejected with 400 together with guided "
             "decoding, required tool calls, `use_beam_search` or `prompt_logprobs`. See "
-            "[configuration.md](configuration.md#drafts).",
+            "[adapters.md](../how-to/adapters.md#speculative-decoding).",
             neutral=(0,),
             shared=True,
         ),
@@ -428,7 +428,7 @@ class GenerationFields(SamplingFields):
         Extension(
             "orders the queued requests of a caller: smaller values go first",
             "As in vLLM, but only among the requests of the same caller, from -1024 to 1023. See "
-            "[reliability.md](reliability.md#fair-shares).",
+            "[reliability.md](../explanation/reliability.md#fair-shares).",
             Capability("impossible", "requests to this model are not queued: `admission` sets no limit."),
         ),
     ] = 0

@@ -1,8 +1,8 @@
 """Keywords of JSON Schema: nested schemas, types, and the keywords that guides have.
 
-The rewriting and docs/tools.md share one table of the guides' keywords. It was tried, with values that fit and that do
-not, on xgrammar 0.1.25, which TensorRT-LLM 1.2 has, and on llguidance 1.9.1, where TensorRT-LLM 1.2 has 0.7.29. An
-engine without a declared backend may have either, so it gets guides that both enforce.
+The rewriting and docs/reference/tools.md share one table of the guides' keywords. It was tried, with values that fit
+and that do not, on xgrammar 0.1.25, which TensorRT-LLM 1.2 has, and on llguidance 1.9.1, where TensorRT-LLM 1.2 has
+0.7.29. An engine without a declared backend may have either, so it gets guides that both enforce.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def is_empty(schema: Schema, keyword: str) -> bool:
 
 
 def document() -> str:
-    """Write the table for docs/tools.md."""
+    """Write the table for docs/reference/tools.md."""
     lines = ["| keyword | xgrammar, or not declared | llguidance | |", "|---|---|---|---|"]
     for row in TABLE:
         names = ", ".join(f"`{keyword}`" for keyword in row.keywords)

@@ -3,8 +3,8 @@
 What would be lost is rejected by name.
 
 Calls, results and names that the template has no place for are text of their messages, in the plain form that
-docs/tools.md describes to users. Calls are written there as guided ones are answered (``families.call_schema``), so
-that a model without a call format of its own sees its earlier calls as it wrote them.
+docs/reference/tools.md describes to users. Calls are written there as guided ones are answered
+(``families.call_schema``), so that a model without a call format of its own sees its earlier calls as it wrote them.
 """
 
 from __future__ import annotations

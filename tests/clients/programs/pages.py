@@ -5,14 +5,28 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-PAGES = Path(__file__).parents[3] / "docs" / "clients"
+PAGES = Path(__file__).parents[3] / "docs" / "how-to" / "clients"
 ADDRESS = "http://127.0.0.1:9000"
 MODEL = "qwen3-32b"  # as the pages call the served model
+SECTIONS = {
+    "codex": ("coding-agents", "Codex"),
+    "claude-code": ("coding-agents", "Claude Code"),
+    "opencode": ("coding-agents", "opencode"),
+    "continue": ("coding-agents", "Continue"),
+    "openai-sdk": ("sdks", "OpenAI's SDKs"),
+    "anthropic-sdk": ("sdks", "Anthropic's SDKs"),
+    "langchain": ("frameworks", "LangChain"),
+    "ai-sdk": ("frameworks", "AI SDK"),
+    "openai-agents": ("frameworks", "OpenAI's Agents SDK"),
+    "pydantic-ai": ("frameworks", "Pydantic AI"),
+}
 
 
 def page(name: str) -> str:
-    """The text of a page."""
-    return (PAGES / f"{name}.md").read_text(encoding="utf-8")
+    """The section of a page that is about a program or a library, by the program's name in ``SECTIONS``."""
+    file, heading = SECTIONS[name]
+    text = (PAGES / f"{file}.md").read_text(encoding="utf-8")
+    return re.split(r"(?m)^## ", text.partition(f"\n## {heading}\n")[2])[0]
 
 
 def blocks(name: str, language: str, url: str) -> list[str]:
@@ -28,5 +42,5 @@ def exports(block: str) -> dict[str, str]:
 
 def named(name: str) -> list[str]:
     """What the page says is left out and named, sorted."""
-    _, _, table = page(name).partition("## Left out")
-    return sorted(re.findall(r"^\| `([^`]+)`", table.partition("\n## ")[0], re.MULTILINE))
+    _, _, table = page(name).partition("### Left out")
+    return sorted(re.findall(r"^\| `([^`]+)`", table.partition("\n### ")[0], re.MULTILINE))

@@ -128,7 +128,7 @@ class StockServer(Playing):
         self._stub.RepositoryModelLoad(request, timeout=_LOAD_TIMEOUT_S, wait_for_ready=True)
 
     def _has_died(self) -> bool:
-        """Whether it ends by itself: races of its own do that (docs/wire-contract.md, 9.1)."""
+        """Whether it ends by itself: races of its own do that (docs/contributing/wire-contract.md, 9.1)."""
         end = time.monotonic() + _END_TIMEOUT_S
         while self.triton.running and time.monotonic() < end:
             time.sleep(_POLL_S)

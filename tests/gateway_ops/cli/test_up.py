@@ -292,7 +292,7 @@ def test_a_model_that_does_not_load_is_said_in_the_engines_words(
 
 
 def test_the_first_step_of_a_template(environ: dict[str, str], model: Path, tmp_path: Path) -> None:
-    text = (README.with_name("docs") / "families.md").read_text()
+    text = (README.with_name("docs") / "reference" / "families.md").read_text()
     (template,) = re.findall(r"(?ms)^```jinja\n(.*?)^```$", text)
     (shown,) = re.findall(r"(?m)^    \.venv/bin/gateway (up .*--template .*)$", text)
     (tmp_path / "FILE.jinja").write_text(template)

@@ -116,7 +116,7 @@ def test_an_empty_value_unsets() -> None:
         ("engine_dir", "'engine_dir' is not key:value"),
         ("engine_dir:C:/x", "escape commas and colons"),
         ("enable_kv_cache_reus:true", "Did you mean 'enable_kv_cache_reuse'?"),
-        ("what_is_this:1", "docs/deployment-options.md"),
+        ("what_is_this:1", "docs/reference/configuration.md"),
         ("multimodal_model_path:/x", "preprocessing here is for text"),
         ("tokenizer_type:auto", "removed in 0.9"),
         ("triton_backend:python", "set engine to llmapi or reference"),

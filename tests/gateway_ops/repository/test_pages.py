@@ -10,17 +10,19 @@ from gateway.settings.deployment_settings import DeploymentSettings
 from gateway.settings.settings_validation import all_keys
 from tools.coverage import document, settings_document
 from tools.coverage.row import Row
+from tools.generated_part import replaced
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_the_coverage_page_is_up_to_date() -> None:
-    assert (ROOT / "docs" / "coverage.md").read_text() == document.render(ROOT / "tests")
+    page = document.PAGE.read_text()
+    assert page == replaced(page, document.PART, document.render(ROOT / "tests")), "make docs"
 
 
 def test_the_page_of_options_is_up_to_date() -> None:
-    page = settings_document.render()
-    assert (ROOT / "docs" / "deployment-options.md").read_text() == page
+    page = settings_document.PAGE.read_text()
+    assert page == replaced(page, settings_document.PART, settings_document.render()), "make docs"
     assert [key for key in all_keys(DeploymentSettings) if f"| `{key}` |" not in page] == []
 
 

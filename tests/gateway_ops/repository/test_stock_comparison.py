@@ -16,7 +16,7 @@ from gateway_ops.repository.stock_models import MODELS
 from tests.gateway_ops.repository.conftest import EXAMPLES, load
 from tests.gateway_ops.repository.stock import UPSTREAM, Values, filled_by_hand, is_image, renamed
 
-PAGE = Path(__file__).parents[3] / "docs" / "deployments.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "deployments.md"
 ON, OFF = "true", "false"
 Expected = dict[str, tuple[str | None, str | None]]
 
@@ -291,7 +291,7 @@ def is_documented(setting: str) -> bool:
 
 
 def always_better(engine: str, names: dict[str, str], concurrent: str) -> Expected:
-    """What every rendering has otherwise than stock templates; docs/deployments.md says why, row by row."""
+    """What every rendering has otherwise than stock templates; docs/how-to/deployments.md says why, row by row."""
     texts = [("ensemble", name) for name in ("text_input", "max_tokens")]
     texts += [("preprocessing", name) for name in ("QUERY", "REQUEST_OUTPUT_LEN")]
     expected: Expected = {f"{model} input {name} optional": (ON, OFF) for model, name in texts}

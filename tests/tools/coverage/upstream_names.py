@@ -97,4 +97,4 @@ BY_SECTION: dict[str, tuple[str, ...]] = {
         "Run the engine locally (run.py)",
     ),
 }
-"""Names that must have a row, by the section of docs/coverage.md that must have it."""
+"""Names that must have a row, by the section of docs/reference/served.md that must have it."""

@@ -87,7 +87,7 @@ _SHOWN = Capability("emulated", "shown by the chat template; the model family's 
 class ChatCompletionRequest(GenerationFields):
     """A request to continue a conversation. Ranges and defaults are OpenAI's; extensions are marked.
 
-    Null means absent. What becomes of parameters that are not listed here, docs/parameters.md tells.
+    Null means absent. What becomes of parameters that are not listed here, docs/reference/parameters.md tells.
     """
 
     best_of: Annotated[
