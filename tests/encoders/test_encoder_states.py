@@ -91,7 +91,7 @@ def test_all_minilm_hangs_and_is_killed(repository: Path, tmp_path: Path) -> Non
         assert _told(gateway, 200)["state"] == "ready"
         assert _embed(gateway).status_code == 200
         kill_stub(triton, EMBEDDING)
-        assert _embed(gateway).status_code == 500
+        assert _embed(gateway).status_code in (500, 503)
         assert _told(gateway, 503)["state"] == "failing"
 
 
@@ -106,7 +106,7 @@ def test_all_minilm_without_its_folder_fails_every_request(repository: Path, tmp
 def test_its_process_is_killed(own: EncoderServer, gateway: GatewayProcess) -> None:
     assert _embed(gateway).status_code == 200
     kill_stub(own.triton, MODEL)
-    assert _embed(gateway).status_code == 500
+    assert _embed(gateway).status_code in (500, 503)  # a probe may have found it first
     failed = time.monotonic()
     told = _told(gateway, 503)
     assert (told["state"], time.monotonic() - failed < 10) == ("failing", True)
