@@ -23,13 +23,13 @@ _CITATION = re.compile(r"contract[^\n]{0,12}sections?\s+\d", re.IGNORECASE)
 # Upper bounds, which tests/docs/test_house.py holds. A change that adds a capability raises its number in a commit of
 # its own, which says why; one that removes code lowers it to what is then counted.
 HELD = {
-    "gateway_code_lines": 37_944,
-    "gateway_ops_code_lines": 15_658,
+    "gateway_code_lines": 38_023,
+    "gateway_ops_code_lines": 15_595,
     "template_lines": 1_248,
     "page_javascript_lines": 1_577,
     "chart_template_lines": 500,
     "public_class_names_twice": 0,
-    "path_thresholds": 73,
+    "path_thresholds": 62,
     "import_circles": 0,
     "words_of_pages": 75_000,
 }
