@@ -22,11 +22,11 @@ _CITATION = re.compile(r"contract[^\n]{0,12}sections?\s+\d", re.IGNORECASE)
 # Upper bounds, which tests/docs/test_house.py holds. A change that adds a capability raises its number in a commit of
 # its own, which says why; one that removes code lowers it to what is then counted.
 HELD = {
-    "gateway_code_lines": 38_138,
-    "gateway_ops_code_lines": 15_752,
+    "gateway_code_lines": 38_128,
+    "gateway_ops_code_lines": 15_747,
     "template_lines": 1_248,
     "public_class_names_twice": 0,
-    "path_thresholds": 76,
+    "path_thresholds": 65,
     "import_circles": 0,
 }
 _JINJA_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
