@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -12,9 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from gateway_ops.engines.manifest import WEIGHTS, file_hash
-
 _MANIFEST: Final = "export.json"
+_WEIGHTS: Final = ".safetensors"  # compared by size: to hash them would take a second at each start
 
 
 def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
@@ -85,7 +85,9 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _fingerprint(path: Path) -> str:
-    return f"size:{path.stat().st_size}" if path.suffix in WEIGHTS else f"sha256:{file_hash(path)}"
+    if path.suffix == _WEIGHTS:
+        return f"size:{path.stat().st_size}"
+    return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
 def _write_manifest(folder: Path, recipe: str) -> None:
