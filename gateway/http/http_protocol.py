@@ -210,10 +210,10 @@ class _BoundedProtocol(HttpToolsProtocol):
         if before - unread >= _LEAST_READ:
             self._expect_reading()
             return
-        # A pipelined response is of an earlier cycle, which uvicorn does not name.
-        cycle = {} if self.pipeline else {"request_id": record_of(cast("Scope", self.cycle.scope)).request_id}
         client = self.client[0] if self.client else None
-        about = {"event": "client_cut_off", "client": client, "unread": unread, **cycle}
+        about: dict[str, Any] = {"event": "client_cut_off", "client": client, "unread": unread}
+        if not self.pipeline:  # a pipelined response is of an earlier cycle, which uvicorn does not name
+            about["request_id"] = record_of(cast("Scope", self.cycle.scope)).request_id
         _log.warning("the connection of a client that does not read its response is closed", extra=about)
         transport.abort()
 
