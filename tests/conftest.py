@@ -29,6 +29,7 @@ from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
 from tests.stack import TRANSPORT, GatewayProcess
 from tests.subjects import SUBJECTS, subject_of
 from tests.tiny_model import write_tiny_model
+from tests.triton_probe import takes_streams
 
 ROOT = Path(__file__).parent
 REPOSITORY = ROOT.parent / "triton_repo"
@@ -58,6 +59,9 @@ _FIRST = (
     "tests/openai/test_document.py", "tests/triton/test_h2_fuzz.py",
 )  # fmt: skip
 _LAST = "tests/faults/test_fairness.py"
+
+_SHARED: list[TritonServer] = []  # that run for the session
+_FAILED: list[str] = []  # tests that failed since the servers were last looked at
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -135,10 +139,28 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Start a shared Triton again that has died or hangs, as Triton 2.51 does now and then (wire contract 9.1)."""
+    suspicious = bool(_FAILED)
+    _FAILED.clear()
+    for server in _SHARED:
+        hangs = suspicious and server.running and not takes_streams(server.grpc_url)
+        if hangs:
+            server.kill()
+        if not server.running:
+            word = "hung" if hangs else server.ending
+            item.user_properties.append(("measured", f"{item.nodeid}: Triton {word} before, it began again"))
+            server.log_path.rename(server.log_path.with_suffix(".died"))
+            server.start()
+            server.wait_ready()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the ends of the logs of servers and gateways that a failed test used to its report."""
     report = yield
+    if report.failed:
+        _FAILED.append(item.nodeid)
     if report.failed and isinstance(item, pytest.Function):
         for name, value in item.funcargs.items():
             log = _log_of(value)
@@ -232,12 +254,21 @@ def _serve(repository: Path, model_dir: Path, log: Path, embedding: Path | None 
         server.kill()  # quicker than a shutdown, and nothing is left to be kept
 
 
+def _share(started: Iterator[TritonServer]) -> Iterator[TritonServer]:
+    for server in started:
+        _SHARED.append(server)
+        try:
+            yield server
+        finally:
+            _SHARED.remove(server)
+
+
 @pytest.fixture(scope="session")
 def triton(
     chat_repository: Path, tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[TritonServer]:
     """A running Triton on the tiny model."""
-    yield from _serve(chat_repository, tiny_model_dir, tmp_path_factory.mktemp("triton") / "triton.log")
+    yield from _share(_serve(chat_repository, tiny_model_dir, tmp_path_factory.mktemp("triton") / "triton.log"))
 
 
 @pytest.fixture
@@ -253,7 +284,7 @@ def own_triton(chat_repository: Path, tiny_model_dir: Path, tmp_path: Path) -> I
 def triton_smollm2(smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     """A running Triton on SmolLM2-135M-Instruct and all-MiniLM-L6-v2."""
     log = tmp_path_factory.mktemp("triton-smollm2") / "triton.log"
-    yield from _serve(REPOSITORY, smollm2_dir, log, ensure_embedding_folder())
+    yield from _share(_serve(REPOSITORY, smollm2_dir, log, ensure_embedding_folder()))
 
 
 @pytest.fixture(scope="session")
@@ -287,11 +318,13 @@ def scripted_triton(
     write_scripted_model(model_dir)
     server = ScriptedServer(chat_repository, model_dir, tmp_path_factory.mktemp("triton-scripted"))
     server.triton.start()
+    _SHARED.append(server.triton)
     try:
         server.triton.wait_ready()
         _plays.append(server.play)
         yield server
     finally:
+        _SHARED.remove(server.triton)
         server.triton.kill()
 
 
