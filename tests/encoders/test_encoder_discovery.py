@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from google.protobuf import text_format
-from tritonclient.grpc import model_config_pb2
+from tritonclient.grpc import model_config_pb2, service_pb2
 
 from gateway.generation.encoder import EncoderParams, EncoderRequest
-from gateway.generation.engine import EngineError
+from gateway.generation.engine import EngineError, MalformedOutputError
 from gateway.settings.encoder_settings import EncoderSettings
+from gateway.settings.model_settings import Task
 from gateway.text.tokens.encoder_tokenizer import EncoderInput
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.dialects.dialect import DiscoveryError
@@ -75,3 +78,57 @@ def test_several_queries_need_a_batch_dimension(tmp_path: Path) -> None:
     assert [(tensor.name, list(tensor.shape)) for tensor in wire.inputs] == [("query", [1]), ("passage", [3])]
     with pytest.raises(EngineError, match="one query"):
         encoder.wire(EncoderRequest("1", [*same, EncoderInput("b", "x")], EncoderParams()))
+
+
+class OneResponse:
+    """A connection whose only response has FP32 numbers, a row for each text."""
+
+    timeout = 5.0
+    ended = True
+
+    def __init__(self, output: str, values: list[list[float]]) -> None:
+        self.transport = self
+        self._stream = service_pb2.ModelStreamInferResponse()
+        response = self._stream.infer_response
+        response.outputs.add(name=output, datatype="FP32", shape=np.shape(values))
+        response.raw_output_contents.append(np.array(values, np.float32).tobytes())
+        response.parameters["triton_final_response"].bool_param = True
+
+    def infer(self, *_request: Any, **_options: Any) -> OneResponse:
+        return self
+
+    async def read(self) -> bytes:
+        return self._stream.SerializeToString()
+
+    def cancel(self) -> None: ...
+
+
+def _encoder(folder: Path, row: Row, connection: OneResponse, task: Task) -> TritonEncoder:
+    view, settings = _view(folder, row), EncoderSettings(activation="sigmoid" if task == "rerank" else "auto")
+    features = describe(assemble(view, {}), "auto", EngineOptions(task=task, encoder=settings))
+    return TritonEncoder(cast("Any", connection), view, read_form(view, settings), settings, features)
+
+
+async def test_tokens_that_the_model_did_not_count_are_not_invented(tmp_path: Path) -> None:
+    row = Row("text STRING 1", "vector FP32 2, token_count INT32 1", {})
+    encoder = _encoder(tmp_path, row, OneResponse("vector", [[0.6, 0.8]]), "embed")
+    with pytest.raises(MalformedOutputError):
+        await encoder.encode(EncoderRequest("1", [EncoderInput("a")], EncoderParams()))
+    counted = await encoder.encode(EncoderRequest("1", [EncoderInput("a", ids=[5])], EncoderParams()))
+    assert counted.token_counts is None  # those of the tokenizer count
+
+
+def test_vllm_counts_only_where_it_can_be_asked(tmp_path: Path) -> None:
+    for asked in ("", ", return_num_input_tokens? BOOL 1"):
+        inputs, outputs = f"embedding_request? STRING 1{asked}", "text_output STRING -1, num_input_tokens UINT32 1"
+        view = _view(tmp_path / f"{len(asked)}", Row(inputs, outputs, {}, batch=0))
+        assert bool(read_form(view, EncoderSettings()).count) is bool(asked)
+
+
+async def test_an_infinite_score_is_not_a_certainty(tmp_path: Path) -> None:
+    row = Row("pairs STRING 2", "logits FP32 1", {}, task="rerank")
+    encoder = _encoder(tmp_path, row, OneResponse("logits", [[float("inf")], [0.0]]), "rerank")
+    request = EncoderRequest("1", [EncoderInput("a", "b", ids=[1]), EncoderInput("a", "c", ids=[1])], EncoderParams())
+    first, second = (await encoder.encode(request)).values[:, 0].tolist()
+    assert math.isnan(first)  # which the model of the registry rejects by its place
+    assert second == 0.5

@@ -86,7 +86,8 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     _check_filled(model, tensors, settings)
     output = _output(model, settings, takes)
     hidden = _is_hidden(model, tensors, output)
-    count = settings.count or _integers(model, _COUNTS)
+    counts = takes != "json" or _ASKS_COUNT in model.inputs  # vLLM counts only when it is asked
+    count = settings.count or (_integers(model, _COUNTS) if counts else None)
     order = "index" if takes == "query" and "index" in model.outputs else None
     one_by_one = takes == "json" or not model.batched or (hidden and takes != "ids")
     most = 1 if one_by_one else model.batch_size
@@ -376,6 +377,8 @@ class TritonEncoder:
         values = self._activated(values)
         counts = outputs.get(form.count or "")
         token_counts = _counts(counts, rows) if isinstance(counts, np.ndarray) else None
+        if form.count and token_counts is None and not any(item.ids for item in request.items):
+            raise MalformedOutputError(f"the output {form.count} is missing, and no tokenizer counts")
         if form.order is not None:
             values = _unsorted(values, outputs.get(form.order))
         return EncodedItems(values.astype(np.float32, copy=False), token_counts)
@@ -393,7 +396,7 @@ class TritonEncoder:
         if how == "softmax":
             powers = np.exp(wide - wide.max(axis=1, keepdims=True))
             found = powers / powers.sum(axis=1, keepdims=True)
-        return found
+        return np.where(np.isfinite(wide), found, np.nan)  # an infinite score is a fault, not a certainty
 
 
 def _put(wire: service_pb2.ModelInferRequest, name: str, datatype: str, shape: Sequence[int], raw: bytes) -> None:
