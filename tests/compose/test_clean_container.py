@@ -16,7 +16,7 @@ IMAGE = "gateway-compose-test-wheel"
 DOCKERFILE = """
 FROM python:3.11-slim-bookworm
 COPY requirements.txt *.whl /wheel/
-RUN pip install --quiet --no-compile -c /wheel/requirements.txt "$(echo /wheel/*.whl)[bench,embedded]"
+RUN pip install --quiet --no-compile -c /wheel/requirements.txt "$(echo /wheel/*.whl)[bench,embedded]" safetensors
 RUN useradd --uid 1000 --create-home user
 USER 1000
 WORKDIR /home/user
