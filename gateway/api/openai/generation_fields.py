@@ -526,8 +526,9 @@ class GenerationFields(SamplingFields):
 
     def given(self) -> dict[str, Any]:
         """The given fields as plain JSON values, unknown ones among them."""
-        names = [name for name in type(self).model_fields if name in self.model_fields_set]
-        return {name: _plain(getattr(self, name)) for name in names} | (self.model_extra or {})
+        given = self.model_fields_set
+        fields = {name: _plain(getattr(self, name)) for name in type(self).model_fields if name in given}
+        return fields | (self.model_extra or {})
 
 
 def extras(path: str, part: BaseModel) -> dict[str, Any]:
