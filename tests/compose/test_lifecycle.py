@@ -27,7 +27,7 @@ def test_down_leaves_only_the_volumes_and_a_second_up_reuses_everything(up: Proj
     up.compose("down")
     assert {kind.split()[0] for kind in up.engine.leftovers(label)} <= {"volume"}
     volumes = up.engine.docker("volume", "ls", "--quiet", "--filter", f"label={label}").split()
-    assert sorted(volumes) == [volume, f"{up.name}_state"]
+    assert sorted(volumes) == [volume, f"{up.name}_no-model-dir", f"{up.name}_state"]
 
     # Again, and with keys.
     again = up.compose(*_UP, GATEWAY_API_KEYS="first-key,second-key")
