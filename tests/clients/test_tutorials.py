@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from gateway.settings import Settings
 from gateway_ops.cli.root import app
 from tests.clients.test_readme import ADDRESS, BY_TOKENS, blocks, run
+from tests.doubles.encoders.encoder_server import EncoderServer, write_tokenizer
 from tests.stack import GatewayProcess
 
 ROOT = Path(__file__).parents[2]
@@ -55,8 +56,16 @@ def test_retrieval(encoder_gateway: GatewayProcess) -> None:
 
 
 @pytest.mark.long
-def test_rerank(encoder_gateway: GatewayProcess) -> None:
-    assert len(program("rag", 1, encoder_gateway.url).strip().splitlines()) == 2
+def test_rerank(tmp_path: Path) -> None:
+    folder, tokenizer = tmp_path / "encoders", write_tokenizer(tmp_path / "tokenizer")
+    with EncoderServer(folder, tokenizer, real=["bert_cross"]) as server:
+        server.forget()
+        settings = tmp_path / "gateway.yaml"
+        settings.write_text(
+            json.dumps({"models": [server.model("bert_cross") | {"name": "reranker"}]})
+        )  # which is YAML, too
+        with GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(settings)) as gateway:
+            assert len(program("rag", 1, gateway.url).strip().splitlines()) == 2
 
 
 @pytest.mark.parametrize("page", ["your-own-triton", "rag", "from-checkpoint", "production-on-kubernetes"])
@@ -67,7 +76,7 @@ def test_settings_are_settings(page: str) -> None:
 def test_the_deployment_is_rendered_and_planned(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(yaml.safe_dump(settings_of("from-checkpoint")), encoding="utf-8")
-    built = CliRunner().invoke(app, ["repo", "build", "-f", str(file), "-o", str(tmp_path / "repository")])
+    built = CliRunner().invoke(app, ["repo", str(file), "-o", str(tmp_path / "repository")])
     assert built.exit_code == 0, built.output
     model = tmp_path / "Meta-Llama-3-8B-Instruct"
     model.mkdir()
@@ -80,7 +89,7 @@ def test_the_deployment_is_rendered_and_planned(tmp_path: Path) -> None:
     (gpu,) = re.findall(
         r"(?m)^gateway engine plan .* (--gpu \w+)$", (ROOT / f"{TUTORIALS}/from-checkpoint.md").read_text()
     )
-    plan = ["engine", "plan", "-f", str(file), *gpu.split(), "--model-dir", str(model)]
+    plan = ["engine", "plan", str(file), *gpu.split(), "--model-dir", str(model)]
     planned = CliRunner().invoke(app, plan)
     assert planned.exit_code == 0, planned.output
 
