@@ -24,7 +24,7 @@ from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.engine_requests import generation_request
 from tests.stack import GatewayProcess
 
-# That whoever leaves frees the engine at all, quicker tests tell: by both transports, and of a hundred clients.
+# Quicker tests hold that a client that leaves frees the engine: by both transports, and for a hundred clients.
 pytestmark = pytest.mark.long
 PATHS = pytest.mark.parametrize("path", ["tokens", "ensemble"])
 ENDLESS = 900

@@ -1,4 +1,4 @@
-"""What `gateway repo --diff DIR` says of a repository that somebody has changed."""
+"""What `gateway repo --diff DIR` prints for a repository with changes by hand."""
 
 from __future__ import annotations
 
