@@ -525,10 +525,9 @@ class GenerationFields(SamplingFields):
         return self.stream_options is not None and self.stream_options.include_obfuscation
 
     def given(self) -> dict[str, Any]:
-        """The given fields as plain JSON values, unknown ones among them."""
+        """The given fields in the order of their definition, then unknown ones."""
         given = self.model_fields_set
-        fields = {name: _plain(getattr(self, name)) for name in type(self).model_fields if name in given}
-        return fields | (self.model_extra or {})
+        return {name: value for name, value in vars(self).items() if name in given} | (self.model_extra or {})
 
 
 def extras(path: str, part: BaseModel) -> dict[str, Any]:
@@ -536,7 +535,8 @@ def extras(path: str, part: BaseModel) -> dict[str, Any]:
     return {f"{path}.{name}": value for name, value in (part.model_extra or {}).items()}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The given fields of an object as JSON values; another value as it is."""
     return value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from gateway.api.openai.formats import capability_of
-from gateway.api.openai.generation_fields import GREEDY_BELOW, GenerationFields
+from gateway.api.openai.generation_fields import GREEDY_BELOW, GenerationFields, plain
 from gateway.api.openai.parameters.row import BY_GATEWAY, NO_INPUT, EndpointName
 from gateway.api.openai.parameters.table import find, served
 from gateway.generation.engine import Capability
@@ -82,16 +82,16 @@ def check_parameters(
         if row is None:
             message = f"Unrecognized request argument supplied: {printable(name, 256)}."
             found.append((name, _apply(policies.unknown, message, name)))
-        elif row.kind != "annotation" and not row.is_neutral(value):
-            how = served(row, capabilities)
-            if how.how == "impossible":
-                message = f"The parameter {name!r} is not supported with this value: {how.note}"
-                policy = policies.hints if row.hint else policies.impossible
-                policy = "strict" if name in _NEVER_DROPPED else policy
-                found.append((name, _apply(policy, message, name)))
-                dropped.add(name)
-            else:
-                _check_limit(name, value, how)
+            continue
+        how = served(row, capabilities)
+        if how.limit is not None:
+            _check_limit(name, value, how.limit, how.note)
+        elif how.how == "impossible" and not row.is_neutral(plain(value)):
+            message = f"The parameter {name!r} is not supported with this value: {how.note}"
+            policy = policies.hints if row.hint else policies.impossible
+            policy = "strict" if name in _NEVER_DROPPED else policy
+            found.append((name, _apply(policy, message, name)))
+            dropped.add(name)
     named = tuple(name for name, policy in found if policy == "warn")
     return IgnoredParameters(named, tuple(name for name, _ in found), frozenset(dropped))
 
@@ -99,7 +99,7 @@ def check_parameters(
 def _flat(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in fields.items():
         yield name, value
-        if name in _LOOKED_INTO and isinstance(value, Mapping):
+        if name in _LOOKED_INTO and isinstance(value := plain(value), Mapping):
             for key, item in value.items():
                 yield f"{name}.{key}", item
 
@@ -110,9 +110,9 @@ def _apply(policy: Policy, message: str, name: str) -> Policy:
     return policy
 
 
-def _check_limit(name: str, value: Any, how: Capability) -> None:
-    if how.limit is not None and isinstance(value, (int, float)) and value > how.limit:
-        message = f"'{name}' must be at most {how.limit} for this model: {how.note}"
+def _check_limit(name: str, value: Any, limit: float, note: str) -> None:
+    if isinstance(value, (int, float)) and value > limit:
+        message = f"'{name}' must be at most {limit} for this model: {note}"
         raise BadRequestError(message, param=name, code="integer_above_max_value")
 
 
@@ -148,7 +148,7 @@ def considered(
     how = known.get("temperature")
     if how is not None and how.how == "impossible" and request.temperature < GREEDY_BELOW:
         found["temperature"] = known.get("top_k", BY_GATEWAY)  # greedy takes no temperature, but the best token
-    whole = [name for name, how in found.items() if how.truncated and name in request.model_fields_set]
+    whole = [name for name in request.model_fields_set if name in found and found[name].truncated]
     if whole and request.sampling_params(defaults).truncates:
         found |= {name: Capability("impossible", found[name].truncated) for name in whole}
     return found
