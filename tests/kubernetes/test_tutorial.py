@@ -90,10 +90,13 @@ def test_alerts_and_a_route_can_be_added(own: Path) -> None:
     text: dict[str, Any] = yaml.safe_load(file.read_text())
     text["components"].append(f"../{component}")
     text["resources"].append("route.yaml")
+    (labels,) = re.findall(r"`labels: (\[.*?\])`", (ROOT / "docs" / "how-to" / "kubernetes.md").read_text())
+    text["labels"] = yaml.safe_load(labels)
     file.write_text(yaml.safe_dump(text))
     (own / "route.yaml").write_text(block("tutorials/production-on-kubernetes.md", "HTTPRoute"))
     manifests = by_name(own)
-    assert ("PrometheusRule", "gateway") in manifests
+    for kind in ("PodMonitor", "PrometheusRule"):
+        assert "release" in manifests[kind, "gateway"]["metadata"]["labels"]
     (rule,) = manifests["HTTPRoute", "llm"]["spec"]["rules"]
     (backend,) = rule["backendRefs"]
     assert backend["port"] in [port["port"] for port in manifests["Service", backend["name"]]["spec"]["ports"]]
