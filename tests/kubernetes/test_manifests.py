@@ -180,6 +180,10 @@ def test_containers_are_as_hardened_as_in_compose(overlay: str) -> None:
         assert security["runAsNonRoot"]
         assert security["runAsUser"] >= 1000
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+        # With the rest: the Pod Security Standard `restricted`.
+        kinds = {kind for volume in pod.spec["volumes"] for kind in volume if kind != "name"}
+        assert kinds <= {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.spec.keys()
         if "picker" not in pod.owner:
             assert pod.spec["automountServiceAccountToken"] is False
         for container in pod.containers().values():
