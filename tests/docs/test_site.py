@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import yaml
 
 from tests.clients.page.browser import Browser
 from tests.npm import UnavailableError
@@ -131,6 +132,27 @@ def test_the_site_is_built_without_a_warning(site: Path) -> None:
     linked = re.findall(r"\]\(([^)]+)\)", index)
     assert len(linked) == len(list(DOCS.rglob("*.md"))) - 1
     assert [name for name in linked if not (site / name).is_file()] == []
+
+
+@pytest.mark.long
+def test_the_link_of_each_alert_and_each_link_of_its_page_open_a_section(site: Path) -> None:
+    rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "rules.yml").read_text())
+    label = "{{ $externalLabels.docs }}/"
+    links = [
+        rule["annotations"]["runbook_url"].removeprefix(label) for each in rules["groups"] for rule in each["rules"]
+    ]
+    page = site / "how-to" / "troubleshooting.html"
+    links += [
+        str((page.parent / link).resolve().relative_to(site))
+        for link in re.findall(r'href="((?:\.\./)*[\w/.-]*\.html#[^"]+)"', page.read_text(encoding="utf-8"))
+    ]
+    lost = [
+        f"{file}#{name}"
+        for file, _, name in (link.partition("#") for link in links)
+        if f'id="{name}"' not in (site / file).read_text(encoding="utf-8")
+    ]
+    assert lost == []
+    assert len(links) > 60
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""The Helm chart: what Helm renders is what kustomize renders, and its values are explained."""
+"""The Helm chart: what Helm renders is what kustomize renders, its values are explained, and its example works."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
+from gateway.settings import load_settings
 from tests.kubernetes.manifests import FOLDER, Manifest, render
+from tests.kubernetes.test_manifests import KUBERNETES
 from tools import chart_values
 from tools.chart_values import CHART
 
 TEMPLATES = sorted((CHART / "templates").iterdir())
 # Which folder of manifests has the shape of which files of values.
 SHAPES = {
-    "overlays/gateway-only": ("monitoring.yaml",),
+    "overlays/gateway-only": (),
     "sidecar": ("choices/sidecar.yaml",),
     "overlays/pool": ("choices/pool.yaml", "monitoring.yaml"),
     "overlays/pool-llmapi": ("choices/pool-llmapi.yaml", "monitoring.yaml"),
@@ -38,7 +41,7 @@ def helm(*arguments: str | Path) -> str:
     return done.stdout
 
 
-def template(*files: str, **values: str) -> Named:
+def template(*files: str | Path, **values: str) -> Named:
     """The manifests of the chart with files of values and single values."""
     given = [word for file in files for word in ("--values", CHART / file)]
     given += [word for name, value in values.items() for word in ("--set-json", f"{name.replace('__', '.')}={value}")]
@@ -50,6 +53,8 @@ def named(manifests: Any) -> Named:
     found = {}
     for each in manifests:
         metadata = {name: value for name, value in each["metadata"].items() if name != "namespace"}
+        if metadata.get("annotations") == {"helm.sh/resource-policy": "keep"}:
+            del metadata["annotations"]
         labels = {name: value for name, value in metadata.pop("labels", {}).items() if not name.endswith("/part-of")}
         each["metadata"] = metadata | ({"labels": labels} if labels else {})
         if "gateway.yaml" in each.get("data", {}):  # comments may differ
@@ -62,7 +67,6 @@ def named(manifests: Any) -> Named:
 def test_helm_renders_what_kustomize_renders(folder: str) -> None:
     keys = {"apiKeys": '","'} if folder == "overlays/gateway-only" else {}
     meant = named(render(FOLDER / folder))
-    meant.pop(("PodMonitor", "triton"), None)  # of the shape `fleet`
     found = template(*SHAPES[folder], **keys)
     assert found.keys() == meant.keys()
     for name, manifest in meant.items():
@@ -82,13 +86,69 @@ def test_what_is_set_arrives() -> None:
     found = template(
         "choices/sidecar.yaml", apiKeys='"a,b: c"', gateway__env='[{"name": "A", "value": "1"}]', name='"mine"',
         models__storageClassName='"nfs"', gateway__egress='[{"ports": [{"port": 6379}]}]',
+        monitoring__namespace='"prometheus"', monitoring__enabled="true", monitoring__labels='{"release": "stack"}',
+        namedKeys='"mine"',
     )  # fmt: skip
     assert found["Secret", "gateway-keys"]["stringData"] == {"api-keys": "a,b: c"}
     pod = found["Deployment", "mine"]["spec"]["template"]
-    assert {"name": "A", "value": "1"} in pod["spec"]["containers"][0]["env"]
+    variables = [each["name"] for each in pod["spec"]["containers"][0]["env"]]
+    assert variables[-3:] == ["GATEWAY_API_KEYS", "GATEWAY_KEYS_FILE", "A"]  # given both, both are taken
     assert pod["metadata"]["labels"].items() >= found["Service", "mine"]["spec"]["selector"].items()
     assert found["PersistentVolumeClaim", "models"]["spec"]["storageClassName"] == "nfs"
-    assert found["NetworkPolicy", "mine"]["spec"]["egress"] == [{"ports": [{"port": 6379}]}]
+    policy = found["NetworkPolicy", "mine"]["spec"]
+    assert policy["egress"] == [{"ports": [{"port": 6379}]}]
+    assert "'prometheus'" in str(policy["ingress"])
+    assert found["PodMonitor", "gateway"]["metadata"]["labels"] == {"release": "stack"}
+
+
+def test_the_ways_out_of_gateways_are_closed_once_some_are_given() -> None:
+    policy = template(gateway__egress='[{"ports": [{"port": 8001}]}]')["NetworkPolicy", "llm"]["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["egress"] == [{"ports": [{"port": 8001}]}]
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    """The file of values that the chart's page shows."""
+    (text,) = re.findall(r"(?ms)^```yaml\n(.*?)^```$", chart_values.PAGE.read_text(encoding="utf-8"))
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_the_example_of_the_page_starts_with_a_file_of_keys_and_a_certificate(example: Path, tmp_path: Path) -> None:
+    found = template(example)
+    for version in KUBERNETES:
+        for name, manifest in found.items():
+            if name != ("ConfigMap", "gateway"):  # whose text is parsed here
+                kubernetes_validate.validate(manifest, version, strict=True)
+    assert ("Secret", "gateway-keys") not in found
+    pod = found["Deployment", "gateway"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert (pod["imagePullSecrets"], container["image"]) == (
+        [{"name": "your-secret"}], "registry.example.com/gateway:0.2.0",
+    )  # fmt: skip
+    secrets = {each["name"]: each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each}
+    mounted = {each["mountPath"]: secrets.get(each["name"]) for each in container["volumeMounts"]}
+    env = {each["name"]: each.get("value", "a secret") for each in container["env"]}
+    assert "GATEWAY_API_KEYS" not in env
+    assert mounted[str(Path(env["GATEWAY_KEYS_FILE"]).parent)] == "gateway-named-keys"
+    (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(found["ConfigMap", "gateway"]["data"]["gateway.yaml"]))
+    settings = load_settings(tmp_path / "gateway.yaml", env)
+    assert settings.asks_for_keys
+    assert settings.server.tls is not None
+    assert mounted[str(settings.server.tls.certificate.parent)] == "llm-tls"
+    assert found["Service", "llm"]["spec"]["ports"][0]["port"] == 443
+
+
+@pytest.mark.parametrize(("keys", "shown"), [("apiKeys", "gateway-keys"), ("namedKeys", "mine")])
+def test_helm_prints_where_the_key_is_and_the_first_request(keys: str, shown: str) -> None:
+    values = ("--set", f"{keys}=mine", "--set", "name=front")
+    printed = helm("install", "llm", CHART, "--namespace", "space", "--dry-run=client", *values).partition("NOTES:")[2]
+    secrets = {"gateway-keys", "mine"} & set(re.findall(r"[\w-]+", printed))
+    assert secrets == {shown}
+    assert "kubectl -n space port-forward service/front 9000:80" in printed
+    assert "curl http://127.0.0.1:9000/v1/models" in printed
 
 
 def test_helm_finds_no_fault_and_packs_the_chart(tmp_path: Path) -> None:

@@ -180,6 +180,10 @@ def test_containers_are_as_hardened_as_in_compose(overlay: str) -> None:
         assert security["runAsNonRoot"]
         assert security["runAsUser"] >= 1000
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+        # With the rest: the Pod Security Standard `restricted`.
+        kinds = {kind for volume in pod.spec["volumes"] for kind in volume if kind != "name"}
+        assert kinds <= {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.spec.keys()
         if "picker" not in pod.owner:
             assert pod.spec["automountServiceAccountToken"] is False
         for container in pod.containers().values():
@@ -378,9 +382,10 @@ def test_the_loader_writes_to_the_volume_of_the_models(version: str) -> None:
 def test_gateways_before_a_triton_that_exists_need_nothing_else(tmp_path: Path) -> None:
     kinds = {each["kind"] for each in rendered("gateway-only")}
     assert kinds >= {
-        "ConfigMap", "Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget", "PrometheusRule", "Secret",
+        "ConfigMap", "Deployment", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "Secret",
         "Service",
     }  # fmt: skip
+    assert kinds & CUSTOM.keys() == set()
     assert [pod.owner for pod in pods("gateway-only")] == ["Deployment/gateway"]
     (model,) = settings_of("gateway-only", tmp_path).models
     assert (str(model.tokenizer), model.max_seq_len) == ("/models/tokenizer", 8192)
@@ -402,7 +407,7 @@ def test_alerts_and_the_dashboard_are_those_of_prometheus_and_grafana() -> None:
     for file, content in monitoring_manifests.documents().items():
         assert file.read_text(encoding="utf-8") == content
     rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "rules.yml").read_text())
-    assert only("gateway-only", "PrometheusRule", "gateway")["spec"] == rules
+    assert only("fleet", "PrometheusRule", "gateway")["spec"] == rules
     dashboard = (ROOT / "deploy" / "grafana" / "dashboards" / "gateway.json").read_text()
     assert json.loads(only("fleet", "ConfigMap", "gateway-dashboard")["data"]["gateway.json"]) == json.loads(dashboard)
 

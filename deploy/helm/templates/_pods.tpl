@@ -1,6 +1,4 @@
-{{- define "gateway.labels" -}}
-{app.kubernetes.io/name: {{ .Values.name }}, app.kubernetes.io/component: gateway}
-{{- end }}
+{{- define "gateway.labels" }}{app.kubernetes.io/name: {{ .Values.name }}, app.kubernetes.io/component: gateway}{{ end }}
 
 {{- define "deployment" }}{{ if .Values.triton.enabled }}{{ .Values.name }}{{ else }}gateway{{ end }}{{ end }}
 
@@ -15,6 +13,9 @@ llm-d.ai/engine-type: {{ .Values.triton.engineType }}
 {{- define "pod.security" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
+{{- if .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml .Values.imagePullSecrets | nindent 2 }}
+{{- end }}
 securityContext:
   {runAsNonRoot: true, runAsUser: 1000, runAsGroup: 1000, fsGroup: 1000, seccompProfile: {type: RuntimeDefault}}
 {{- end }}
@@ -24,9 +25,10 @@ nodeSelector: {{- toYaml .Values.triton.nodeSelector | nindent 2 }}
 tolerations: {{- toYaml .Values.triton.tolerations | nindent 2 }}
 {{- end }}
 
-{{- define "locked" -}}
-securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-{{- end }}
+{{- define "locked" }}securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}{{ end }}
+
+# Without a keys file the Secret has to exist, so that no gateway is open to all clients by mistake.
+{{- define "api.keys" }}{{ if .Values.apiKeys }}yes{{ else if .Values.namedKeys }}{{ else }}yes{{ end }}{{ end }}
 
 {{- define "gateway.container" -}}
 - name: gateway
@@ -36,10 +38,13 @@ securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false,
     - {name: GATEWAY_INTERNAL_PORT, value: "9001"}
     - {name: GATEWAY_LAME_DUCK_S, value: "{{ .Values.gateway.lameDuckSeconds }}"}
     - {name: GATEWAY_SHUTDOWN_S, value: "{{ .Values.gateway.shutdownSeconds }}"}
+    {{- if include "api.keys" . }}
     - {name: GATEWAY_API_KEYS, valueFrom: {secretKeyRef: {name: gateway-keys, key: api-keys}}}
-    {{- if .Values.gateway.env }}
-    {{- toYaml .Values.gateway.env | nindent 4 }}
     {{- end }}
+    {{- if .Values.namedKeys }}
+    - {name: GATEWAY_KEYS_FILE, value: /etc/gateway-keys/keys.yaml}
+    {{- end }}
+    {{- if .Values.gateway.env }}{{ toYaml .Values.gateway.env | nindent 4 }}{{ end }}
   ports: [{name: http, containerPort: 9000}, {name: internal, containerPort: 9001}]
   startupProbe: {httpGet: {path: /health/live, port: internal}, periodSeconds: 1, failureThreshold: 60}
   readinessProbe: {httpGet: {path: /health/ready, port: internal}, periodSeconds: 1, failureThreshold: 1}
@@ -51,12 +56,20 @@ securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false,
     - {name: settings, mountPath: /etc/gateway, readOnly: true}    # a folder: files of a subPath never change
     - {name: models, mountPath: /models, readOnly: true}
     - {name: gateway-tmp, mountPath: /tmp}
+    {{- if .Values.namedKeys }}
+    - {name: named-keys, mountPath: /etc/gateway-keys, readOnly: true}
+    {{- end }}
+    {{- if .Values.gateway.volumeMounts }}{{ toYaml .Values.gateway.volumeMounts | nindent 4 }}{{ end }}
 {{- end }}
 
 {{- define "gateway.volumes" -}}
 - {name: settings, configMap: {name: gateway}}
 - {name: models, persistentVolumeClaim: {claimName: models, readOnly: true}}
 - {name: gateway-tmp, emptyDir: {medium: Memory, sizeLimit: 64Mi}}
+{{- if .Values.namedKeys }}
+- {name: named-keys, secret: {secretName: {{ .Values.namedKeys }}, defaultMode: 0440}}
+{{- end }}
+{{- if .Values.gateway.volumes }}{{ toYaml .Values.gateway.volumes | nindent 0 }}{{ end }}
 {{- end }}
 
 {{- define "triton.container" -}}
@@ -72,12 +85,8 @@ securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false,
   {{- end }}
   # HOME: of compiled kernels.
   env: [{name: HOME, value: /cache}, {name: USER, value: triton}, {name: HF_HUB_OFFLINE, value: "1"}]
-  startupProbe:
-    exec:
-      command: [python3, -ISc, 'from urllib.request import urlopen; urlopen("http://127.0.0.1:8000/v2/health/ready", timeout=4)']
-    periodSeconds: 5
-    timeoutSeconds: 5
-    failureThreshold: {{ .Values.triton.startupFailures }}
+  startupProbe: {periodSeconds: 5, timeoutSeconds: 5, failureThreshold: {{ .Values.triton.startupFailures }}, exec: {command:
+    [python3, -ISc, 'from urllib.request import urlopen; urlopen("http://127.0.0.1:8000/v2/health/ready", timeout=4)']}}
   livenessProbe:    # the gateway's last verdict on the engine, whose failure Triton does not tell; without one Triton's own
     exec:
       command:
