@@ -81,17 +81,18 @@ def test_several_queries_need_a_batch_dimension(tmp_path: Path) -> None:
 
 
 class OneResponse:
-    """A connection whose only response has FP32 numbers, a row for each text."""
+    """A connection whose only response has numbers, a row for each text; BF16 is the upper half of FP32."""
 
     timeout = 5.0
     ended = True
 
-    def __init__(self, output: str, values: list[list[float]]) -> None:
+    def __init__(self, output: str, values: Any, datatype: str = "FP32") -> None:
         self.transport = self
         self._stream = service_pb2.ModelStreamInferResponse()
         response = self._stream.infer_response
-        response.outputs.add(name=output, datatype="FP32", shape=np.shape(values))
-        response.raw_output_contents.append(np.array(values, np.float32).tobytes())
+        response.outputs.add(name=output, datatype=datatype, shape=np.shape(values))
+        raw = np.array(values, np.float32)
+        response.raw_output_contents.append((raw.view("<u2")[..., 1::2] if datatype == "BF16" else raw).tobytes())
         response.parameters["triton_final_response"].bool_param = True
 
     def infer(self, *_request: Any, **_options: Any) -> OneResponse:
@@ -103,8 +104,8 @@ class OneResponse:
     def cancel(self) -> None: ...
 
 
-def _encoder(folder: Path, row: Row, connection: OneResponse, task: Task) -> TritonEncoder:
-    view, settings = _view(folder, row), EncoderSettings(activation="sigmoid" if task == "rerank" else "auto")
+def _encoder(folder: Path, row: Row, connection: OneResponse, task: Task, **given: Any) -> TritonEncoder:
+    view, settings = _view(folder, row), EncoderSettings(**given)
     features = describe(assemble(view, {}), "auto", EngineOptions(task=task, encoder=settings))
     return TritonEncoder(cast("Any", connection), view, read_form(view, settings), settings, features)
 
@@ -127,8 +128,17 @@ def test_vllm_counts_only_where_it_can_be_asked(tmp_path: Path) -> None:
 
 async def test_an_infinite_score_is_not_a_certainty(tmp_path: Path) -> None:
     row = Row("pairs STRING 2", "logits FP32 1", {}, task="rerank")
-    encoder = _encoder(tmp_path, row, OneResponse("logits", [[float("inf")], [0.0]]), "rerank")
+    encoder = _encoder(tmp_path, row, OneResponse("logits", [[float("inf")], [0.0]]), "rerank", activation="sigmoid")
     request = EncoderRequest("1", [EncoderInput("a", "b", ids=[1]), EncoderInput("a", "c", ids=[1])], EncoderParams())
     first, second = (await encoder.encode(request)).values[:, 0].tolist()
     assert math.isnan(first)  # which the model of the registry rejects by its place
     assert second == 0.5
+
+
+async def test_bf16_is_read_exactly(tmp_path: Path) -> None:
+    exact = [[1.0, -0.0078125, 3.0e38, 2.0**-130]]
+    exact = (np.array(exact, np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32).tolist()
+    connection = OneResponse("vector", exact, "BF16")
+    encoder = _encoder(tmp_path, Row("text STRING 1", "vector BF16 4", {}), connection, "embed")
+    found = (await encoder.encode(EncoderRequest("1", [EncoderInput("a", ids=[1])], EncoderParams()))).values
+    assert (found.dtype, found.tolist()) == (np.float32, exact)

@@ -32,6 +32,7 @@ _INTEGERS: Final = {
     f"{sign}INT{8 * size}": f"<{kind}{size}" for sign, kind in (("", "i"), ("U", "u")) for size in (1, 2, 4, 8)
 }
 _FLOATS: Final = {"FP32": "<f4", "FP16": "<f2", "FP64": "<f8"}
+_OUTPUTS: Final = {**_FLOATS, "BF16": "<u2"}  # which NumPy lacks
 _COUNTS: Final = ("token_count", "token_counts", "num_input_tokens", "prompt_tokens")
 _WIDTHS: Final = ("dim", "dims", "dimension")
 _ASKS_COUNT: Final = "return_num_input_tokens"  # of vLLM
@@ -181,7 +182,7 @@ def _output(model: ModelView, settings: EncoderSettings, takes: Takes) -> str:
         return settings.output
     if takes == "json":
         return "text_output"
-    floats = [name for name in model.outputs if model.answered.get(name) in _FLOATS]
+    floats = [name for name in model.outputs if model.answered.get(name) in _OUTPUTS]
     least = min((len(model.dims[name]) for name in floats), default=0)
     pooled = [name for name in floats if len(model.dims[name]) == least]
     if len(pooled) == 1:
@@ -205,7 +206,7 @@ class EncoderDialect(Dialect[Encoder]):
     def recognizes(self, model: ModelView) -> bool:
         """Tell whether a model takes texts or token ids and returns numbers; see ``Dialect``."""
         takes = "input_ids" in model.inputs or "BYTES" in model.datatypes.values()
-        return takes and any(datatype in _FLOATS for datatype in model.answered.values())
+        return takes and any(datatype in _OUTPUTS for datatype in model.answered.values())
 
     def check(self, models: Models, path: EnginePath) -> None:
         """Reject a setting ``path`` of generating models; see ``Dialect``."""
@@ -510,14 +511,15 @@ def _outputs(response: service_pb2.ModelInferResponse) -> Iterator[tuple[str, ND
     if len(response.outputs) != len(response.raw_output_contents):
         raise MalformedOutputError(f"{len(response.raw_output_contents)} contents of {len(response.outputs)} outputs")
     for output, raw in zip(response.outputs, response.raw_output_contents, strict=True):
-        kind = _FLOATS.get(output.datatype) or _INTEGERS.get(output.datatype)
+        kind = _OUTPUTS.get(output.datatype) or _INTEGERS.get(output.datatype)
         if kind is None:
             yield output.name, raw
             continue
-        shape = tuple(output.shape)
+        name, shape = output.name, tuple(output.shape)
         if min(shape, default=0) < 0 or math.prod(shape) * np.dtype(kind).itemsize != len(raw):
-            raise MalformedOutputError(f"{output.name} has {len(raw)} bytes and the shape {list(shape)}")
-        yield output.name, np.frombuffer(raw, kind).reshape(shape)
+            raise MalformedOutputError(f"{name} has {len(raw)} bytes and the shape {list(shape)}")
+        values = np.frombuffer(raw, kind).reshape(shape)
+        yield name, (values.astype("<u4") << 16).view("<f4") if output.datatype == "BF16" else values
 
 
 def _vectors_of_json(raw: NDArray[Any] | bytes) -> NDArray[np.float32]:
