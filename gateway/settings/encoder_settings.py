@@ -48,7 +48,7 @@ class EncoderSettings(Section):
         normalize: whether vectors are scaled to length 1; None: if the gateway pools them.
         dimensions: whether a request may ask for shorter vectors, which the gateway cuts and scales to length 1.
         activation: turns scores into probabilities; ``auto``: ``sigmoid`` for one score that the model calls logit,
-            ``softmax`` for classes.
+            ``softmax`` for classes unless the model calls them probabilities, or they are.
         labels: names of the classes, in order; empty: those of the tokenizer folder's ``config.json``, or ``LABEL_0``.
         batch: most inputs of one request to Triton; None: the model's ``max_batch_size``, or 1 if that is 0.
         max_items: most inputs of a request of a client.

@@ -135,6 +135,30 @@ async def test_an_infinite_score_is_not_a_certainty(tmp_path: Path) -> None:
     assert second == 0.5
 
 
+ROWS = [[0.25, 0.75], [1.0, 1.0]]  # probabilities of two classes, and what no two classes have
+
+
+@pytest.mark.parametrize(
+    ("output", "settings", "expected"),
+    [
+        ("logits", {}, [0.3775, 0.5]),
+        ("probs", {}, [0.25, 1]),
+        ("scores", {}, [0.25, 0.5]),
+        ("output_0", {}, [0.25, 0.5]),
+        ("scores", {"activation": "softmax"}, [0.3775, 0.5]),
+        ("logits", {"activation": "none"}, [0.25, 1]),
+    ],
+)
+async def test_only_logits_become_probabilities(
+    tmp_path: Path, output: str, settings: dict[str, Any], expected: list[float]
+) -> None:
+    row = Row("text STRING 1", f"{output} FP32 2", {})
+    encoder = _encoder(tmp_path, row, OneResponse(output, ROWS), "classify", **settings)
+    items = [EncoderInput(text, ids=[1]) for text in "ab"]
+    found = (await encoder.encode(EncoderRequest("1", items, EncoderParams()))).values
+    np.testing.assert_allclose(found[:, 0], expected, atol=1e-4)
+
+
 async def test_bf16_is_read_exactly(tmp_path: Path) -> None:
     exact = [[1.0, -0.0078125, 3.0e38, 2.0**-130]]
     exact = (np.array(exact, np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32).tolist()

@@ -35,6 +35,7 @@ _FLOATS: Final = {"FP32": "<f4", "FP16": "<f2", "FP64": "<f8"}
 _OUTPUTS: Final = {**_FLOATS, "BF16": "<u2"}  # which NumPy lacks
 _COUNTS: Final = ("token_count", "token_counts", "num_input_tokens", "prompt_tokens")
 _WIDTHS: Final = ("dim", "dims", "dimension")
+_SUM_ERROR: Final = 5e-3  # of probabilities that were rounded to BF16
 _ASKS_COUNT: Final = "return_num_input_tokens"  # of vLLM
 _DOCUMENTS: Final = ("passage", "passages", "document", "documents")
 _NAMES: Final[Mapping[str, EncoderTensor]] = {
@@ -386,9 +387,10 @@ class TritonEncoder:
 
     def _activated(self, values: NDArray[Any]) -> NDArray[Any]:
         """Scores as probabilities, where the model gives logits."""
-        how, task = self._settings.activation, self._features.task
+        how, task, name = self._settings.activation, self._features.task, self.form.output.lower()
+        of_logits = "logit" in name
         if how == "auto":
-            logits = task == "classify" or (task == "rerank" and "logit" in self.form.output.lower())
+            logits = of_logits if task == "rerank" else task == "classify" and "prob" not in name
             how = "none" if not logits else "sigmoid" if values.shape[1] == 1 else "softmax"
         if how == "none":
             return values
@@ -397,7 +399,16 @@ class TritonEncoder:
         if how == "softmax":
             powers = np.exp(wide - wide.max(axis=1, keepdims=True))
             found = powers / powers.sum(axis=1, keepdims=True)
+            if self._settings.activation == "auto" and not of_logits:
+                found = np.where(_are_probabilities(wide), wide, found)
         return np.where(np.isfinite(wide), found, np.nan)  # an infinite score is a fault, not a certainty
+
+
+def _are_probabilities(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether the numbers of each row are probabilities of all classes; shape [rows, 1]."""
+    sums = rows.sum(axis=1, keepdims=True)
+    found: NDArray[np.bool_] = np.isclose(sums, 1, rtol=0, atol=_SUM_ERROR) & (rows >= 0).all(axis=1, keepdims=True)
+    return found
 
 
 def _put(wire: service_pb2.ModelInferRequest, name: str, datatype: str, shape: Sequence[int], raw: bytes) -> None:
