@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import threading
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +19,7 @@ from gateway.settings.encoder_settings import EncoderSettings
 from gateway.settings.model_settings import Task
 from gateway.text.tokens.encoder_tokenizer import EncoderInput
 from gateway.triton.abilities import EngineOptions
+from gateway.triton.dialects import encoder as encoder_dialect
 from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.dialects.encoder import TritonEncoder, read_form
 from gateway.triton.discovery import describe
@@ -166,3 +169,20 @@ async def test_bf16_is_read_exactly(tmp_path: Path) -> None:
     encoder = _encoder(tmp_path, Row("text STRING 1", "vector BF16 4", {}), connection, "embed")
     found = (await encoder.encode(EncoderRequest("1", [EncoderInput("a", ids=[1])], EncoderParams()))).values
     assert (found.dtype, found.tolist()) == (np.float32, exact)
+
+
+async def test_hidden_states_are_pooled_off_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else this would wait for ever: pooling goes on only when the loop lets it."""
+    going, asked = threading.Event(), EncoderRequest("1", [EncoderInput("a", ids=[1, 2])], EncoderParams())
+    pooled = encoder_dialect._pooled
+
+    def waits(*given: Any) -> Any:
+        assert going.wait(10)
+        return pooled(*given)
+
+    monkeypatch.setattr(encoder_dialect, "_pooled", waits)
+    row = Row("input_ids INT64 -1, attention_mask INT64 -1", "states FP32 -1 2", {})
+    encoder = _encoder(tmp_path, row, OneResponse("states", [[[1.0, 0.0], [0.0, 1.0]]]), "embed", normalize=False)
+    encoding = asyncio.ensure_future(encoder.encode(asked))
+    asyncio.get_running_loop().call_later(0, asyncio.get_running_loop().call_soon, going.set)
+    assert (await encoding).values.tolist() == [[0.5, 0.5]]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import struct
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
@@ -46,6 +48,7 @@ _NAMES: Final[Mapping[str, EncoderTensor]] = {
     "query": "query",
     **dict.fromkeys(_DOCUMENTS, "document"),
 }
+_POOLING: Final = ThreadPoolExecutor(2, thread_name_prefix="pooling")  # of hidden states, off the event loop
 _PROBE = EncoderInput(text="a", pair="a", ids=(0,), type_ids=(0,))
 
 Takes = Literal["text", "pair", "query", "ids", "json"]
@@ -339,7 +342,9 @@ class TritonEncoder:
             stream.close()
         if answered is None:
             raise MalformedOutputError("no outputs")
-        return self._read(answered, request)
+        if not self.form.hidden:
+            return self._read(answered, request)
+        return await asyncio.get_running_loop().run_in_executor(_POOLING, self._read, answered, request)
 
     def wire(self, request: EncoderRequest) -> service_pb2.ModelInferRequest:
         """Convert a request to tensors and request parameters."""
@@ -566,15 +571,12 @@ def _pooled(values: NDArray[Any], items: Sequence[EncoderInput], form: EncoderFo
     lengths = np.array([len(item.ids) if by_ids else width for item in items])
     if lengths.min() < 1 or lengths.max() > width:
         raise MalformedOutputError(f"{width} vectors of texts with {lengths.tolist()[:8]} tokens")
-    found: NDArray[Any]
     if pooling == "cls":
-        found = values[:, 0]
-    elif pooling == "last":
-        found = values[np.arange(rows), lengths - 1]
-    else:
-        mask = (np.arange(width) < lengths[:, None])[..., None]
-        found = values.sum(axis=1, dtype=np.float32, where=mask) / lengths[:, None]
-    return found
+        return values[:, 0]
+    if pooling == "last":
+        last: NDArray[Any] = values[np.arange(rows), lengths - 1]
+        return last
+    return np.stack([row[:length].mean(axis=0, dtype=np.float32) for row, length in zip(values, lengths, strict=True)])
 
 
 def scaled(values: NDArray[Any]) -> NDArray[np.float32]:
