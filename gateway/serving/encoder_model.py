@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.generation import EngineError, EngineFeatures, ErrorKind
-from gateway.generation.encoder import EncodedItems, EncoderParams, EncoderRequest
+from gateway.generation.encoder import EncoderParams, EncoderRequest
 from gateway.generation.engine import MalformedOutputError
 from gateway.generation.ids import new_id
 from gateway.generation.route import RoutingHints
@@ -25,7 +25,7 @@ from gateway.generation.token_counts import Usage
 from gateway.http.access.caller import caller
 from gateway.http.access.permit import permit
 from gateway.serving.admission.admission import GenerationDemand
-from gateway.serving.deadlines import Deadlines
+from gateway.serving.encoder_batches import EncoderBatches
 from gateway.serving.encoder_call import EncoderCall
 from gateway.serving.prompts import work_of
 from gateway.serving.served_model import ServedModel
@@ -68,7 +68,6 @@ class EncoderModel(ServedModel):
         self._tokenizer: EncoderTokenizer | None = None
         self._folder: Path | None = None
         self._running: set[EncoderCall] = set()
-        self._deadlines = Deadlines(self._timeouts.first_token_s, self._timeouts.total_s)
 
     @property
     def max_seq_len(self) -> int | None:
@@ -120,11 +119,14 @@ class EncoderModel(ServedModel):
             what = f"Requested at least {known} tokens, max {most} tokens per request."
             raise EngineError(ErrorKind.INVALID_REQUEST, what, param="input", code="max_tokens_per_request")
         tally = None if granted is None else await granted.reserve(known)
-        encoded = await self._encode_all(prepared, params, request_id, arrived)
-        self.metrics.prompt_tokens.inc(encoded.tokens)
-        if tally is not None:
-            tally.ended(Usage(encoded.tokens, 0))
-        return encoded
+        batches = EncoderBatches(prepared, params, request_id, arrived, self._timeouts.first_token_s)
+        try:
+            values = await self._encode_all(batches)
+        finally:
+            self.metrics.prompt_tokens.inc(batches.tokens)
+            if tally is not None:
+                tally.ended(Usage(batches.tokens, 0))
+        return EncoderResult(values, batches.tokens)
 
     async def _prepare(self, inputs: Sequence[EncoderInput], params: EncoderParams) -> Sequence[EncoderInput]:
         """The inputs with prefixes, and with token ids where there is a tokenizer."""
@@ -150,28 +152,31 @@ class EncoderModel(ServedModel):
             return given
         return EncoderInput(own.prefix + given.text, given.pair)
 
-    async def _encode_all(
-        self, inputs: Sequence[EncoderInput], params: EncoderParams, request_id: str, arrived: float
-    ) -> EncoderResult:
-        """Encode inputs in batches of about the same length, several at a time; results are in the inputs' order."""
-        batches = self._batches(inputs)
+    async def _encode_all(self, batches: EncoderBatches) -> NDArray[np.float32]:
+        """Encode inputs in batches, several at a time; results are in the inputs' order."""
+        places = self._batches(batches.inputs)
+        if len(places) > 1:  # the last one waits for others
+            batches.limit_s = self._timeouts.total_s
         slots = asyncio.Semaphore(self.settings.max_parallel_generations)
 
-        async def encode(batch: Sequence[int]) -> EncodedItems:
-            request = EncoderRequest(f"{request_id}-{new_id()}", [inputs[index] for index in batch], params)
+        async def encode(batch: Sequence[int]) -> NDArray[np.float32]:
             async with slots:
-                return await self._encode(request, batch, arrived)
+                return await self._encode(batches, batch)
 
-        results = [await encode(batches[0])] if len(batches) == 1 else await all_or_none(map(encode, batches))
-        values = np.empty((len(inputs), results[0].values.shape[1]), np.float32)
-        tokens = 0
-        for batch, result in zip(batches, results, strict=True):
-            if result.values.shape[1] != values.shape[1]:
-                raise MalformedOutputError(f"vectors of {values.shape[1]} and of {result.values.shape[1]} numbers")
-            values[batch] = result.values
-            counted = result.token_counts
-            tokens += sum(counted) if counted is not None else sum(len(inputs[index].ids) for index in batch)
-        return EncoderResult(values, tokens)
+        try:
+            results = [await encode(places[0])] if len(places) == 1 else await all_or_none(map(encode, places))
+        except EngineError as error:
+            self.metrics.failures[error.kind.value].inc()
+            raise
+        except asyncio.CancelledError:
+            self.metrics.cancelled.inc()
+            raise
+        values = np.empty((len(batches.inputs), results[0].shape[1]), np.float32)
+        for batch, rows in zip(places, results, strict=True):
+            if rows.shape[1] != values.shape[1]:
+                raise MalformedOutputError(f"vectors of {values.shape[1]} and of {rows.shape[1]} numbers")
+            values[batch] = rows
+        return values
 
     def _batches(self, inputs: Sequence[EncoderInput]) -> list[list[int]]:
         """The places of the inputs of each request to the engine."""
@@ -184,25 +189,26 @@ class EncoderModel(ServedModel):
         most = self._most_items
         return [group[start : start + most] for group in groups.values() for start in range(0, len(group), most)]
 
-    async def _encode(self, request: EncoderRequest, batch: Sequence[int], arrived: float) -> EncodedItems:
-        who = caller()
-        demand = GenerationDemand(who.id, who.weight, sum(len(item.ids) for item in request.items))
+    async def _encode(self, batches: EncoderBatches, batch: Sequence[int]) -> NDArray[np.float32]:
+        """Encode one batch and count its tokens."""
+        who, items = caller(), [batches.inputs[index] for index in batch]
+        known = sum(len(item.ids) for item in items)
         call = EncoderCall(
-            request,
-            enter=functools.partial(self.admission.enter, demand),
+            EncoderRequest(f"{batches.request_id}-{new_id()}", items, batches.params),
+            enter=functools.partial(self.admission.enter, GenerationDemand(who.id, who.weight, known)),
             find=functools.partial(self.backend.find, RoutingHints()),
-            deadlines=self._deadlines,
+            limit_s=batches.limit_s,
             metrics=self.metrics,
-            arrived=arrived,
+            arrived=batches.arrived,
         )
         self._running.add(call)
         try:
             encoded = await call.run()
+            batches.tokens += known if encoded.token_counts is None else sum(encoded.token_counts)
             wrong = _wrong_row(encoded.values, zeros=self.task != "embed")
             if wrong is not None:
                 row, message = wrong
                 batch = [batch[row]]
-                self.metrics.failures[ErrorKind.INTERNAL.value].inc()
                 raise MalformedOutputError(message, message)
         except EngineError as error:
             if error.kind in _OF_INPUTS and error.param is None:
@@ -211,7 +217,7 @@ class EncoderModel(ServedModel):
             raise
         finally:
             self._running.discard(call)
-        return encoded
+        return encoded.values
 
     async def _load(self) -> bool:
         if self.settings.tokenizer is None:
