@@ -25,7 +25,7 @@ from gateway.generation.token_counts import Usage
 from gateway.http.access.caller import caller
 from gateway.http.access.permit import permit
 from gateway.serving.admission.admission import GenerationDemand
-from gateway.serving.encoder_batches import EncoderBatches
+from gateway.serving.encoder_batches import EncoderBatches, split
 from gateway.serving.encoder_call import EncoderCall
 from gateway.serving.prompts import work_of
 from gateway.serving.served_model import ServedModel
@@ -154,7 +154,7 @@ class EncoderModel(ServedModel):
 
     async def _encode_all(self, batches: EncoderBatches) -> NDArray[np.float32]:
         """Encode inputs in batches, several at a time; results are in the inputs' order."""
-        places = self._batches(batches.inputs)
+        places = split(batches.inputs, self.backend.features)
         if len(places) > 1:  # the last one waits for others
             batches.limit_s = self._timeouts.total_s
         slots = asyncio.Semaphore(self.settings.max_parallel_generations)
@@ -178,23 +178,13 @@ class EncoderModel(ServedModel):
             values[batch] = rows
         return values
 
-    def _batches(self, inputs: Sequence[EncoderInput]) -> list[list[int]]:
-        """The places of the inputs of each request to the engine."""
-        order = list(range(len(inputs)))
-        if inputs[0].pair is None:  # documents of one query stay together
-            order.sort(key=lambda index: len(inputs[index].ids) or len(inputs[index].text))
-        groups: dict[str, list[int]] = {}
-        for index in order:
-            groups.setdefault(inputs[index].text if self._one_query else "", []).append(index)
-        most = self._most_items
-        return [group[start : start + most] for group in groups.values() for start in range(0, len(group), most)]
-
     async def _encode(self, batches: EncoderBatches, batch: Sequence[int]) -> NDArray[np.float32]:
         """Encode one batch and count its tokens."""
         who, items = caller(), [batches.inputs[index] for index in batch]
         known = sum(len(item.ids) for item in items)
+        pad_id = self._tokenizer.pad_id if self._tokenizer else 0
         call = EncoderCall(
-            EncoderRequest(f"{batches.request_id}-{new_id()}", items, batches.params),
+            EncoderRequest(f"{batches.request_id}-{new_id()}", items, batches.params, pad_id=pad_id),
             enter=functools.partial(self.admission.enter, GenerationDemand(who.id, who.weight, known)),
             find=functools.partial(self.backend.find, RoutingHints()),
             limit_s=batches.limit_s,
@@ -248,7 +238,6 @@ class EncoderModel(ServedModel):
 
     def _adopt(self, features: EngineFeatures) -> None:
         self._capabilities = features.capabilities
-        self._most_items, self._one_query = features.most_items, features.one_query
         _log.info(
             "model %s is served on the %s path: %s", self.name, features.path, features.reason,
             extra={"event": "model_served", "max_seq_len": self.max_seq_len, "tokenizer": str(self._folder)},

@@ -10,14 +10,16 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import tokenizers
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2, service_pb2
 
 from gateway.generation.encoder import EncoderParams, EncoderRequest
-from gateway.generation.engine import EngineError, MalformedOutputError
+from gateway.generation.engine import EngineError, EngineFeatures, MalformedOutputError
+from gateway.serving.encoder_batches import split
 from gateway.settings.encoder_settings import EncoderSettings
 from gateway.settings.model_settings import Task
-from gateway.text.tokens.encoder_tokenizer import EncoderInput
+from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
 from gateway.triton.abilities import EngineOptions
 from gateway.triton.dialects import encoder as encoder_dialect
 from gateway.triton.dialects.dialect import DiscoveryError
@@ -25,7 +27,7 @@ from gateway.triton.dialects.encoder import TritonEncoder, read_form
 from gateway.triton.discovery import describe
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble
-from tests.doubles.encoders.encoder_server import Row, write_row
+from tests.doubles.encoders.encoder_server import Row, write_row, write_tokenizer
 
 
 def _view(folder: Path, row: Row) -> ModelView:
@@ -186,3 +188,66 @@ async def test_hidden_states_are_pooled_off_the_event_loop(tmp_path: Path, monke
     encoding = asyncio.ensure_future(encoder.encode(asked))
     asyncio.get_running_loop().call_later(0, asyncio.get_running_loop().call_soon, going.set)
     assert (await encoding).values.tolist() == [[0.5, 0.5]]
+
+
+def _features(folder: Path, inputs: str, output: str, **settings: Any) -> EngineFeatures:
+    view = _view(folder, Row(inputs, output, {}, batch=64))
+    return describe(assemble(view, {}), "auto", EngineOptions(task="embed", encoder=EncoderSettings(**settings)))
+
+
+IDS = "input_ids INT64 -1, attention_mask INT64 -1"
+
+
+@pytest.mark.parametrize(
+    ("output", "most"),
+    [("vector FP32 1024", 16384), ("states FP32 -1 1024", 8192), ("states FP16 -1 4096", 4096), ("s FP32 -1 -1", 8192)],
+)
+def test_batches_have_a_bound_of_tokens_and_of_returned_bytes(tmp_path: Path, output: str, most: int) -> None:
+    """32 MiB of vectors of all tokens; a dimension that the model does not say is taken for 1,024."""
+    assert _features(tmp_path / "a", IDS, output).most_tokens == most
+    assert _features(tmp_path / "b", IDS, output, batch_tokens=100).most_tokens == 100
+
+
+def test_inputs_of_a_batch_have_about_one_length(tmp_path: Path) -> None:
+    """Padding counts, whichever input it follows; one that is longer than the bound goes alone."""
+    lengths = [9, 2, 100, 3, 10, 1, 2]
+    features = _features(tmp_path, IDS, "vector FP32 4", batch_tokens=20)
+    singles = [EncoderInput("", ids=[7] * length) for length in lengths]
+    pairs = [EncoderInput("q" * 4, "d" * 4 * (length - 1)) for length in lengths]
+    for inputs in (singles, pairs):
+        assert [[lengths[index] for index in batch] for batch in split(inputs, features)] == [
+            [1, 2, 2, 3],
+            [9, 10],
+            [100],
+        ]
+
+
+def test_without_an_attention_mask_nothing_is_padded(tmp_path: Path) -> None:
+    features = _features(tmp_path, "input_ids INT64 -1", "vector FP32 4")
+    inputs = [EncoderInput("", ids=[7] * length) for length in (2, 3, 2, 3, 1)]
+    assert split(inputs, features) == [[4], [0, 2], [1, 3]]
+
+
+def test_padding_is_the_tokenizers_own(tmp_path: Path) -> None:
+    view, settings = _view(tmp_path, Row(f"{IDS}, token_type_ids INT32 -1", "vector FP32 4", {})), EncoderSettings()
+    encoder = TritonEncoder(cast("Any", None), view, read_form(view, settings), settings, cast("Any", None))
+    items = [EncoderInput("", ids=[5, 6, 7], type_ids=[0, 1, 1]), EncoderInput("", ids=[8], type_ids=[1])]
+    wire = encoder.wire(EncoderRequest("1", items, EncoderParams(), pad_id=1))
+    found = {
+        tensor.name: np.frombuffer(raw, {"INT64": "<i8", "INT32": "<i4"}[tensor.datatype]).tolist()
+        for tensor, raw in zip(wire.inputs, wire.raw_input_contents, strict=True)
+    }
+    assert found == {
+        "input_ids": [5, 6, 7, 8, 1, 1],
+        "attention_mask": [1, 1, 1, 1, 0, 0],
+        "token_type_ids": [0, 1, 1, 1, 0, 0],
+    }
+    folder = write_tokenizer(tmp_path / "tokenizer")
+    assert EncoderTokenizer.from_folder(folder).pad_id == 0
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.add_special_tokens(["<pad>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    assert EncoderTokenizer.from_folder(folder).pad_id == tokenizer.token_to_id("<pad>")
+    tokenizer.enable_padding(pad_id=9)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    assert EncoderTokenizer.from_folder(folder).pad_id == 9

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -37,6 +38,8 @@ _FLOATS: Final = {"FP32": "<f4", "FP16": "<f2", "FP64": "<f8"}
 _OUTPUTS: Final = {**_FLOATS, "BF16": "<u2"}  # which NumPy lacks
 _COUNTS: Final = ("token_count", "token_counts", "num_input_tokens", "prompt_tokens")
 _WIDTHS: Final = ("dim", "dims", "dimension")
+_HIDDEN_BYTES: Final = 32 * 2**20  # of the vectors of all tokens, in one response
+_DEFAULT_WIDTH: Final = 1024  # of such vectors, where the model does not say
 _SUM_ERROR: Final = 5e-3  # of probabilities that were rounded to BF16
 _ASKS_COUNT: Final = "return_num_input_tokens"  # of vLLM
 _DOCUMENTS: Final = ("passage", "passages", "document", "documents")
@@ -128,6 +131,21 @@ def _is_hidden(model: ModelView, tensors: Mapping[EncoderTensor, str], output: s
     if not model.batched and not of_one:
         dims = dims[1:]
     return len(dims) == 2 and dims[0] != 1
+
+
+def _width(model: ModelView, form: EncoderForm) -> int | None:
+    """The numbers of one vector, by the declared dimensions."""
+    dims = model.dims.get(form.output, ())
+    declared = dims[-1] if dims and form.takes != "json" and form.width is None else 0
+    return declared if declared > 0 else None
+
+
+def _most_tokens(model: ModelView, form: EncoderForm, settings: EncoderSettings) -> int:
+    """The most tokens of a request of several inputs; fewer where the model returns a vector of each."""
+    if not form.hidden:
+        return settings.batch_tokens
+    number = np.dtype(_OUTPUTS.get(model.answered.get(form.output, ""), "<f8")).itemsize
+    return max(1, min(settings.batch_tokens, _HIDDEN_BYTES // number // (_width(model, form) or _DEFAULT_WIDTH)))
 
 
 def _constants(settings: EncoderSettings) -> set[str]:
@@ -240,6 +258,9 @@ class EncoderDialect(Dialect[Encoder]):
             task=options.task,
             most_items=form.most_items,
             one_query=form.takes == "query" and not model.batched,
+            most_tokens=_most_tokens(model, form, settings),
+            pads=form.takes != "ids" or "attention_mask" in form.tensors,
+            width=_width(model, form),
         )
         encoder = TritonEncoder(connection, model, form, settings, features)
         try:
@@ -461,21 +482,22 @@ def _fill_query(
 def _fill_ids(
     wire: service_pb2.ModelInferRequest, model: ModelView, form: EncoderForm, request: EncoderRequest
 ) -> None:
-    """Add token ids, padded at the end by 0, which the attention mask hides."""
-    rows, width = len(request.items), max(len(item.ids) for item in request.items)
-    columns: dict[EncoderTensor, Callable[[EncoderInput], Sequence[int]]] = {
-        "input_ids": lambda item: item.ids,
-        "attention_mask": lambda item: [1] * len(item.ids),
-        "token_type_ids": lambda item: item.type_ids,
+    """Add token ids, padded at the end, which the attention mask hides."""
+    lengths = [len(item.ids) for item in request.items]
+    rows, width = len(lengths), max(lengths)
+    mask = np.arange(width) < np.array(lengths)[:, None]
+    columns: dict[EncoderTensor, tuple[Callable[[EncoderInput], Sequence[int]] | None, int]] = {
+        "input_ids": (lambda item: item.ids, request.pad_id),
+        "attention_mask": (None, 0),
+        "token_type_ids": (lambda item: item.type_ids, 0),
     }
-    for holds, of in columns.items():
+    for holds, (of, padding) in columns.items():
         name = form.tensors.get(holds)
         if name is None:
             continue
         datatype = model.datatypes.get(name, "INT64")
-        matrix = np.zeros((rows, width), _INTEGERS.get(datatype, "<i8"))
-        for row, item in zip(matrix, request.items, strict=True):
-            row[: len(item.ids)] = of(item)
+        matrix = np.full((rows, width), padding, _INTEGERS.get(datatype, "<i8"))
+        matrix[mask] = 1 if of is None else np.fromiter(chain.from_iterable(map(of, request.items)), matrix.dtype)
         shape = [rows, width] if model.batched or len(model.dims.get(name, ())) > 1 else [width]
         _put(wire, name, datatype, shape, matrix.tobytes())
 
