@@ -36,7 +36,8 @@ from gateway.text.tokens import TokenizerError
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
 
 _log = logging.getLogger(__name__)
-_OF_INPUTS = (ErrorKind.CONTEXT_LENGTH, ErrorKind.INVALID_REQUEST, ErrorKind.INTERNAL)
+_OF_AN_INPUT = ErrorKind.CONTEXT_LENGTH, ErrorKind.INVALID_REQUEST
+_OF_INPUTS = (*_OF_AN_INPUT, ErrorKind.INTERNAL)
 _MOST_NAMED = 8  # inputs in a message
 _MOST_CHARACTERS = 8  # of queries for each token; texts have 1 to 6
 
@@ -161,7 +162,10 @@ class EncoderModel(ServedModel):
 
         async def encode(batch: Sequence[int]) -> NDArray[np.float32]:
             async with slots:
-                return await self._encode(batches, batch)
+                try:
+                    return await self._encode(batches, batch)
+                except EngineError as error:
+                    raise await self._blame(batches, batch, error) from None
 
         try:
             results = [await encode(places[0])] if len(places) == 1 else await all_or_none(map(encode, places))
@@ -177,6 +181,29 @@ class EncoderModel(ServedModel):
                 raise MalformedOutputError(f"vectors of {values.shape[1]} and of {rows.shape[1]} numbers")
             values[batch] = rows
         return values
+
+    async def _blame(self, batches: EncoderBatches, batch: Sequence[int], error: EngineError) -> EngineError:
+        """Name the input at fault in an error, or the inputs of its batch; halves are sent again to find it."""
+        suspects, tried = batch, True
+        while error.kind in _OF_AN_INPUT and error.param is None and (len(suspects) > 1 or not tried):
+            half = suspects[: -(-len(suspects) // 2)]
+            tried = len(half) == len(suspects)
+            try:
+                await self._encode(batches, half)
+            except EngineError as other:
+                if other.kind not in _OF_AN_INPUT:
+                    return other
+                error, suspects, tried = other, half, True
+            else:
+                if tried:  # the batch as a whole was at fault
+                    suspects = batch
+                    break
+                suspects = suspects[len(half) :]
+        if error.item is None and error.kind in _OF_INPUTS and error.param is None:
+            first, more = first_of([f"{index}" for index in sorted(suspects)], _MOST_NAMED)
+            error.message = f"{error.message.rstrip('.')} (input {', '.join(first)}{more})."
+            error.item = suspects[0] if len(suspects) == 1 and error.kind in _OF_AN_INPUT else None
+        return error
 
     async def _encode(self, batches: EncoderBatches, batch: Sequence[int]) -> NDArray[np.float32]:
         """Encode one batch and count its tokens."""
@@ -194,19 +221,15 @@ class EncoderModel(ServedModel):
         self._running.add(call)
         try:
             encoded = await call.run()
-            batches.tokens += known if encoded.token_counts is None else sum(encoded.token_counts)
-            wrong = _wrong_row(encoded.values, zeros=self.task != "embed")
-            if wrong is not None:
-                row, message = wrong
-                batch = [batch[row]]
-                raise MalformedOutputError(message, message)
-        except EngineError as error:
-            if error.kind in _OF_INPUTS and error.param is None:
-                first, more = first_of([f"{index}" for index in sorted(batch)], _MOST_NAMED)
-                error.message = f"{error.message.rstrip('.')} (input {', '.join(first)}{more})."
-            raise
         finally:
             self._running.discard(call)
+        batches.tokens += known if encoded.token_counts is None else sum(encoded.token_counts)
+        wrong = _wrong_row(encoded.values, zeros=self.task != "embed")
+        if wrong is not None:
+            row, message = wrong
+            error = MalformedOutputError(message, f"{message.rstrip('.')} (input {batch[row]}).")
+            error.item = batch[row]
+            raise error
         return encoded.values
 
     async def _load(self) -> bool:

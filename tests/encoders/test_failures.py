@@ -58,6 +58,36 @@ async def _metric(gateway: EncoderGateway, name: str) -> float:
     return float(line.rsplit(" ", 1)[1])
 
 
+@pytest.mark.parametrize("place", [0, 5, 7])
+async def test_an_input_that_the_model_rejects_is_found(encoders: EncoderServer, place: int) -> None:
+    """By halves of its batch, so by as many more requests as it takes to halve it, and one that proves it."""
+    texts = [f"{text} {'w ' * 150 if place == number else 'w' * 300}" for number, text in enumerate(TEXTS[:BATCH])]
+    async with serving(encoders.model("nim")) as gateway:
+        error = (await gateway.embed("nim", texts)).json()["error"]
+        assert (error["param"], error["code"]) == (f"input[{place}]", "context_length_exceeded")
+        assert f"(input {place})" in error["message"]
+        sent = encoders.requests("nim")
+        assert 4 <= len(sent) <= 5
+        assert await _metric(gateway, "gateway_prompt_tokens_total") == sum(
+            len(text.split()) for each in sent for [text] in each["inputs"]["text"][1] if not _long(each)
+        )
+        assert (
+            'gateway_engine_failures_total{kind="context_length_exceeded",model="nim"} 1.0'
+            in (await gateway.client.get("/metrics")).text
+        )
+
+
+def _long(request: dict[str, Any]) -> bool:
+    return any(len(text.split()) > 20 for [text] in request["inputs"]["text"][1])
+
+
+async def test_an_outage_is_not_searched_for_an_input(encoders: EncoderServer) -> None:
+    async with serving(encoders.model("nim")) as gateway:
+        encoders.set("failing")
+        error = (await gateway.embed("nim", TEXTS[:8])).json()["error"]
+    assert (error["param"], len(encoders.requests("nim"))) == (None, 1)
+
+
 @pytest.mark.parametrize("transport", ["h2", "grpcio"])
 async def test_a_deadline_ends_the_work(encoders: EncoderServer, transport: str) -> None:
     model = encoders.model("nim")

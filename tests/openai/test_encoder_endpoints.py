@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from gateway.generation.encoder import EncodedItems, EncoderRequest
+from gateway.generation.engine import EngineError, ErrorKind
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer, InputTooLongError
 from tests.app.encoders import MOST_TOKENS, Encoders, ScriptedEncoder, encoders, letters
 from tests.app.scripted import ByteIds
@@ -330,6 +331,17 @@ async def test_classes_have_labels_and_probabilities(world: Encoders) -> None:
         assert answer["usage"]["total_tokens"] == 6
     unnamed = await world.post("/classify", model="unnamed", input="xyz")
     assert unnamed["data"][0]["label"] == "LABEL_1"
+
+
+async def test_the_document_that_fails_is_named(world: Encoders, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(request: EncoderRequest) -> EncodedItems:
+        if any(item.pair == "x" for item in request.items):
+            raise EngineError(ErrorKind.INVALID_REQUEST, "No.")
+        return EncodedItems(np.ones((len(request.items), 1), np.float32))
+
+    monkeypatch.setattr(world.by_name["ranks"], "encode", fails)
+    found = await world.rejected("/v1/rerank", model="ranks", query="a", documents=["ab", "b", "x", "cde"])
+    assert found == ("documents[2]", None, "No (input 2).")
 
 
 async def test_pooling_returns_vectors_and_scores(world: Encoders) -> None:
