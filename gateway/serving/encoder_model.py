@@ -252,6 +252,11 @@ class EncoderModel(ServedModel):
         if folder is not None and readable and folder != self._folder:
             self._load_tokenizer(folder)
         self.labels = self.labels or self.settings.encoder.labels
+        if self.task == "classify" and self.labels and features.width not in (None, len(self.labels)):
+            raise ConfigError(
+                f"{self._key}.encoder.labels: there are {len(self.labels)} labels, but the Triton model "
+                f"{features.model!r} returns {features.width} scores; name as many."
+            )
         if self._tokenizer is None and (features.prompt_ids or "prompt_tokens" in features.estimates):
             why = "takes token ids" if features.prompt_ids else "does not count tokens, which usage needs"
             raise ConfigError(

@@ -333,6 +333,20 @@ async def test_classes_have_labels_and_probabilities(world: Encoders) -> None:
     assert unnamed["data"][0]["label"] == "LABEL_1"
 
 
+async def test_classes_of_another_number_than_labels_are_not_named(
+    world: Encoders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def three(request: EncoderRequest) -> EncodedItems:
+        return EncodedItems(np.array([[0.5, 0.25, 0.25]] * len(request.items), np.float32))
+
+    monkeypatch.setattr(world.by_name["classes"], "encode", three)
+    error = (await world.post("/classify", 500, model="classes", input="a"))["error"]
+    assert (error["code"], error["message"]) == (
+        "invalid_engine_output",
+        "The model returned 3 scores, but it has 2 labels.",
+    )
+
+
 async def test_the_document_that_fails_is_named(world: Encoders, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fails(request: EncoderRequest) -> EncodedItems:
         if any(item.pair == "x" for item in request.items):
