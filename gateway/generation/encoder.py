@@ -41,12 +41,14 @@ class EncoderRequest:
         items: from 1 to ``EngineFeatures.most_items``.
         params: parameters of all items.
         traceparent: as of ``GenerationRequest``.
+        pad_id: token id behind the end of shorter inputs.
     """
 
     id: str
     items: Sequence[EncoderInput]
     params: EncoderParams
     traceparent: str | None = None
+    pad_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,9 @@ class EngineFeatures:
         task: the task.
         most_items: most inputs of one request to an encoder.
         one_query: whether all pairs of such a request have the same first text.
+        most_tokens: most tokens of such a request of several inputs, each as long as the longest; None for any number.
+        pads: whether its inputs may have different lengths.
+        width: numbers of each vector, or scores of each input, where the server says so; None otherwise.
         losses: one sentence each on what is lost of an answer here, and one on the change that cures it, empty where
             none does; in the log, in ``/v1/models/{id}`` and in ``gateway check``.
     """
@@ -160,6 +163,9 @@ class EngineFeatures:
     task: Task = "generate"
     most_items: int = 1
     one_query: bool = False
+    most_tokens: int | None = None
+    pads: bool = True
+    width: int | None = None
     losses: Mapping[str, str] = field(default_factory=dict)
 
     def one_response(self, *, stream: bool) -> bool:
@@ -231,6 +237,7 @@ class EngineError(Exception):
             parameters of other names. None where no parameter is at fault, or the kind tells it.
         code: OpenAI's error code of a rejected request, None where it has none.
         retry_after_s: seconds after which another try makes sense, where it does and more is known than that.
+        item: place of the input at fault in a request with several; None where it is unknown.
     """
 
     def __init__(
@@ -250,6 +257,7 @@ class EngineError(Exception):
         self.param = param
         self.code = code
         self.retry_after_s = retry_after_s
+        self.item: int | None = None
 
 
 def too_many_tokens(tokens: int | str, most: int | str) -> str:

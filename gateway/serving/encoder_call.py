@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
@@ -14,7 +13,6 @@ from gateway.generation.encoder import EncodedItems, Encoder, EncoderRequest
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.generation.route import AdmittedGeneration, Route
 from gateway.generation.token_counts import Usage
-from gateway.serving.deadlines import Deadlines
 from gateway.telemetry.metrics import ModelMetrics
 from gateway.telemetry.traces import current_trace
 
@@ -26,7 +24,7 @@ class EncoderCall:
         request: request to the encoder.
         enter: waits for the turn of the request.
         find: chooses its route.
-        deadlines: time limits.
+        limit_s: seconds from the arrival within which the engine must respond.
         metrics: counters of the served model.
         arrived: ``time.perf_counter()`` at the arrival of the HTTP request.
 
@@ -40,7 +38,7 @@ class EncoderCall:
         *,
         enter: Callable[[], Awaitable[AdmittedGeneration]],
         find: Callable[[], Awaitable[Route]],
-        deadlines: Deadlines,
+        limit_s: float,
         metrics: ModelMetrics,
         arrived: float,
     ) -> None:
@@ -48,7 +46,7 @@ class EncoderCall:
         self.address = ""
         self._enter = enter
         self._find = find
-        self._deadlines = deadlines
+        self._limit_s = limit_s
         self._metrics = metrics
         self._arrived = arrived
         self._heard: float | None = None
@@ -92,22 +90,14 @@ class EncoderCall:
         """
         metrics = self._metrics
         metrics.in_flight.inc()
-        left = self._deadlines.first_token_s - (time.perf_counter() - self._arrived)
+        left = self._limit_s - (time.perf_counter() - self._arrived)
         admitted: AdmittedGeneration | None = None
         try:
             with anyio.move_on_after(max(0.0, left)) as self._scope:
                 admitted = await self._wait_for_turn()
                 return await self._encode()
-            seconds = f"{self._deadlines.first_token_s:g}"
-            raise self._aborted or EngineError(
-                ErrorKind.TIMEOUT, f"The model did not respond within {seconds} seconds."
-            )
-        except EngineError as error:
-            metrics.failures[error.kind.value].inc()
-            raise
-        except asyncio.CancelledError:
-            metrics.cancelled.inc()
-            raise
+            late = f"The model did not respond within {self._limit_s:g} seconds."
+            raise self._aborted or EngineError(ErrorKind.TIMEOUT, late)
         finally:
             self._scope = None
             metrics.in_flight.dec()
@@ -168,7 +158,7 @@ class EncoderCall:
 
     def _leave(self, route: Route, failure: EngineError | None) -> None:
         """Tell the route how the request ended; without a response and a failure it was cancelled."""
-        late = time.perf_counter() - self._arrived >= self._deadlines.first_token_s
+        late = time.perf_counter() - self._arrived >= self._limit_s
         given_up = self._heard is None and failure is None and self._aborted is None and late
         route.lose = None
         route.health.ended(self, given_up=given_up, failed=failure is not None and failure.kind is ErrorKind.INTERNAL)

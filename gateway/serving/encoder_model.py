@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.generation import EngineError, EngineFeatures, ErrorKind
-from gateway.generation.encoder import EncodedItems, EncoderParams, EncoderRequest
+from gateway.generation.encoder import EncoderParams, EncoderRequest
 from gateway.generation.engine import MalformedOutputError
 from gateway.generation.ids import new_id
 from gateway.generation.route import RoutingHints
@@ -25,7 +25,7 @@ from gateway.generation.token_counts import Usage
 from gateway.http.access.caller import caller
 from gateway.http.access.permit import permit
 from gateway.serving.admission.admission import GenerationDemand
-from gateway.serving.deadlines import Deadlines
+from gateway.serving.encoder_batches import EncoderBatches, split
 from gateway.serving.encoder_call import EncoderCall
 from gateway.serving.prompts import work_of
 from gateway.serving.served_model import ServedModel
@@ -36,7 +36,8 @@ from gateway.text.tokens import TokenizerError
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
 
 _log = logging.getLogger(__name__)
-_OF_INPUTS = (ErrorKind.CONTEXT_LENGTH, ErrorKind.INVALID_REQUEST, ErrorKind.INTERNAL)
+_OF_AN_INPUT = ErrorKind.CONTEXT_LENGTH, ErrorKind.INVALID_REQUEST
+_OF_INPUTS = (*_OF_AN_INPUT, ErrorKind.INTERNAL)
 _MOST_NAMED = 8  # inputs in a message
 _MOST_CHARACTERS = 8  # of queries for each token; texts have 1 to 6
 
@@ -68,7 +69,6 @@ class EncoderModel(ServedModel):
         self._tokenizer: EncoderTokenizer | None = None
         self._folder: Path | None = None
         self._running: set[EncoderCall] = set()
-        self._deadlines = Deadlines(self._timeouts.first_token_s, self._timeouts.total_s)
 
     @property
     def max_seq_len(self) -> int | None:
@@ -120,11 +120,14 @@ class EncoderModel(ServedModel):
             what = f"Requested at least {known} tokens, max {most} tokens per request."
             raise EngineError(ErrorKind.INVALID_REQUEST, what, param="input", code="max_tokens_per_request")
         tally = None if granted is None else await granted.reserve(known)
-        encoded = await self._encode_all(prepared, params, request_id, arrived)
-        self.metrics.prompt_tokens.inc(encoded.tokens)
-        if tally is not None:
-            tally.ended(Usage(encoded.tokens, 0))
-        return encoded
+        batches = EncoderBatches(prepared, params, request_id, arrived, self._timeouts.first_token_s)
+        try:
+            values = await self._encode_all(batches)
+        finally:
+            self.metrics.prompt_tokens.inc(batches.tokens)
+            if tally is not None:
+                tally.ended(Usage(batches.tokens, 0))
+        return EncoderResult(values, batches.tokens)
 
     async def _prepare(self, inputs: Sequence[EncoderInput], params: EncoderParams) -> Sequence[EncoderInput]:
         """The inputs with prefixes, and with token ids where there is a tokenizer."""
@@ -150,68 +153,84 @@ class EncoderModel(ServedModel):
             return given
         return EncoderInput(own.prefix + given.text, given.pair)
 
-    async def _encode_all(
-        self, inputs: Sequence[EncoderInput], params: EncoderParams, request_id: str, arrived: float
-    ) -> EncoderResult:
-        """Encode inputs in batches of about the same length, several at a time; results are in the inputs' order."""
-        batches = self._batches(inputs)
+    async def _encode_all(self, batches: EncoderBatches) -> NDArray[np.float32]:
+        """Encode inputs in batches, several at a time; results are in the inputs' order."""
+        places = split(batches.inputs, self.backend.features)
+        if len(places) > 1:  # the last one waits for others
+            batches.limit_s = self._timeouts.total_s
         slots = asyncio.Semaphore(self.settings.max_parallel_generations)
 
-        async def encode(batch: Sequence[int]) -> EncodedItems:
-            request = EncoderRequest(f"{request_id}-{new_id()}", [inputs[index] for index in batch], params)
+        async def encode(batch: Sequence[int]) -> NDArray[np.float32]:
             async with slots:
-                return await self._encode(request, batch, arrived)
+                try:
+                    return await self._encode(batches, batch)
+                except EngineError as error:
+                    raise await self._blame(batches, batch, error) from None
 
-        results = [await encode(batches[0])] if len(batches) == 1 else await all_or_none(map(encode, batches))
-        values = np.empty((len(inputs), results[0].values.shape[1]), np.float32)
-        tokens = 0
-        for batch, result in zip(batches, results, strict=True):
-            if result.values.shape[1] != values.shape[1]:
-                raise MalformedOutputError(f"vectors of {values.shape[1]} and of {result.values.shape[1]} numbers")
-            values[batch] = result.values
-            counted = result.token_counts
-            tokens += sum(counted) if counted is not None else sum(len(inputs[index].ids) for index in batch)
-        return EncoderResult(values, tokens)
+        try:
+            results = [await encode(places[0])] if len(places) == 1 else await all_or_none(map(encode, places))
+        except EngineError as error:
+            self.metrics.failures[error.kind.value].inc()
+            raise
+        except asyncio.CancelledError:
+            self.metrics.cancelled.inc()
+            raise
+        values = np.empty((len(batches.inputs), results[0].shape[1]), np.float32)
+        for batch, rows in zip(places, results, strict=True):
+            if rows.shape[1] != values.shape[1]:
+                raise MalformedOutputError(f"vectors of {values.shape[1]} and of {rows.shape[1]} numbers")
+            values[batch] = rows
+        return values
 
-    def _batches(self, inputs: Sequence[EncoderInput]) -> list[list[int]]:
-        """The places of the inputs of each request to the engine."""
-        order = list(range(len(inputs)))
-        if inputs[0].pair is None:  # documents of one query stay together
-            order.sort(key=lambda index: len(inputs[index].ids) or len(inputs[index].text))
-        groups: dict[str, list[int]] = {}
-        for index in order:
-            groups.setdefault(inputs[index].text if self._one_query else "", []).append(index)
-        most = self._most_items
-        return [group[start : start + most] for group in groups.values() for start in range(0, len(group), most)]
+    async def _blame(self, batches: EncoderBatches, batch: Sequence[int], error: EngineError) -> EngineError:
+        """Name the input at fault in an error, or the inputs of its batch; halves are sent again to find it."""
+        suspects, tried = batch, True
+        while error.kind in _OF_AN_INPUT and error.param is None and (len(suspects) > 1 or not tried):
+            half = suspects[: -(-len(suspects) // 2)]
+            tried = len(half) == len(suspects)
+            try:
+                await self._encode(batches, half)
+            except EngineError as other:
+                if other.kind not in _OF_AN_INPUT:
+                    return other
+                error, suspects, tried = other, half, True
+            else:
+                if tried:  # the batch as a whole was at fault
+                    suspects = batch
+                    break
+                suspects = suspects[len(half) :]
+        if error.item is None and error.kind in _OF_INPUTS and error.param is None:
+            first, more = first_of([f"{index}" for index in sorted(suspects)], _MOST_NAMED)
+            error.message = f"{error.message.rstrip('.')} (input {', '.join(first)}{more})."
+            error.item = suspects[0] if len(suspects) == 1 and error.kind in _OF_AN_INPUT else None
+        return error
 
-    async def _encode(self, request: EncoderRequest, batch: Sequence[int], arrived: float) -> EncodedItems:
-        who = caller()
-        demand = GenerationDemand(who.id, who.weight, sum(len(item.ids) for item in request.items))
+    async def _encode(self, batches: EncoderBatches, batch: Sequence[int]) -> NDArray[np.float32]:
+        """Encode one batch and count its tokens."""
+        who, items = caller(), [batches.inputs[index] for index in batch]
+        known = sum(len(item.ids) for item in items)
+        pad_id = self._tokenizer.pad_id if self._tokenizer else 0
         call = EncoderCall(
-            request,
-            enter=functools.partial(self.admission.enter, demand),
+            EncoderRequest(f"{batches.request_id}-{new_id()}", items, batches.params, pad_id=pad_id),
+            enter=functools.partial(self.admission.enter, GenerationDemand(who.id, who.weight, known)),
             find=functools.partial(self.backend.find, RoutingHints()),
-            deadlines=self._deadlines,
+            limit_s=batches.limit_s,
             metrics=self.metrics,
-            arrived=arrived,
+            arrived=batches.arrived,
         )
         self._running.add(call)
         try:
             encoded = await call.run()
-            wrong = _wrong_row(encoded.values, zeros=self.task != "embed")
-            if wrong is not None:
-                row, message = wrong
-                batch = [batch[row]]
-                self.metrics.failures[ErrorKind.INTERNAL.value].inc()
-                raise MalformedOutputError(message, message)
-        except EngineError as error:
-            if error.kind in _OF_INPUTS and error.param is None:
-                first, more = first_of([f"{index}" for index in sorted(batch)], _MOST_NAMED)
-                error.message = f"{error.message.rstrip('.')} (input {', '.join(first)}{more})."
-            raise
         finally:
             self._running.discard(call)
-        return encoded
+        batches.tokens += known if encoded.token_counts is None else sum(encoded.token_counts)
+        wrong = _wrong_row(encoded.values, zeros=self.task != "embed")
+        if wrong is not None:
+            row, message = wrong
+            error = MalformedOutputError(message, f"{message.rstrip('.')} (input {batch[row]}).")
+            error.item = batch[row]
+            raise error
+        return encoded.values
 
     async def _load(self) -> bool:
         if self.settings.tokenizer is None:
@@ -233,6 +252,11 @@ class EncoderModel(ServedModel):
         if folder is not None and readable and folder != self._folder:
             self._load_tokenizer(folder)
         self.labels = self.labels or self.settings.encoder.labels
+        if self.task == "classify" and self.labels and features.width not in (None, len(self.labels)):
+            raise ConfigError(
+                f"{self._key}.encoder.labels: there are {len(self.labels)} labels, but the Triton model "
+                f"{features.model!r} returns {features.width} scores; name as many."
+            )
         if self._tokenizer is None and (features.prompt_ids or "prompt_tokens" in features.estimates):
             why = "takes token ids" if features.prompt_ids else "does not count tokens, which usage needs"
             raise ConfigError(
@@ -242,7 +266,6 @@ class EncoderModel(ServedModel):
 
     def _adopt(self, features: EngineFeatures) -> None:
         self._capabilities = features.capabilities
-        self._most_items, self._one_query = features.most_items, features.one_query
         _log.info(
             "model %s is served on the %s path: %s", self.name, features.path, features.reason,
             extra={"event": "model_served", "max_seq_len": self.max_seq_len, "tokenizer": str(self._folder)},

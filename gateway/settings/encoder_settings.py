@@ -48,9 +48,10 @@ class EncoderSettings(Section):
         normalize: whether vectors are scaled to length 1; None: if the gateway pools them.
         dimensions: whether a request may ask for shorter vectors, which the gateway cuts and scales to length 1.
         activation: turns scores into probabilities; ``auto``: ``sigmoid`` for one score that the model calls logit,
-            ``softmax`` for classes.
+            ``softmax`` for classes unless the model calls them probabilities, or they are.
         labels: names of the classes, in order; empty: those of the tokenizer folder's ``config.json``, or ``LABEL_0``.
         batch: most inputs of one request to Triton; None: the model's ``max_batch_size``, or 1 if that is 0.
+        batch_tokens: most tokens of one request to Triton with several inputs, each counted as the longest.
         max_items: most inputs of a request of a client.
         max_tokens: most tokens of all inputs of such a request, where the gateway has the tokenizer.
         token_ids: whether requests may have token ids, of the model's own tokenizer (``own``), in place of texts.
@@ -70,6 +71,7 @@ class EncoderSettings(Section):
     activation: Literal["auto", "sigmoid", "softmax", "none"] = "auto"
     labels: Annotated[tuple[str, ...], BeforeValidator(split_commas)] = ()
     batch: int | None = Field(default=None, ge=1, le=4096)
+    batch_tokens: int = Field(default=16_384, ge=1)
     max_items: int = Field(default=2048, ge=1, le=65536)
     max_tokens: int = Field(default=300_000, ge=1)
     token_ids: Literal["reject", "own"] = "reject"  # noqa: S105 - no password

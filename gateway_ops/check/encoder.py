@@ -115,6 +115,9 @@ class _Proof:
             yield each
         async for each in self._limit():
             yield each
+        if self._pairs and (together.min() < 0 or together.max() > 1):
+            what = f"Scores of pairs are {together.min():.3g} to {together.max():.3g}, not within 0 to 1."
+            yield self._found(Severity.WARNING, what, "Set encoder.activation to sigmoid if they are logits.")
         if (missing := self._prefixes()) is not None:
             yield missing
         yield self._shape(together)

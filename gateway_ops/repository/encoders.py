@@ -16,7 +16,7 @@ from gateway_ops.repository.pbtxt import to_text
 from gateway_ops.repository.rendered_files import RenderError, Rendering, python_files
 
 _TASKS: Final = {"BertModel": "embed", "BertForSequenceClassification": "rerank"}
-_TENSORS: Final = {"embed": ("text", 1, "embedding"), "rerank": ("pair", 2, "scores")}
+_TENSORS: Final = {"embed": ("text", 1, "embedding"), "rerank": ("pair", 2, "logits")}
 _POOLINGS: Final = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max"}
 _MODULES: Final = ("Transformer", "Pooling", "Normalize")
 _MOST: Final = 64
@@ -36,8 +36,7 @@ def render_encoder(folder: Path, python_models: Path) -> Rendering:
     Raises:
         RenderError: the folder has no such model, or the Python files are missing.
     """
-    name = folder.name
-    config = encoder_config(folder, name, str(folder))
+    config = encoder_config(folder, name := folder.name, str(folder))
     text = to_text(config, about_encoder(config)).encode()
     files = {Path(name) / "config.pbtxt": text, **python_files(python_models / "embedding" / "1", Path(name) / "1")}
     return Rendering({name: config}, files)
@@ -45,8 +44,7 @@ def render_encoder(folder: Path, python_models: Path) -> Rendering:
 
 def about_encoder(config: Any) -> str:
     """Make the comment at the top of a configuration."""
-    is_pair = config.input[0].name == "pair"
-    return _ABOUT.format(what="Pairs of texts to scores" if is_pair else "Texts to vectors")
+    return _ABOUT.format(what="Pairs of texts to scores" if config.input[0].name == "pair" else "Texts to vectors")
 
 
 def encoder_config(folder: Path, name: str, model_dir: str) -> Any:
@@ -84,12 +82,11 @@ def encoder_config(folder: Path, name: str, model_dir: str) -> Any:
 
 def _config(name: str, task: str, width: int, parameters: dict[str, str]) -> Any:
     source, texts, output = _TENSORS[task]
-    kind = model_config_pb2.ModelInstanceGroup.KIND_CPU
     config = model_config_pb2.ModelConfig(name=name, backend="python", max_batch_size=_MOST)
     config.input.add(name=source, data_type=model_config_pb2.TYPE_STRING, dims=[texts])
     config.output.add(name=output, data_type=model_config_pb2.TYPE_FP32, dims=[width])
     config.output.add(name="token_count", data_type=model_config_pb2.TYPE_INT32, dims=[1])
-    config.instance_group.add(count=1, kind=kind)
+    config.instance_group.add(count=1, kind=model_config_pb2.ModelInstanceGroup.KIND_CPU)
     config.dynamic_batching.SetInParent()
     for key, value in parameters.items():
         config.parameters[key].string_value = value

@@ -56,6 +56,17 @@ async def test_scores_are_proven(encoders: EncoderServer) -> None:
         assert any(each.what.startswith(told) for each in findings)
 
 
+async def test_scores_that_are_no_probabilities_are_found(encoders: EncoderServer) -> None:
+    [found] = [each for each in _grave(await _proven(encoders, "cross")) if each.startswith("Scores of pairs are -")]
+    assert found.endswith(", not within 0 to 1.")
+    assert not any("Scores" in each for each in _grave(await _proven(encoders, "jina_reranker")))
+
+
+async def test_labels_of_other_classes_are_an_error(encoders: EncoderServer, caplog: pytest.LogCaptureFixture) -> None:
+    assert len(_grave(await _proven(encoders, "classes", encoder={"labels": ["bad", "good"]}))) == 1
+    assert "encoder.labels: there are 2 labels, but the Triton model 'classes' returns 3 scores; name" in caplog.text
+
+
 async def test_silent_cutting_is_found(encoders: EncoderServer) -> None:
     """The model with request parameters cuts after eight words where it is told to."""
     words = "The model cuts texts of 64 words without a word about it."

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import threading
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
+import tokenizers
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2, service_pb2
 
 from gateway.generation.encoder import EncoderParams, EncoderRequest
-from gateway.generation.engine import EngineError, MalformedOutputError
+from gateway.generation.engine import EngineError, EngineFeatures, MalformedOutputError
+from gateway.serving.encoder_batches import split
 from gateway.settings.encoder_settings import EncoderSettings
 from gateway.settings.model_settings import Task
-from gateway.text.tokens.encoder_tokenizer import EncoderInput
+from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
 from gateway.triton.abilities import EngineOptions
+from gateway.triton.dialects import encoder as encoder_dialect
 from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.dialects.encoder import TritonEncoder, read_form
 from gateway.triton.discovery import describe
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble
-from tests.doubles.encoders.encoder_server import Row, write_row
+from tests.doubles.encoders.encoder_server import Row, write_row, write_tokenizer
 
 
 def _view(folder: Path, row: Row) -> ModelView:
@@ -81,17 +86,18 @@ def test_several_queries_need_a_batch_dimension(tmp_path: Path) -> None:
 
 
 class OneResponse:
-    """A connection whose only response has FP32 numbers, a row for each text."""
+    """A connection whose only response has numbers, a row for each text; BF16 is the upper half of FP32."""
 
     timeout = 5.0
     ended = True
 
-    def __init__(self, output: str, values: list[list[float]]) -> None:
+    def __init__(self, output: str, values: Any, datatype: str = "FP32") -> None:
         self.transport = self
         self._stream = service_pb2.ModelStreamInferResponse()
         response = self._stream.infer_response
-        response.outputs.add(name=output, datatype="FP32", shape=np.shape(values))
-        response.raw_output_contents.append(np.array(values, np.float32).tobytes())
+        response.outputs.add(name=output, datatype=datatype, shape=np.shape(values))
+        raw = np.array(values, np.float32)
+        response.raw_output_contents.append((raw.view("<u2")[..., 1::2] if datatype == "BF16" else raw).tobytes())
         response.parameters["triton_final_response"].bool_param = True
 
     def infer(self, *_request: Any, **_options: Any) -> OneResponse:
@@ -103,8 +109,8 @@ class OneResponse:
     def cancel(self) -> None: ...
 
 
-def _encoder(folder: Path, row: Row, connection: OneResponse, task: Task) -> TritonEncoder:
-    view, settings = _view(folder, row), EncoderSettings(activation="sigmoid" if task == "rerank" else "auto")
+def _encoder(folder: Path, row: Row, connection: OneResponse, task: Task, **given: Any) -> TritonEncoder:
+    view, settings = _view(folder, row), EncoderSettings(**given)
     features = describe(assemble(view, {}), "auto", EngineOptions(task=task, encoder=settings))
     return TritonEncoder(cast("Any", connection), view, read_form(view, settings), settings, features)
 
@@ -127,8 +133,121 @@ def test_vllm_counts_only_where_it_can_be_asked(tmp_path: Path) -> None:
 
 async def test_an_infinite_score_is_not_a_certainty(tmp_path: Path) -> None:
     row = Row("pairs STRING 2", "logits FP32 1", {}, task="rerank")
-    encoder = _encoder(tmp_path, row, OneResponse("logits", [[float("inf")], [0.0]]), "rerank")
+    encoder = _encoder(tmp_path, row, OneResponse("logits", [[float("inf")], [0.0]]), "rerank", activation="sigmoid")
     request = EncoderRequest("1", [EncoderInput("a", "b", ids=[1]), EncoderInput("a", "c", ids=[1])], EncoderParams())
     first, second = (await encoder.encode(request)).values[:, 0].tolist()
     assert math.isnan(first)  # which the model of the registry rejects by its place
     assert second == 0.5
+
+
+ROWS = [[0.25, 0.75], [1.0, 1.0]]  # probabilities of two classes, and what no two classes have
+
+
+@pytest.mark.parametrize(
+    ("output", "settings", "expected"),
+    [
+        ("logits", {}, [0.3775, 0.5]),
+        ("probs", {}, [0.25, 1]),
+        ("scores", {}, [0.25, 0.5]),
+        ("output_0", {}, [0.25, 0.5]),
+        ("scores", {"activation": "softmax"}, [0.3775, 0.5]),
+        ("logits", {"activation": "none"}, [0.25, 1]),
+    ],
+)
+async def test_only_logits_become_probabilities(
+    tmp_path: Path, output: str, settings: dict[str, Any], expected: list[float]
+) -> None:
+    row = Row("text STRING 1", f"{output} FP32 2", {})
+    encoder = _encoder(tmp_path, row, OneResponse(output, ROWS), "classify", **settings)
+    items = [EncoderInput(text, ids=[1]) for text in "ab"]
+    found = (await encoder.encode(EncoderRequest("1", items, EncoderParams()))).values
+    np.testing.assert_allclose(found[:, 0], expected, atol=1e-4)
+
+
+async def test_bf16_is_read_exactly(tmp_path: Path) -> None:
+    exact = [[1.0, -0.0078125, 3.0e38, 2.0**-130]]
+    exact = (np.array(exact, np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32).tolist()
+    connection = OneResponse("vector", exact, "BF16")
+    encoder = _encoder(tmp_path, Row("text STRING 1", "vector BF16 4", {}), connection, "embed")
+    found = (await encoder.encode(EncoderRequest("1", [EncoderInput("a", ids=[1])], EncoderParams()))).values
+    assert (found.dtype, found.tolist()) == (np.float32, exact)
+
+
+async def test_hidden_states_are_pooled_off_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else this would wait for ever: pooling goes on only when the loop lets it."""
+    going, asked = threading.Event(), EncoderRequest("1", [EncoderInput("a", ids=[1, 2])], EncoderParams())
+    pooled = encoder_dialect._pooled
+
+    def waits(*given: Any) -> Any:
+        assert going.wait(10)
+        return pooled(*given)
+
+    monkeypatch.setattr(encoder_dialect, "_pooled", waits)
+    row = Row("input_ids INT64 -1, attention_mask INT64 -1", "states FP32 -1 2", {})
+    encoder = _encoder(tmp_path, row, OneResponse("states", [[[1.0, 0.0], [0.0, 1.0]]]), "embed", normalize=False)
+    encoding = asyncio.ensure_future(encoder.encode(asked))
+    asyncio.get_running_loop().call_later(0, asyncio.get_running_loop().call_soon, going.set)
+    assert (await encoding).values.tolist() == [[0.5, 0.5]]
+
+
+def _features(folder: Path, inputs: str, output: str, **settings: Any) -> EngineFeatures:
+    view = _view(folder, Row(inputs, output, {}, batch=64))
+    return describe(assemble(view, {}), "auto", EngineOptions(task="embed", encoder=EncoderSettings(**settings)))
+
+
+IDS = "input_ids INT64 -1, attention_mask INT64 -1"
+
+
+@pytest.mark.parametrize(
+    ("output", "most"),
+    [("vector FP32 1024", 16384), ("states FP32 -1 1024", 8192), ("states FP16 -1 4096", 4096), ("s FP32 -1 -1", 8192)],
+)
+def test_batches_have_a_bound_of_tokens_and_of_returned_bytes(tmp_path: Path, output: str, most: int) -> None:
+    """32 MiB of vectors of all tokens; a dimension that the model does not say is taken for 1,024."""
+    assert _features(tmp_path / "a", IDS, output).most_tokens == most
+    assert _features(tmp_path / "b", IDS, output, batch_tokens=100).most_tokens == 100
+
+
+def test_inputs_of_a_batch_have_about_one_length(tmp_path: Path) -> None:
+    """Padding counts, whichever input it follows; one that is longer than the bound goes alone."""
+    lengths = [9, 2, 100, 3, 10, 1, 2]
+    features = _features(tmp_path, IDS, "vector FP32 4", batch_tokens=20)
+    singles = [EncoderInput("", ids=[7] * length) for length in lengths]
+    pairs = [EncoderInput("q" * 4, "d" * 4 * (length - 1)) for length in lengths]
+    for inputs in (singles, pairs):
+        assert [[lengths[index] for index in batch] for batch in split(inputs, features)] == [
+            [1, 2, 2, 3],
+            [9, 10],
+            [100],
+        ]
+
+
+def test_without_an_attention_mask_nothing_is_padded(tmp_path: Path) -> None:
+    features = _features(tmp_path, "input_ids INT64 -1", "vector FP32 4")
+    inputs = [EncoderInput("", ids=[7] * length) for length in (2, 3, 2, 3, 1)]
+    assert split(inputs, features) == [[4], [0, 2], [1, 3]]
+
+
+def test_padding_is_the_tokenizers_own(tmp_path: Path) -> None:
+    view, settings = _view(tmp_path, Row(f"{IDS}, token_type_ids INT32 -1", "vector FP32 4", {})), EncoderSettings()
+    encoder = TritonEncoder(cast("Any", None), view, read_form(view, settings), settings, cast("Any", None))
+    items = [EncoderInput("", ids=[5, 6, 7], type_ids=[0, 1, 1]), EncoderInput("", ids=[8], type_ids=[1])]
+    wire = encoder.wire(EncoderRequest("1", items, EncoderParams(), pad_id=1))
+    found = {
+        tensor.name: np.frombuffer(raw, {"INT64": "<i8", "INT32": "<i4"}[tensor.datatype]).tolist()
+        for tensor, raw in zip(wire.inputs, wire.raw_input_contents, strict=True)
+    }
+    assert found == {
+        "input_ids": [5, 6, 7, 8, 1, 1],
+        "attention_mask": [1, 1, 1, 1, 0, 0],
+        "token_type_ids": [0, 1, 1, 1, 0, 0],
+    }
+    folder = write_tokenizer(tmp_path / "tokenizer")
+    assert EncoderTokenizer.from_folder(folder).pad_id == 0
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.add_special_tokens(["<pad>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    assert EncoderTokenizer.from_folder(folder).pad_id == tokenizer.token_to_id("<pad>")
+    tokenizer.enable_padding(pad_id=9)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    assert EncoderTokenizer.from_folder(folder).pad_id == 9

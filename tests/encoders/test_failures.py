@@ -52,6 +52,42 @@ async def test_a_wrong_result_fails_the_request_and_names_the_input(
     assert 'gateway_engine_failures_total{kind="internal",model="nim"} 1.0' in metrics
 
 
+async def _metric(gateway: EncoderGateway, name: str) -> float:
+    text = (await gateway.client.get("/metrics")).text
+    [line] = [each for each in text.splitlines() if each.startswith(f'{name}{{model="')]
+    return float(line.rsplit(" ", 1)[1])
+
+
+@pytest.mark.parametrize("place", [0, 5, 7])
+async def test_an_input_that_the_model_rejects_is_found(encoders: EncoderServer, place: int) -> None:
+    """By halves of its batch, so by as many more requests as it takes to halve it, and one that proves it."""
+    texts = [f"{text} {'w ' * 150 if place == number else 'w' * 300}" for number, text in enumerate(TEXTS[:BATCH])]
+    async with serving(encoders.model("nim")) as gateway:
+        error = (await gateway.embed("nim", texts)).json()["error"]
+        assert (error["param"], error["code"]) == (f"input[{place}]", "context_length_exceeded")
+        assert f"(input {place})" in error["message"]
+        sent = encoders.requests("nim")
+        assert 4 <= len(sent) <= 5
+        assert await _metric(gateway, "gateway_prompt_tokens_total") == sum(
+            len(text.split()) for each in sent for [text] in each["inputs"]["text"][1] if not _long(each)
+        )
+        assert (
+            'gateway_engine_failures_total{kind="context_length_exceeded",model="nim"} 1.0'
+            in (await gateway.client.get("/metrics")).text
+        )
+
+
+def _long(request: dict[str, Any]) -> bool:
+    return any(len(text.split()) > 20 for [text] in request["inputs"]["text"][1])
+
+
+async def test_an_outage_is_not_searched_for_an_input(encoders: EncoderServer) -> None:
+    async with serving(encoders.model("nim")) as gateway:
+        encoders.set("failing")
+        error = (await gateway.embed("nim", TEXTS[:8])).json()["error"]
+    assert (error["param"], len(encoders.requests("nim"))) == (None, 1)
+
+
 @pytest.mark.parametrize("transport", ["h2", "grpcio"])
 async def test_a_deadline_ends_the_work(encoders: EncoderServer, transport: str) -> None:
     model = encoders.model("nim")
@@ -62,6 +98,21 @@ async def test_a_deadline_ends_the_work(encoders: EncoderServer, transport: str)
         assert 0.5 <= time.monotonic() - begun < 5
         await until(lambda: any(each.get("cancelled") for each in encoders.requests("nim")))
     assert (answer.status_code, "within 0.5 seconds" in answer.text) == (504, True)
+
+
+async def test_several_batches_have_until_the_end_of_the_answer(encoders: EncoderServer) -> None:
+    timeouts = {"first_token_s": 0.01, "total_s": 1}
+    async with serving(encoders.model("nim", max_parallel_generations=1), timeouts=timeouts) as gateway:
+        answer = await gateway.embed("nim", [*TEXTS, "!wait"])
+    assert (answer.status_code, "within 1 seconds" in answer.text) == (504, True)
+    assert len(encoders.requests("nim")) == 2
+
+
+async def test_batches_beside_one_that_fails_are_no_clients_that_left(encoders: EncoderServer) -> None:
+    async with serving(encoders.model("bge_py")) as gateway:
+        answer = await gateway.embed("bge_py", [*["!wait"] * 8, "a text that is longer !fail"])
+        assert answer.status_code == 500
+        assert await _metric(gateway, "gateway_requests_cancelled_total") == 0
 
 
 async def test_an_abort_ends_what_runs_and_what_waits(encoders: EncoderServer) -> None:
@@ -106,6 +157,23 @@ async def test_tokens_of_a_key(encoders: EncoderServer, name: str) -> None:
         return
     assert (first.status_code, first.json()["usage"]["prompt_tokens"]) == (200, 42)
     assert (second.status_code, "tokens" in second.json()["error"]["message"]) == (429, True)
+
+
+@pytest.mark.parametrize("end", ["!fail", "!wait"])
+async def test_batches_that_ended_before_the_request_did_are_charged(encoders: EncoderServer, end: str) -> None:
+    """A request that failed has used what its first batches had, and so has one whose client has left."""
+    model = encoders.model("bge_py", max_parallel_generations=1)
+    async with serving(model, auth=_keys(tokens_per_minute=130)) as gateway:
+        gateway.client.headers["Authorization"] = "Bearer sk-team"
+        asked = asyncio.ensure_future(gateway.embed("bge_py", [*["abcdefgh"] * 8, f"a longer text {end}"]))
+        await until(lambda: len(encoders.requests("bge_py")) == 2)
+        if end == "!wait":
+            asked.cancel()
+        [ended] = await asyncio.gather(asked, return_exceptions=True)
+        assert isinstance(ended, asyncio.CancelledError) or getattr(ended, "status_code", 0) == 500
+        assert await _metric(gateway, "gateway_prompt_tokens_total") == 80
+        assert (await gateway.embed("bge_py", ["abcdefgh"] * 5)).status_code == 200
+        assert (await gateway.embed("bge_py", ["abcdefgh"])).status_code == 429
 
 
 async def test_in_flight_of_a_key(encoders: EncoderServer) -> None:
@@ -190,14 +258,8 @@ async def test_a_request_goes_elsewhere(encoders: EncoderServer, two: EncoderSer
         for _ in range(8):
             assert (await gateway.embed("nim", TEXTS)).status_code == 200
         assert two.requests("nim")
-        assert await _elsewhere(gateway) == len(two.requests("nim"))
+        assert await _metric(gateway, "gateway_retries_elsewhere_total") == len(two.requests("nim"))
         two.set("well")
         two.kill()
         answers = await asyncio.gather(*(gateway.embed("nim", TEXTS) for _ in range(8)))
         assert {answer.status_code for answer in answers} == {200}
-
-
-async def _elsewhere(gateway: EncoderGateway) -> float:
-    text = (await gateway.client.get("/metrics")).text
-    [line] = [each for each in text.splitlines() if each.startswith('gateway_retries_elsewhere_total{model="nim"}')]
-    return float(line.rsplit(" ", 1)[1])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from gateway.generation.encoder import EncodedItems, EncoderRequest
+from gateway.generation.engine import EngineError, ErrorKind
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer, InputTooLongError
 from tests.app.encoders import MOST_TOKENS, Encoders, ScriptedEncoder, encoders, letters
 from tests.app.scripted import ByteIds
@@ -330,6 +331,31 @@ async def test_classes_have_labels_and_probabilities(world: Encoders) -> None:
         assert answer["usage"]["total_tokens"] == 6
     unnamed = await world.post("/classify", model="unnamed", input="xyz")
     assert unnamed["data"][0]["label"] == "LABEL_1"
+
+
+async def test_classes_of_another_number_than_labels_are_not_named(
+    world: Encoders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def three(request: EncoderRequest) -> EncodedItems:
+        return EncodedItems(np.array([[0.5, 0.25, 0.25]] * len(request.items), np.float32))
+
+    monkeypatch.setattr(world.by_name["classes"], "encode", three)
+    error = (await world.post("/classify", 500, model="classes", input="a"))["error"]
+    assert (error["code"], error["message"]) == (
+        "invalid_engine_output",
+        "The model returned 3 scores, but it has 2 labels.",
+    )
+
+
+async def test_the_document_that_fails_is_named(world: Encoders, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(request: EncoderRequest) -> EncodedItems:
+        if any(item.pair == "x" for item in request.items):
+            raise EngineError(ErrorKind.INVALID_REQUEST, "No.")
+        return EncodedItems(np.ones((len(request.items), 1), np.float32))
+
+    monkeypatch.setattr(world.by_name["ranks"], "encode", fails)
+    found = await world.rejected("/v1/rerank", model="ranks", query="a", documents=["ab", "b", "x", "cde"])
+    assert found == ("documents[2]", None, "No (input 2).")
 
 
 async def test_pooling_returns_vectors_and_scores(world: Encoders) -> None:

@@ -59,7 +59,7 @@ def ask(
     client: InferenceServerClient, model: str, rows: list[Any], **parameters: str
 ) -> tuple[NDArray[Any], list[int]]:
     result = client.infer(model, inputs(rows), parameters=parameters)
-    output = result.as_numpy("scores" if isinstance(rows[0], tuple) else "embedding")
+    output = result.as_numpy("logits" if isinstance(rows[0], tuple) else "embedding")
     return output, result.as_numpy("token_count").reshape(-1).tolist()
 
 

@@ -136,7 +136,10 @@ async def _encoded(
         param = asked.path(error.index, of_query=error.of_query)
         raise BadRequestError(message, param=param, code="context_length_exceeded") from None
     except EngineError as error:
-        names = dict.fromkeys(("prompt", "input"), _inputs_of(asked))
+        if error.item is not None:
+            error.param = "input"
+        of_one = _inputs_of(asked) if error.item is None else asked.path(error.item)
+        names = dict.fromkeys(("prompt", "input"), of_one)
         raise from_engine(error, {**names, "query": _inputs_of(asked, of_query=True)}) from None
     record.prompt_tokens = encoded.tokens
     return await _written(endpoint.body(asked, model, encoded))

@@ -16,6 +16,7 @@ from gateway.text.tokens.tokenizer import Tokenizer
 Truncation = Literal["none", "start", "end"]
 """The side on which a text that is too long is cut; ``none``: it is rejected."""
 
+_PADS = "[PAD]", "<pad>"
 _ALWAYS_COUNTED = 65536  # characters of an input, which may have few tokens: normalizers drop spaces
 
 
@@ -61,12 +62,17 @@ class EncoderTokenizer:
 
     Args:
         tokenizer: the model's tokenizer.
+
+    Attributes:
+        vocab_size: one more than the largest token id.
+        pad_id: the token id for padding; 0 where the tokenizer has none.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._backend: tokenizers.Tokenizer = tokenizer.backend
         self.vocab_size = tokenizer.vocab_size
         self._longest_token = tokenizer.longest_token
+        self.pad_id = _pad_id(tokenizer)
 
     @classmethod
     def from_folder(cls, folder: Path) -> EncoderTokenizer:
@@ -163,3 +169,10 @@ class EncoderTokenizer:
                 return dataclasses.replace(cut, ids=encoding.ids, type_ids=encoding.type_ids)
             room -= len(encoding.ids) - most
         raise InputTooLongError(index, len(whole.ids), most, of_query=of_query)
+
+
+def _pad_id(tokenizer: Tokenizer) -> int:
+    """The id by which a tokenizer pads, else that of its padding token."""
+    named = [tokenizer.special_tokens.get("pad_token"), *_PADS]
+    ids = (tokenizer.backend.token_to_id(each) for each in named if each is not None)
+    return next((each for each in (tokenizer.pad_id, *ids) if each is not None), 0)

@@ -72,6 +72,7 @@ class Tokenizer:
         Raises:
             TokenizerError: when a named special token or an end id is not in the vocabulary.
         """
+        self.pad_id: int | None = (backend.padding or {}).get("pad_id")
         backend.no_truncation()
         backend.no_padding()
         self.backend = backend

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import struct
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -32,8 +35,12 @@ _INTEGERS: Final = {
     f"{sign}INT{8 * size}": f"<{kind}{size}" for sign, kind in (("", "i"), ("U", "u")) for size in (1, 2, 4, 8)
 }
 _FLOATS: Final = {"FP32": "<f4", "FP16": "<f2", "FP64": "<f8"}
+_OUTPUTS: Final = {**_FLOATS, "BF16": "<u2"}  # which NumPy lacks
 _COUNTS: Final = ("token_count", "token_counts", "num_input_tokens", "prompt_tokens")
 _WIDTHS: Final = ("dim", "dims", "dimension")
+_HIDDEN_BYTES: Final = 32 * 2**20  # of the vectors of all tokens, in one response
+_DEFAULT_WIDTH: Final = 1024  # of such vectors, where the model does not say
+_SUM_ERROR: Final = 5e-3  # of probabilities that were rounded to BF16
 _ASKS_COUNT: Final = "return_num_input_tokens"  # of vLLM
 _DOCUMENTS: Final = ("passage", "passages", "document", "documents")
 _NAMES: Final[Mapping[str, EncoderTensor]] = {
@@ -44,6 +51,7 @@ _NAMES: Final[Mapping[str, EncoderTensor]] = {
     "query": "query",
     **dict.fromkeys(_DOCUMENTS, "document"),
 }
+_POOLING: Final = ThreadPoolExecutor(2, thread_name_prefix="pooling")  # of hidden states, off the event loop
 _PROBE = EncoderInput(text="a", pair="a", ids=(0,), type_ids=(0,))
 
 Takes = Literal["text", "pair", "query", "ids", "json"]
@@ -125,6 +133,21 @@ def _is_hidden(model: ModelView, tensors: Mapping[EncoderTensor, str], output: s
     return len(dims) == 2 and dims[0] != 1
 
 
+def _width(model: ModelView, form: EncoderForm) -> int | None:
+    """The numbers of one vector, by the declared dimensions."""
+    dims = model.dims.get(form.output, ())
+    declared = dims[-1] if dims and form.takes != "json" and form.width is None else 0
+    return declared if declared > 0 else None
+
+
+def _most_tokens(model: ModelView, form: EncoderForm, settings: EncoderSettings) -> int:
+    """The most tokens of a request of several inputs; fewer where the model returns a vector of each."""
+    if not form.hidden:
+        return settings.batch_tokens
+    number = np.dtype(_OUTPUTS.get(model.answered.get(form.output, ""), "<f8")).itemsize
+    return max(1, min(settings.batch_tokens, _HIDDEN_BYTES // number // (_width(model, form) or _DEFAULT_WIDTH)))
+
+
 def _constants(settings: EncoderSettings) -> set[str]:
     return {*settings.inputs, *(name for each in settings.input_types.values() for name in each.inputs)}
 
@@ -181,7 +204,7 @@ def _output(model: ModelView, settings: EncoderSettings, takes: Takes) -> str:
         return settings.output
     if takes == "json":
         return "text_output"
-    floats = [name for name in model.outputs if model.answered.get(name) in _FLOATS]
+    floats = [name for name in model.outputs if model.answered.get(name) in _OUTPUTS]
     least = min((len(model.dims[name]) for name in floats), default=0)
     pooled = [name for name in floats if len(model.dims[name]) == least]
     if len(pooled) == 1:
@@ -205,7 +228,7 @@ class EncoderDialect(Dialect[Encoder]):
     def recognizes(self, model: ModelView) -> bool:
         """Tell whether a model takes texts or token ids and returns numbers; see ``Dialect``."""
         takes = "input_ids" in model.inputs or "BYTES" in model.datatypes.values()
-        return takes and any(datatype in _FLOATS for datatype in model.answered.values())
+        return takes and any(datatype in _OUTPUTS for datatype in model.answered.values())
 
     def check(self, models: Models, path: EnginePath) -> None:
         """Reject a setting ``path`` of generating models; see ``Dialect``."""
@@ -235,6 +258,9 @@ class EncoderDialect(Dialect[Encoder]):
             task=options.task,
             most_items=form.most_items,
             one_query=form.takes == "query" and not model.batched,
+            most_tokens=_most_tokens(model, form, settings),
+            pads=form.takes != "ids" or "attention_mask" in form.tensors,
+            width=_width(model, form),
         )
         encoder = TritonEncoder(connection, model, form, settings, features)
         try:
@@ -337,7 +363,9 @@ class TritonEncoder:
             stream.close()
         if answered is None:
             raise MalformedOutputError("no outputs")
-        return self._read(answered, request)
+        if not self.form.hidden:
+            return self._read(answered, request)
+        return await asyncio.get_running_loop().run_in_executor(_POOLING, self._read, answered, request)
 
     def wire(self, request: EncoderRequest) -> service_pb2.ModelInferRequest:
         """Convert a request to tensors and request parameters."""
@@ -385,9 +413,10 @@ class TritonEncoder:
 
     def _activated(self, values: NDArray[Any]) -> NDArray[Any]:
         """Scores as probabilities, where the model gives logits."""
-        how, task = self._settings.activation, self._features.task
+        how, task, name = self._settings.activation, self._features.task, self.form.output.lower()
+        of_logits = "logit" in name
         if how == "auto":
-            logits = task == "classify" or (task == "rerank" and "logit" in self.form.output.lower())
+            logits = of_logits if task == "rerank" else task == "classify" and "prob" not in name
             how = "none" if not logits else "sigmoid" if values.shape[1] == 1 else "softmax"
         if how == "none":
             return values
@@ -396,7 +425,16 @@ class TritonEncoder:
         if how == "softmax":
             powers = np.exp(wide - wide.max(axis=1, keepdims=True))
             found = powers / powers.sum(axis=1, keepdims=True)
+            if self._settings.activation == "auto" and not of_logits:
+                found = np.where(_are_probabilities(wide), wide, found)
         return np.where(np.isfinite(wide), found, np.nan)  # an infinite score is a fault, not a certainty
+
+
+def _are_probabilities(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether the numbers of each row are probabilities of all classes; shape [rows, 1]."""
+    sums = rows.sum(axis=1, keepdims=True)
+    found: NDArray[np.bool_] = np.isclose(sums, 1, rtol=0, atol=_SUM_ERROR) & (rows >= 0).all(axis=1, keepdims=True)
+    return found
 
 
 def _put(wire: service_pb2.ModelInferRequest, name: str, datatype: str, shape: Sequence[int], raw: bytes) -> None:
@@ -444,21 +482,22 @@ def _fill_query(
 def _fill_ids(
     wire: service_pb2.ModelInferRequest, model: ModelView, form: EncoderForm, request: EncoderRequest
 ) -> None:
-    """Add token ids, padded at the end by 0, which the attention mask hides."""
-    rows, width = len(request.items), max(len(item.ids) for item in request.items)
-    columns: dict[EncoderTensor, Callable[[EncoderInput], Sequence[int]]] = {
-        "input_ids": lambda item: item.ids,
-        "attention_mask": lambda item: [1] * len(item.ids),
-        "token_type_ids": lambda item: item.type_ids,
+    """Add token ids, padded at the end, which the attention mask hides."""
+    lengths = [len(item.ids) for item in request.items]
+    rows, width = len(lengths), max(lengths)
+    mask = np.arange(width) < np.array(lengths)[:, None]
+    columns: dict[EncoderTensor, tuple[Callable[[EncoderInput], Sequence[int]] | None, int]] = {
+        "input_ids": (lambda item: item.ids, request.pad_id),
+        "attention_mask": (None, 0),
+        "token_type_ids": (lambda item: item.type_ids, 0),
     }
-    for holds, of in columns.items():
+    for holds, (of, padding) in columns.items():
         name = form.tensors.get(holds)
         if name is None:
             continue
         datatype = model.datatypes.get(name, "INT64")
-        matrix = np.zeros((rows, width), _INTEGERS.get(datatype, "<i8"))
-        for row, item in zip(matrix, request.items, strict=True):
-            row[: len(item.ids)] = of(item)
+        matrix = np.full((rows, width), padding, _INTEGERS.get(datatype, "<i8"))
+        matrix[mask] = 1 if of is None else np.fromiter(chain.from_iterable(map(of, request.items)), matrix.dtype)
         shape = [rows, width] if model.batched or len(model.dims.get(name, ())) > 1 else [width]
         _put(wire, name, datatype, shape, matrix.tobytes())
 
@@ -510,14 +549,15 @@ def _outputs(response: service_pb2.ModelInferResponse) -> Iterator[tuple[str, ND
     if len(response.outputs) != len(response.raw_output_contents):
         raise MalformedOutputError(f"{len(response.raw_output_contents)} contents of {len(response.outputs)} outputs")
     for output, raw in zip(response.outputs, response.raw_output_contents, strict=True):
-        kind = _FLOATS.get(output.datatype) or _INTEGERS.get(output.datatype)
+        kind = _OUTPUTS.get(output.datatype) or _INTEGERS.get(output.datatype)
         if kind is None:
             yield output.name, raw
             continue
-        shape = tuple(output.shape)
+        name, shape = output.name, tuple(output.shape)
         if min(shape, default=0) < 0 or math.prod(shape) * np.dtype(kind).itemsize != len(raw):
-            raise MalformedOutputError(f"{output.name} has {len(raw)} bytes and the shape {list(shape)}")
-        yield output.name, np.frombuffer(raw, kind).reshape(shape)
+            raise MalformedOutputError(f"{name} has {len(raw)} bytes and the shape {list(shape)}")
+        values = np.frombuffer(raw, kind).reshape(shape)
+        yield name, (values.astype("<u4") << 16).view("<f4") if output.datatype == "BF16" else values
 
 
 def _vectors_of_json(raw: NDArray[Any] | bytes) -> NDArray[np.float32]:
@@ -553,15 +593,12 @@ def _pooled(values: NDArray[Any], items: Sequence[EncoderInput], form: EncoderFo
     lengths = np.array([len(item.ids) if by_ids else width for item in items])
     if lengths.min() < 1 or lengths.max() > width:
         raise MalformedOutputError(f"{width} vectors of texts with {lengths.tolist()[:8]} tokens")
-    found: NDArray[Any]
     if pooling == "cls":
-        found = values[:, 0]
-    elif pooling == "last":
-        found = values[np.arange(rows), lengths - 1]
-    else:
-        mask = (np.arange(width) < lengths[:, None])[..., None]
-        found = values.sum(axis=1, dtype=np.float32, where=mask) / lengths[:, None]
-    return found
+        return values[:, 0]
+    if pooling == "last":
+        last: NDArray[Any] = values[np.arange(rows), lengths - 1]
+        return last
+    return np.stack([row[:length].mean(axis=0, dtype=np.float32) for row, length in zip(values, lengths, strict=True)])
 
 
 def scaled(values: NDArray[Any]) -> NDArray[np.float32]:

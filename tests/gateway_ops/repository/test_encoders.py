@@ -56,7 +56,7 @@ def test_a_folder_becomes_a_model_beside_others(tmp_path: Path, repository: Path
     assert {*models} == {"my-encoder", "my-reranker"}
     config = models["my-reranker"].config
     assert [(tensor.name, [*tensor.dims]) for tensor in config.input] == [("pair", [2])]
-    assert [(tensor.name, [*tensor.dims]) for tensor in config.output] == [("scores", [2]), ("token_count", [1])]
+    assert [(tensor.name, [*tensor.dims]) for tensor in config.output] == [("logits", [2]), ("token_count", [1])]
     assert {name: entry.string_value for name, entry in config.parameters.items()} == {
         "model_dir": str(folder),
         "tokenizer_dir": str(folder),

@@ -8,13 +8,17 @@ import numpy as np
 
 from gateway.api.openai.classify.protocol import ClassifyRequest
 from gateway.api.openai.encoder_endpoint import EncoderEndpoint, list_of
+from gateway.generation.engine import MalformedOutputError
 from gateway.serving.encoder_model import EncoderModel, EncoderResult
 
 
 def _body(asked: ClassifyRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
     del asked
     count = encoded.values.shape[1]
-    labels = model.labels if len(model.labels) == count else [f"LABEL_{index}" for index in range(count)]
+    labels = model.labels or [f"LABEL_{index}" for index in range(count)]
+    if len(labels) != count:
+        detail = f"{count} scores, but it has {len(labels)} labels"
+        raise MalformedOutputError(detail, f"The model returned {detail}.")
     best = np.argmax(encoded.values, axis=1).tolist()
     data = [
         {"index": index, "label": labels[place], "probs": row, "num_classes": count}
