@@ -7,6 +7,7 @@ import contextlib
 import functools
 import json
 import logging
+import time
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,7 @@ class EncoderModel(ServedModel):
         self.labels: Sequence[str] = ()
         self._tokenizer: EncoderTokenizer | None = None
         self._folder: Path | None = None
+        self._width: int | None = None
         self._running: set[EncoderCall] = set()
         self._deadlines = Deadlines(self._timeouts.first_token_s, self._timeouts.total_s)
 
@@ -126,6 +128,19 @@ class EncoderModel(ServedModel):
             tally.ended(Usage(encoded.tokens, 0))
         return encoded
 
+    async def width(self) -> int:
+        """The length of the model's vectors; until a response has told it, a short text is sent.
+
+        Raises:
+            EngineError: the model is not ready, or has failed.
+        """
+        if self._width is None:
+            self.check_ready()
+            params = EncoderParams()
+            prepared = await self._prepare([EncoderInput("a")], params)
+            return (await self._encode_all(prepared, params, "probe", time.perf_counter())).values.shape[1]
+        return self._width
+
     async def _prepare(self, inputs: Sequence[EncoderInput], params: EncoderParams) -> Sequence[EncoderInput]:
         """The inputs with prefixes, and with token ids where there is a tokenizer."""
         prepared = [self._prefixed(each, params.input_type) for each in inputs]
@@ -171,6 +186,8 @@ class EncoderModel(ServedModel):
             values[batch] = result.values
             counted = result.token_counts
             tokens += sum(counted) if counted is not None else sum(len(inputs[index].ids) for index in batch)
+        if params.dimensions is None:
+            self._width = values.shape[1]
         return EncoderResult(values, tokens)
 
     def _batches(self, inputs: Sequence[EncoderInput]) -> list[list[int]]:
@@ -241,7 +258,7 @@ class EncoderModel(ServedModel):
             )
 
     def _adopt(self, features: EngineFeatures) -> None:
-        self._capabilities = features.capabilities
+        self._capabilities, self._width = features.capabilities, None
         self._most_items, self._one_query = features.most_items, features.one_query
         _log.info(
             "model %s is served on the %s path: %s", self.name, features.path, features.reason,

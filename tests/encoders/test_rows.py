@@ -63,12 +63,12 @@ async def test_texts(encoders: EncoderServer, name: str) -> None:
 async def test_request_parameters(encoders: EncoderServer) -> None:
     """NIM takes what a request asks for as parameters of the request to Triton."""
     async with serving(encoders.model("nim")) as gateway:
-        asked = {"input_type": "query", "truncate": "start", "dimensions": 7}
+        asked = {"input_type": "query", "truncate": "start", "dimensions": 3}
         found = await gateway.vectors("nim", [" ".join("abcdefghijklmnopqrstuv"), "b"], **asked)
-        np.testing.assert_array_equal(found, _of([" ".join("cdefghijklmnopqrstuv"), "b"], 7))
+        np.testing.assert_array_equal(found, _of([" ".join("cdefghijklmnopqrstuv"), "b"], 3))
         too_long = await gateway.embed("nim", ["b", " ".join("abcdefghijklmnopqrstuv")], truncate="NONE")
     first, second = encoders.requests("nim")
-    assert first["parameters"].items() >= {"input_type": "query", "truncate": "START", "dimensions": 7}.items()
+    assert first["parameters"].items() >= {"input_type": "query", "truncate": "START", "dimensions": 3}.items()
     assert second["parameters"]["truncate"] == "NONE"
     assert (too_long.status_code, too_long.json()["error"]["code"]) == (400, "context_length_exceeded")
     assert "/secret" not in too_long.text

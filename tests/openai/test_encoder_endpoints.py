@@ -114,10 +114,22 @@ async def test_dimensions_cut_vectors_to_length_1(world: Encoders) -> None:
         np.testing.assert_allclose(vector, first / np.linalg.norm(first), rtol=1e-6)
     whole = _vectors(await world.post(EMBEDDINGS, model="cut", input="abc"))
     assert whole == [_of("abc")]
-    param, code, message = await world.rejected(EMBEDDINGS, model="cut", input="abc", dimensions=5)
-    assert (param, code) == ("dimensions", "integer_above_max_value")
-    assert "have 4 dimensions, but the request asks for 5" in message
     assert (await world.rejected(EMBEDDINGS, model="vectors", input="a", dimensions=2))[1] == "unsupported_parameter"
+
+
+@pytest.mark.parametrize("model", ["cut", "vectors", "native"])
+async def test_dimensions_of_every_model_are_up_to_its_own(world: Encoders, model: str) -> None:
+    engine = world.by_name[model]
+    for path, name in ((EMBEDDINGS, "embedding"), ("/pooling", "data")):
+        answer = await world.post(path, model=model, input="abc", dimensions=4)
+        own = np.array(_of("abc"), np.float32)
+        np.testing.assert_allclose(answer["data"][0][name], own / np.linalg.norm(own) if model == "cut" else own)
+    assert engine.requests[-1].params.dimensions is None
+    sent = len(engine.requests)
+    param, code, message = await world.rejected(EMBEDDINGS, model=model, input="abc", dimensions=5)
+    assert (param, code) == ("dimensions", "integer_above_max_value")
+    assert "'dimensions' is 5, but the vectors of this model have 4." in message
+    assert len(engine.requests) == sent
 
 
 async def test_a_vector_of_another_length_than_asked_is_not_passed_on(world: Encoders) -> None:

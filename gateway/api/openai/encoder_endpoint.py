@@ -128,7 +128,8 @@ async def _encoded(
     arrived: float,
 ) -> bytes:
     try:
-        encoded = await model.encode(inputs, asked.params(), record.request_id, arrived)
+        params = await asked.checked_params(model)
+        encoded = await model.encode(inputs, params, record.request_id, arrived)
     except InputTooLongError as error:
         cuts = encoder_capabilities(model)["truncate"].how != "impossible" and asked.truncation() == "none"
         advice = "; shorten it, or set 'truncate' to 'END'." if cuts and not error.of_query else "; shorten it."
@@ -194,7 +195,7 @@ def _check(asked: EncoderFields, model: EncoderModel) -> list[str]:
     model.check_ready()
     encoder, capabilities = model.settings.encoder, encoder_capabilities(model)
     for name in sorted(asked.asked() & capabilities.keys()):
-        if capabilities[name].how == "impossible":
+        if capabilities[name].how == "impossible" and (name, model.task) != ("dimensions", "embed"):
             message = f"The parameter {name!r} is not supported by this model: {capabilities[name].note}"
             raise BadRequestError(message, param=name, code="unsupported_parameter")
     own = asked.input_type

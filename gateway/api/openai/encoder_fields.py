@@ -70,6 +70,16 @@ class EncoderFields(RequestPart):
         most = self.truncate_prompt_tokens
         return EncoderParams(self.input_type, self.truncation(), most_tokens=None if most == -1 else most)
 
+    async def checked_params(self, model: EncoderModel) -> EncoderParams:
+        """The parameters, once those are checked of which only the running model knows the bounds.
+
+        Raises:
+            BadRequestError: naming the parameter at fault.
+            EngineError: the model is not ready, or has failed.
+        """
+        del model
+        return self.params()
+
 
 def _of_one_kind(value: Any) -> Any:
     """The inputs as they were sent, unless texts and token ids are mixed."""
@@ -151,26 +161,30 @@ class VectorFields(InputFields):
             message = "The vectors of this model may have been scaled to length 1; 'normalize' can only be true."
             raise BadRequestError(message, param="normalize", code="unsupported_parameter")
 
-    def params(self) -> EncoderParams:
-        """The parameters, with the length of the vectors; see ``EncoderFields``."""
-        return dataclasses.replace(super().params(), dimensions=self.dimensions)
+    async def checked_params(self, model: EncoderModel) -> EncoderParams:
+        """The parameters, with the length of vectors unless it is the model's own; see ``EncoderFields``."""
+        if self.dimensions is None or self.dimensions == (width := await model.width()):
+            return self.params()
+        if self.dimensions > width:
+            message = f"'dimensions' is {self.dimensions}, but the vectors of this model have {width}."
+            raise BadRequestError(message, param="dimensions", code="integer_above_max_value")
+        if (found := model.capabilities["dimensions"]).how == "impossible":
+            message = f"This model's vectors have {width} dimensions: {found.note}"
+            raise BadRequestError(message, param="dimensions", code="unsupported_parameter")
+        return dataclasses.replace(self.params(), dimensions=self.dimensions)
 
     def rows(self, model: EncoderModel, encoded: EncoderResult) -> Sequence[Any]:
         """The vectors, or the scores by class, little-endian: as arrays, or as their bytes for base64.
 
         Raises:
-            BadRequestError: the vectors are shorter than ``dimensions``.
             MalformedOutputError: the model returned another number of dimensions, or zeros only.
         """
         vectors, width = encoded.values, encoded.values.shape[1]
         cuts = self.dimensions is not None and model.capabilities["dimensions"].how == "emulated"
         if self.dimensions is not None and self.dimensions != width:
-            if not cuts:
+            if not cuts or self.dimensions > width:
                 detail = f"{width} dimensions, not {self.dimensions}"
                 raise MalformedOutputError(detail, f"The model returned vectors with {detail}.")
-            if self.dimensions > width:
-                message = f"The vectors have {width} dimensions, but the request asks for {self.dimensions}."
-                raise BadRequestError(message, param="dimensions", code="integer_above_max_value")
             vectors = vectors[:, : self.dimensions]
         if cuts or self.normalize:
             vectors = _scaled(vectors)

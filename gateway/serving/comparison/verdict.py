@@ -109,7 +109,7 @@ def _of_vectors(a: NDArray[np.float64], b: NDArray[np.float64], least: float) ->
     lengths = [np.linalg.norm(each, axis=1) for each in (a, b)]
     units = [each / np.where(size > 0, size, 1)[:, None] for each, size in zip((a, b), lengths, strict=True)]
     cosines = (units[0] * units[1]).sum(axis=1)
-    unlike = np.flatnonzero(~((cosines >= least) & np.isclose(*lengths, rtol=_NEAR_LENGTH)))
+    unlike = np.flatnonzero(~((cosines >= least) & np.isclose(lengths[0], lengths[1], rtol=_NEAR_LENGTH)))
     if not unlike.size:
         return
     first = int(unlike[0])
