@@ -88,6 +88,12 @@ class EncoderModel(ServedModel):
         """One more than the largest token id; None without a tokenizer."""
         return self._tokenizer.vocab_size if self._tokenizer else None
 
+    def prefix(self, input_type: str | None) -> str:
+        """The text before each input of a type; of the default type where it is None."""
+        encoder = self.settings.encoder
+        own = encoder.input_types.get(input_type or encoder.default_input_type or "")
+        return own.prefix if own else ""
+
     def check_ready(self) -> None:
         """Check that the encoder was found; see ``ServedModel``."""
         _ = self.backend.features
@@ -159,11 +165,10 @@ class EncoderModel(ServedModel):
 
     def _prefixed(self, given: EncoderInput, input_type: str | None) -> EncoderInput:
         """An input as the model wants texts of its type; ids stay as they are."""
-        encoder = self.settings.encoder
-        own = encoder.input_types.get(input_type or encoder.default_input_type or "")
-        if own is None or not own.prefix or given.ids:
+        prefix = self.prefix(input_type)
+        if not prefix or given.ids:
             return given
-        return EncoderInput(own.prefix + given.text, given.pair)
+        return EncoderInput(prefix + given.text, given.pair, prefix=len(prefix) if given.pair is None else 0)
 
     async def _encode_all(
         self, inputs: Sequence[EncoderInput], params: EncoderParams, request_id: str, arrived: float

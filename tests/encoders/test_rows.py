@@ -74,6 +74,19 @@ async def test_request_parameters(encoders: EncoderServer) -> None:
     assert "/secret" not in too_long.text
 
 
+async def test_a_model_that_cuts_by_itself_does_not_cut_a_prefix(encoders: EncoderServer) -> None:
+    """Without a tokenizer only the model can cut: at the end, or at the start where no prefix is added there."""
+    types = {"query": {"prefix": "query: "}, "bare": {}}
+    encoder = {"request_fields": ["truncate"], "tensors": {"text": "text"}, "input_types": types}
+    async with serving(encoders.model("nim", encoder=encoder)) as gateway:
+        for input_type, truncate in (("query", "END"), ("bare", "START")):
+            await gateway.vectors("nim", "a", input_type=input_type, truncate=truncate)
+        wrong = await gateway.embed("nim", "a", input_type="query", truncate="START")
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "truncate")
+    assert "prefix 'query: '" in wrong.json()["error"]["message"]
+    assert len(encoders.requests("nim")) == 2
+
+
 async def test_vllm_dimensions(encoders: EncoderServer) -> None:
     async with serving(encoders.model("vllm")) as gateway:
         np.testing.assert_array_equal(await gateway.vectors("vllm", TEXTS[:2], dimensions=2), _of(TEXTS[:2], 2))

@@ -181,6 +181,24 @@ async def test_long_texts_are_cut_as_asked(world: Encoders) -> None:
         assert answer["usage"]["total_tokens"] == len(kept)
 
 
+async def test_a_prefix_is_never_cut(world: Encoders) -> None:
+    """It counts as part of the text: four tokens are those of ``q: `` and one more."""
+    cut = world.by_name["cut"]
+    for fields, kept in (
+        ({"truncate": "START"}, "q: " + LONG[3 - MOST_TOKENS :]),
+        ({"truncate": "END"}, "q: " + LONG[: MOST_TOKENS - 3]),
+        ({"truncate_prompt_tokens": 4, "truncation_side": "left"}, "q: c"),
+    ):
+        answer = await world.post(EMBEDDINGS, model="cut", input=LONG, input_type="query", **fields)
+        assert cut.items()[-1].text == kept, fields
+        assert answer["usage"]["total_tokens"] == len(kept)
+    for size in (65535, 2**20):  # the first with its prefix is two characters longer than what is read at most
+        await world.post(EMBEDDINGS, model="cut", input="a" * size + "b", input_type="query", truncate="START")
+        assert cut.items()[-1].text == "q: " + "a" * (MOST_TOKENS - 4) + "b"
+    found = await world.rejected(EMBEDDINGS, model="cut", input=LONG, input_type="query", truncate_prompt_tokens=3)
+    assert found[:2] == ("input", "context_length_exceeded")
+
+
 async def test_what_cannot_be_cut_is_rejected(world: Encoders) -> None:
     param, code, message = await world.rejected(EMBEDDINGS, model="vectors", input=["a", LONG], truncation_side="left")
     assert (param, code) == ("input[1]", "context_length_exceeded")

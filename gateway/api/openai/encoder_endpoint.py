@@ -203,9 +203,19 @@ def _check(asked: EncoderFields, model: EncoderModel) -> list[str]:
         names = ", ".join(map(repr, sorted(encoder.input_types)))
         message = f"This model does not know the input type {printable(own, 64)}; it has {names}."
         raise BadRequestError(message, param="input_type", code="invalid_value")
+    _check_prefix(asked, model)
     _check_length(asked.truncate_prompt_tokens, model.max_seq_len)
     asked.check_model(model)
     return _unknown(asked, model.settings.policies)
+
+
+def _check_prefix(asked: EncoderFields, model: EncoderModel) -> None:
+    """Reject what would have the model itself cut off a prefix."""
+    prefix = model.prefix(asked.input_type)
+    by_model = model.vocab_size is None or model.max_seq_len is None
+    if prefix and by_model and asked.truncation() == "start" and asked.truncate_prompt_tokens is None:
+        message = f"The model would cut off the prefix {prefix!r} of its settings; set 'truncate' to 'END'."
+        raise BadRequestError(message, param="truncate", code="unsupported_parameter")
 
 
 def _check_length(asked: int | None, most: int | None) -> None:

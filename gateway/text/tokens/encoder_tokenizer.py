@@ -28,12 +28,14 @@ class EncoderInput:
         pair: the second text of a pair (the document); None for a single text.
         ids: token ids of the text or the pair with its special tokens; empty where no tokenizer is known.
         type_ids: for each id 0 in the first text and 1 in the second.
+        prefix: characters at the beginning of ``text`` that are not cut.
     """
 
     text: str
     pair: str | None = None
     ids: Sequence[int] = ()
     type_ids: Sequence[int] = ()
+    prefix: int = 0
 
 
 class InputTooLongError(Exception):
@@ -132,8 +134,8 @@ class EncoderTokenizer:
             if truncation == "none" or room <= 0:
                 tokens = -(-(len(query) + len(last)) // self._longest_token)
                 raise InputTooLongError(index, max(tokens, most + 1), most, of_query=room <= 0)
-            kept = last[:room] if truncation == "end" else last[-room:]
-            return EncoderInput(kept) if whole.pair is None else EncoderInput(query, kept)
+            begin = max(len(last) - room, whole.prefix)
+            return _with_last(whole, last[:room] if truncation == "end" else last[: whole.prefix] + last[begin:])
         if truncation == "none" and len(last) > max(most, _ALWAYS_COUNTED):
             tokens = count_beyond(self._backend, last, most + most // 8, stopped)
             if tokens > most + most // 8:
@@ -151,15 +153,19 @@ class EncoderTokenizer:
             return dataclasses.replace(whole, ids=whole.ids[kept_ids], type_ids=whole.type_ids[kept_ids])
         last, sequence = (whole.text, 0) if whole.pair is None else (whole.pair, 1)
         places = zip(encoding.offsets, encoding.sequence_ids, strict=True)
-        offsets = [offset for offset, of in places if of == sequence]
+        offsets = [offset for offset, of in places if of == sequence and offset[1] > whole.prefix]
         room = len(offsets) - (len(whole.ids) - most)
         of_query = whole.pair is not None and room <= 0
         while truncation != "none" and room > 0:
             kept = offsets[:room] if truncation == "end" else offsets[-room:]
-            text = last[kept[0][0] : kept[-1][1]]
-            cut = EncoderInput(text) if whole.pair is None else EncoderInput(whole.text, text)
+            cut = _with_last(whole, last[: whole.prefix] + last[max(whole.prefix, kept[0][0]) : kept[-1][1]])
             encoding = self._encode(cut.text, cut.pair)
             if len(encoding.ids) <= most:
                 return dataclasses.replace(cut, ids=encoding.ids, type_ids=encoding.type_ids)
             room -= len(encoding.ids) - most
         raise InputTooLongError(index, len(whole.ids), most, of_query=of_query)
+
+
+def _with_last(whole: EncoderInput, text: str) -> EncoderInput:
+    """An input with another last text."""
+    return dataclasses.replace(whole, **{"text" if whole.pair is None else "pair": text})
