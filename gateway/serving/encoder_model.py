@@ -84,6 +84,11 @@ class EncoderModel(ServedModel):
         return self._folder
 
     @property
+    def tokenizer(self) -> EncoderTokenizer | None:
+        """The tokenizer; None without one, or before it is loaded."""
+        return self._tokenizer
+
+    @property
     def vocab_size(self) -> int | None:
         """One more than the largest token id; None without a tokenizer."""
         return self._tokenizer.vocab_size if self._tokenizer else None

@@ -124,6 +124,20 @@ async def test_hidden_states_are_pooled(encoders: EncoderServer, tokenizer: Toke
         assert encoders.requests(name)[0]["inputs"]["token_type_ids"][0] == shapes[0]
 
 
+async def test_special_tokens_are_counted_where_the_model_counts_them(
+    encoders: EncoderServer, tokenizer: Tokenizer
+) -> None:
+    async with serving(encoders.model("gemma")) as gateway:
+        for body, special in (({}, True), ({"add_special_tokens": False}, False)):
+            answer = await gateway.client.post("/tokenize", json={"prompt": "a text", **body})
+            assert answer.json()["tokens"] == tokenizer.encode("a text", add_special_tokens=special).ids
+        whole = tokenizer.encode("a text").ids
+        back = await gateway.client.post("/detokenize", json={"model": "gemma", "tokens": whole})
+        used = (await gateway.embed("gemma", "a text")).json()["usage"]["prompt_tokens"]
+    assert back.json() == {"prompt": "[CLS]a text[SEP]"}
+    assert used == len(whole)
+
+
 async def test_a_pooled_output_comes_before_hidden_states(encoders: EncoderServer, tokenizer: Tokenizer) -> None:
     async with serving(encoders.model("gemma")) as gateway:
         found = await gateway.vectors("gemma", TEXTS)

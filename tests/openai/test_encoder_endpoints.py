@@ -230,6 +230,25 @@ async def test_token_ids_need_the_models_own_vocabulary(world: Encoders, folder:
     assert (await world.rejected(EMBEDDINGS, model="cut", input=too_long))[:2] == ("input", "context_length_exceeded")
 
 
+async def test_texts_are_tokenized_as_the_model_gets_them(world: Encoders, folder: Path) -> None:
+    ids = ByteIds(folder).of("abc")
+    found = await world.post("/tokenize", model="cut", prompt="abc", return_token_strs=True)
+    assert found == {"count": 3, "max_model_len": MOST_TOKENS, "tokens": ids, "token_strs": ["a", "b", "c"]}
+    assert (await world.post("/tokenize", model="ranks", prompt=LONG))["count"] == MOST_TOKENS + 2
+    assert await world.post("/detokenize", model="cut", tokens=ids) == {"prompt": "abc"}
+    messages = [{"role": "user", "content": "a"}]
+    for path, body, param, words in (
+        ("/tokenize", {"model": "counting", "prompt": "a"}, "model", "set tokenizer in its settings"),
+        ("/detokenize", {"model": "counting", "tokens": [1]}, "model", "set tokenizer in its settings"),
+        ("/tokenize", {"model": "cut", "messages": messages}, "messages", "'cut' is embed: it has no chats"),
+        ("/tokenize", {"model": "cut", "prompt": "a" * 300_001}, "prompt", "300000 maximum"),
+        ("/detokenize", {"model": "cut", "tokens": [1, 9999]}, "tokens[1]", "vocabulary"),
+        ("/detokenize", {"model": "cut", "tokens": [1] * 300_001}, "tokens", "at most 300000"),
+    ):
+        named, _, message = await world.rejected(path, **body)
+        assert (named, words in message) == (param, True), message
+
+
 async def test_rerank_puts_the_most_relevant_first(world: Encoders) -> None:
     body: dict[str, Any] = {"model": "ranks", "query": "a", "documents": DOCUMENTS}
     for path in ("/v1/rerank", "/rerank"):

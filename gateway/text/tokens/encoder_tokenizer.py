@@ -63,9 +63,13 @@ class EncoderTokenizer:
 
     Args:
         tokenizer: the model's tokenizer.
+
+    Attributes:
+        plain: that tokenizer, which adds no special tokens.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        self.plain = tokenizer
         self._backend: tokenizers.Tokenizer = tokenizer.backend
         self.vocab_size = tokenizer.vocab_size
         self._longest_token = tokenizer.longest_token
