@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -11,19 +12,24 @@ import anyio
 import numpy as np
 import yaml
 from numpy.typing import NDArray
+from tritonclient.grpc import model_config_pb2
 
 from gateway.generation import EngineError, ErrorKind
 from gateway.generation.encoder import EncoderParams
 from gateway.generation.route import RoutingHints
 from gateway.serving.encoder_model import EncoderModel
 from gateway.serving.served_model import ModelContext
-from gateway.settings import ConfigError, ModelSettings, TimeoutSettings
+from gateway.settings import ConfigError, ModelSettings, Task, TimeoutSettings
+from gateway.settings.encoder_settings import EncoderSettings
 from gateway.telemetry.metrics import Metrics
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, InputTooLongError
 from gateway.triton import TritonBackend
 from gateway.triton.abilities import engine_options
 from gateway.triton.access import triton_access
-from gateway.triton.dialects.encoder import EncoderForm, TritonEncoder
+from gateway.triton.dialects.encoder import EncoderForm, TritonEncoder, read_form
+from gateway.triton.dialects.registry import ENCODERS, find_dialect
+from gateway.triton.inspection import DiscoveryError, read_configurations
+from gateway.triton.model_view import ModelView
 from gateway_ops.check.findings import Finding, Severity, sentence
 
 Values = NDArray[np.float32]
@@ -35,6 +41,9 @@ _TEXTS = (_QUESTION, _CLOSE, _FAR, "a", "The train to the coast leaves at noon f
 _LENGTHS: Final = tuple(64 << step for step in range(8))  # words of texts that are sent, 8,192 at most
 _READY_S: Final = 15.0
 _POLL_S: Final = 0.05
+_TYPES: Final = ("query", "passage")
+_LEAST_WIDTH: Final = 64  # numbers of a vector; no classifier here has so many classes
+_SAME: Final = 1e-5  # of the largest number: results of a text that is read in the same way
 _NEAR: Final = 0.01  # of the largest number: results of the same text in batches of other sizes
 _PREFIXES: Final = {
     "e5": {"query": "query: ", "passage": "passage: "},
@@ -102,28 +111,47 @@ class _Proof:
     async def findings(self) -> AsyncIterator[Finding]:
         """Send texts and say what is wrong with the results, and at last what they are."""
         parts = [await self._encode([text]) for text in _TEXTS]
-        together = await self._encode(_TEXTS)
         if not _near(await self._encode([_TEXTS[0]]), parts[0]):
             yield self._found(Severity.ERROR, "The same text twice gives two results.")
         if all(np.array_equal(parts[0], other) for other in parts[1:]):
             what = "Different texts give the same result, so the model does not read the text that it is sent."
             yield self._found(Severity.ERROR, what, "Name the input that takes the texts in encoder.tensors.")
-        if not _near(together, np.concatenate(parts)):
-            what = "A batch of texts gives other results than each text by itself."
-            yield self._found(Severity.ERROR, what, "Set encoder.batch to 1 if the model takes only one text.")
+        if (wrong := await self._batch(np.concatenate(parts))) is not None:
+            yield wrong
         async for each in self._sense():
             yield each
         async for each in self._limit():
             yield each
         if (missing := self._prefixes()) is not None:
             yield missing
-        yield self._shape(together)
+        yield self._shape(np.concatenate(parts))
+
+    async def _batch(self, parts: Values) -> Finding | None:
+        """Whether the largest batch, and one text more, give the results of each text by itself."""
+        most = self._model.features.most_items if self._model.features else 1
+        texts = list(itertools.islice(itertools.cycle(_TEXTS), max(most, len(_TEXTS)) + 1))
+        try:
+            together = await self._encode(texts)
+        except EngineError as error:
+            what = f"A request of {len(texts)} texts, in batches of at most {most}, fails: {error.message}"
+            return self._found(Severity.ERROR, what, "Set encoder.batch to as many texts as the model takes.")
+        if _near(together, parts[np.arange(len(texts)) % len(parts)]):
+            return None
+        what = "A batch of texts gives other results than each text by itself."
+        return self._found(Severity.ERROR, what, "Set encoder.batch to 1 if the model takes only one text.")
 
     async def _sense(self) -> AsyncIterator[Finding]:
         """Whether a known close pair is closer than a known far one, in each ``input_type``."""
         if self._model.task == "classify":
             return
-        for name in self._model.settings.encoder.input_types or (None,):
+        encoder = self._model.settings.encoder
+        types = tuple(encoder.input_types) or (_TYPES if "input_type" in encoder.request_fields else ())
+        if not self._pairs and len(types) > 1:
+            first, *others = [await self._encode([_QUESTION], name) for name in types]
+            if all(_near(other, first, _SAME) for other in others):
+                what = f"The input types {', '.join(types)} give the same result."
+                yield self._found(Severity.WARNING, what, "Check encoder.input_types and encoder.request_fields.")
+        for name in types or (None,):
             if self._pairs:
                 close, far = (await self._encode([_CLOSE, _FAR], name))[:, 0]
             else:
@@ -185,8 +213,30 @@ class _Proof:
         return encoded.values
 
 
-def _near(one: Values, other: Values) -> bool:
-    return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=_NEAR * float(np.abs(other).max()))
+def _near(one: Values, other: Values, share: float = _NEAR) -> bool:
+    return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=share * float(np.abs(other).max()))
+
+
+async def find_task(url: str, model: str) -> Task:
+    """Find the task of a Triton model in its configuration; ``generate`` for a model that is not loaded.
+
+    Raises:
+        DiscoveryError: its tensors do not tell the task.
+        EngineError: Triton did not answer.
+    """
+    config = (await read_configurations(url, [model])).get(model)
+    view = ModelView.of(config or model_config_pb2.ModelConfig(name=model))
+    if find_dialect(view) is not None or not ENCODERS.recognizes(view):
+        return "generate"
+    form = read_form(view, EncoderSettings())
+    name, width = form.output.lower(), view.dims[form.output][-1]
+    if form.takes in ("query", "pair") or width == 1:
+        return "rerank"
+    if form.hidden or "embed" in name or width >= _LEAST_WIDTH:
+        return "embed"
+    if "logit" in name:
+        return "classify"
+    raise DiscoveryError(f"the tensors of model {model!r} do not tell its task")
 
 
 def _as_yaml(settings: ModelSettings, form: EncoderForm) -> list[str]:

@@ -172,4 +172,4 @@ class EncoderTokenizer:
 
 def _with_last(whole: EncoderInput, text: str) -> EncoderInput:
     """An input with another last text."""
-    return dataclasses.replace(whole, **{"text" if whole.pair is None else "pair": text})
+    return dataclasses.replace(whole, text=text) if whole.pair is None else dataclasses.replace(whole, pair=text)
