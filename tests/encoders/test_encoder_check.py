@@ -104,6 +104,19 @@ async def test_silent_cutting_is_found(encoders: EncoderServer) -> None:
     assert words not in _grave(await _proven(encoders, "nim"))
 
 
+async def test_noise_neither_hides_a_cut_nor_is_one(encoders: EncoderServer) -> None:
+    """Vectors of float32 that differ by a millionth each time."""
+    words = "The model cuts texts of 64 words without a word about it."
+    noise = {"parameters": {"noise": 1e-6}, "tensors": {"text": "text"}}
+    told = {**noise, "parameters": {"truncate": "END", "noise": 1e-6}}
+    assert words in _grave(await _proven(encoders, "nim", encoder=told))
+    assert _grave(await _proven(encoders, "nim", encoder=noise)) == []
+
+
+async def test_the_end_of_a_long_text_is_a_faint_part_of_its_vector(encoders: EncoderServer) -> None:
+    assert _grave(await _proven(encoders, "deploy", encoder={"pooling": "mean"})) == []
+
+
 async def test_a_tensor_that_is_not_read_is_found(encoders: EncoderServer) -> None:
     told = {"tensors": {"text": "modality"}, "inputs": {"text": "always the same"}}
     errors = _grave(await _proven(encoders, "nim", encoder=told))
