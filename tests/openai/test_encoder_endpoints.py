@@ -369,6 +369,27 @@ async def test_scores_of_pairs(world: Encoders) -> None:
             assert [each["score"] for each in answer["data"]] == scores
 
 
+async def test_a_model_that_embeds_scores_by_cosine(world: Encoders) -> None:
+    def cosine(one: str, other: str) -> Any:
+        (a, b) = (np.array(_of(text)) for text in (one, other))
+        return pytest.approx(float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)), abs=1e-6)
+
+    pairs = [("abc", "banana"), ("abc", "abc"), ("abc", "xyz")]
+    answer = await world.post("/v1/score", model="cut", text_1="abc", text_2=[pair[1] for pair in pairs])
+    assert [each["score"] for each in answer["data"]] == [cosine(*pair) for pair in pairs]
+    assert len(world.by_name["cut"].items()) == 4, "the query was encoded once"
+    assert answer["usage"]["total_tokens"] == 15
+    several = await world.post("/score", model="cut", queries=["a", "bb"], documents=["ccc", "a"])
+    assert [each["score"] for each in several["data"]] == [cosine("a", "ccc"), cosine("bb", "a")]
+    full = await world.post("/v1/score", model="cut", text_1="a", text_2=["b"] * 2048)
+    assert len(full["data"]) == 2048
+    for texts, param in (({"text_1": ["a", LONG], "text_2": ["b", "c"]}, "text_1[1]"),
+                         ({"text_1": "a", "text_2": ["b", LONG]}, "text_2[1]")):  # fmt: skip
+        assert (await world.rejected("/v1/score", model="cut", **texts))[:2] == (param, "context_length_exceeded")
+    found = await world.rejected("/v1/score", model="cut", text_1="a", text_2="b", max_tokens_per_doc=1)
+    assert found[:2] == ("max_tokens_per_doc", "unsupported_parameter")
+
+
 async def test_classes_have_labels_and_probabilities(world: Encoders) -> None:
     for path in ("/v1/classify", "/classify"):
         answer = await world.post(path, model="classes", input=["abc", "xyz"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from gateway.http.access_log import RequestRecord, record_of
 from gateway.http.client_connection import ClientDisconnectedError, while_connected
 from gateway.http.routing import DirectRoute
 from gateway.serving.encoder_model import EncoderModel, EncoderResult
+from gateway.serving.pair_similarity import score_pairs
 from gateway.serving.registry import Registry
 from gateway.settings import Task
 from gateway.telemetry.metrics import Metrics
@@ -41,6 +43,7 @@ _CUT = Capability("emulated", "The gateway cuts texts that are too long, by the 
 _NO_TOKENIZER = Capability("impossible", "To cut texts needs a tokenizer; set tokenizer in the model's settings.")
 _NO_LENGTH = Capability("impossible", "The maximum length is not known; set max_seq_len in the model's settings.")
 _SCORES = Capability("impossible", "This model returns scores, not vectors.")
+_NO_PAIRS = Capability("impossible", "This model reads each text by itself; truncate_prompt_tokens cuts all texts.")
 _SCALED = Capability("emulated", "The gateway scales vectors to length 1.")
 
 Fields = TypeVar("Fields", bound=EncoderFields)
@@ -129,7 +132,10 @@ async def _encoded(
 ) -> bytes:
     try:
         params = await asked.checked_params(model)
-        encoded = await model.encode(inputs, params, record.request_id, arrived)
+        encode = model.encode
+        if model.task == "embed" and inputs[0].pair is not None:
+            encode = functools.partial(score_pairs, model)
+        encoded = await encode(inputs, params, record.request_id, arrived)
     except InputTooLongError as error:
         cuts = encoder_capabilities(model)["truncate"].how != "impossible" and asked.truncation() == "none"
         advice = "; shorten it, or set 'truncate' to 'END'." if cuts and not error.of_query else "; shorten it."
@@ -173,6 +179,7 @@ def encoder_capabilities(model: EncoderModel) -> dict[str, Capability]:
     if model.task == "rerank":
         found["max_tokens_per_doc"] = cut
     if model.task == "embed":
+        found["max_tokens_per_doc"] = _NO_PAIRS
         found["normalize"] = _SCALED
     else:
         found["dimensions"] = found["normalize"] = _SCORES
