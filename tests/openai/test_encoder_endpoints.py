@@ -268,7 +268,12 @@ async def test_cohere_gets_its_own_form(world: Encoders) -> None:
     body: dict[str, Any] = {"model": "ranks", "query": "a", "documents": DOCUMENTS}
     answer = await world.post("/v2/rerank", **body, top_n=2)
     assert [sorted(each) for each in answer["results"]] == [["index", "relevance_score"]] * 2
-    assert answer["meta"] == {"api_version": {"version": "2"}, "tokens": {"input_tokens": 12}}
+    assert answer["meta"] == {
+        "api_version": {"version": "2"}, "billed_units": {"search_units": 1}, "tokens": {"input_tokens": 12},
+    }  # fmt: skip
+    for count, units in ((100, 1), (101, 2)):
+        many = await world.post("/v2/rerank", model="ranks", query="a", documents=["a"] * count)
+        assert many["meta"]["billed_units"] == {"search_units": units}
     assert {"usage", "model"}.isdisjoint(answer)
     shown = await world.post("/v2/rerank", **body, top_n=1, return_documents=True)
     assert shown["results"][0]["document"] == {"text": "aaa"}
