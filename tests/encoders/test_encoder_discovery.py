@@ -41,6 +41,7 @@ def _view(folder: Path, row: Row) -> ModelView:
         ("a STRING 1", "v FP32 4", {"output": "x"}, "has no output 'x'; its outputs are v"),
         ("a STRING 1", "v FP32 4", {"inputs": {"x": 1}}, "has no input x; its inputs are a"),
         ("a STRING 1", "v FP32 4", {"default_input_type": "query"}, "query is not in encoder.input_types"),
+        ("a STRING 1", "v FP32 4", {"token_ids": "own"}, "token_ids: model 'model' takes texts, in its input a"),
         ("a STRING 1, n INT64 1", "v FP32 4", {"inputs": {"n": "many"}}, "encoder.inputs or encoder.parameters"),
         (
             "a STRING 1, n INT64 1", "v FP32 4", {"input_types": {"query": {"inputs": {"n": 1}}}},

@@ -120,9 +120,8 @@ class InputFields(EncoderFields):
         items = [each for each in self._items() if not isinstance(each, str)]
         if not items:
             return
-        features, vocab_size = model.features, model.vocab_size
-        takes_ids = model.settings.encoder.token_ids == "own"  # noqa: S105 - no password
-        if not takes_ids or vocab_size is None or not (features and features.prompt_ids):
+        vocab_size = model.vocab_size
+        if model.settings.encoder.token_ids != "own" or vocab_size is None:  # noqa: S105 - no password
             message = (
                 "This model takes texts, but 'input' has token ids, which may be of another model's vocabulary. "
                 "LangChain's OpenAIEmbeddings sends texts with check_embedding_ctx_length=False."

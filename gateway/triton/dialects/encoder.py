@@ -83,6 +83,9 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     """
     tensors = _tensors(model, settings)
     takes = _takes(model, tensors)
+    if settings.token_ids == "own" and takes != "ids":  # noqa: S105 - no password
+        of_texts = ", ".join(sorted(tensors.values()))
+        raise DiscoveryError(f"encoder.token_ids: model {model.name!r} takes texts, in its input {of_texts}, not ids")
     _check_filled(model, tensors, settings)
     output = _output(model, settings, takes)
     hidden = _is_hidden(model, tensors, output)
