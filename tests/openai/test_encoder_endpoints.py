@@ -388,8 +388,11 @@ async def test_a_model_that_embeds_scores_by_cosine(world: Encoders) -> None:
     assert [each["score"] for each in several["data"]] == [cosine("a", "ccc"), cosine("bb", "a")]
     full = await world.post("/v1/score", model="cut", text_1="a", text_2=["b"] * 2048)
     assert len(full["data"]) == 2048
-    for texts, param in (({"text_1": ["a", LONG], "text_2": ["b", "c"]}, "text_1[1]"),
-                         ({"text_1": "a", "text_2": ["b", LONG]}, "text_2[1]")):  # fmt: skip
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"text_1": ["a", LONG], "text_2": ["b", "c"]}, "text_1[1]"),
+        ({"text_1": "a", "text_2": ["b", LONG]}, "text_2[1]"),
+    ]
+    for texts, param in bad:
         assert (await world.rejected("/v1/score", model="cut", **texts))[:2] == (param, "context_length_exceeded")
     found = await world.rejected("/v1/score", model="cut", text_1="a", text_2="b", max_tokens_per_doc=1)
     assert found[:2] == ("max_tokens_per_doc", "unsupported_parameter")
