@@ -42,7 +42,6 @@ _LENGTHS: Final = tuple(64 << step for step in range(8))  # words of texts that 
 _READY_S: Final = 15.0
 _POLL_S: Final = 0.05
 _TYPES: Final = ("query", "passage")
-_LEAST_WIDTH: Final = 64  # numbers of a vector; no classifier here has so many classes
 _SAME: Final = 1e-5  # of the largest number: results of a text that is read in the same way
 _NEAR: Final = 0.01  # of the largest number: results of the same text in batches of other sizes
 _PREFIXES: Final = {
@@ -233,7 +232,7 @@ async def find_task(url: str, model: str) -> Task:
     name, width = form.output.lower(), view.dims[form.output][-1]
     if form.takes in ("query", "pair") or width == 1:
         return "rerank"
-    if form.hidden or "embed" in name or width >= _LEAST_WIDTH:
+    if form.hidden or "embed" in name:
         return "embed"
     if "logit" in name:
         return "classify"
