@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 import anyio
 import numpy as np
@@ -23,7 +23,7 @@ from gateway.settings import ConfigError, ModelSettings, Task, TimeoutSettings
 from gateway.settings.encoder_settings import EncoderSettings
 from gateway.telemetry.metrics import Metrics
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, InputTooLongError
-from gateway.triton import TritonBackend
+from gateway.triton import TritonBackend, hints
 from gateway.triton.abilities import engine_options
 from gateway.triton.access import triton_access
 from gateway.triton.dialects.encoder import EncoderForm, TritonEncoder, read_form
@@ -228,14 +228,13 @@ async def find_task(url: str, model: str) -> Task:
     view = ModelView.of(config or model_config_pb2.ModelConfig(name=model))
     if find_dialect(view) is not None or not ENCODERS.recognizes(view):
         return "generate"
+    if (named := hints.parameter(view, "task")) in get_args(Task):  # as `gateway repo --model-dir` writes it
+        return cast("Task", named)
     form = read_form(view, EncoderSettings())
-    name, width = form.output.lower(), view.dims[form.output][-1]
-    if form.takes in ("query", "pair") or width == 1:
+    if form.takes in ("query", "pair") or (form.takes == "ids" and view.dims[form.output][-1:] == (1,)):
         return "rerank"
-    if form.hidden or "embed" in name:
+    if form.hidden or "embed" in form.output.lower():
         return "embed"
-    if "logit" in name:
-        return "classify"
     raise DiscoveryError(f"the tensors of model {model!r} do not tell its task")
 
 

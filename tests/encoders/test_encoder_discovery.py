@@ -59,6 +59,13 @@ def test_what_cannot_be_found_names_a_setting(
     assert words in str(raised.value)
 
 
+def test_a_model_of_one_text_cannot_rerank(tmp_path: Path) -> None:
+    """It would get the query alone, and score all documents alike."""
+    view = _view(tmp_path, Row("a STRING 1", "score FP32 1", {}))
+    with pytest.raises(DiscoveryError, match="takes one text, but to rerank needs a query with a document"):
+        describe(assemble(view, {}), "auto", EngineOptions(task="rerank"))
+
+
 def test_a_default_input_type_fills_an_input(tmp_path: Path) -> None:
     settings = {"input_types": {"query": {"inputs": {"n": 1}}}, "default_input_type": "query"}
     view = _view(tmp_path, Row("a STRING 1, n INT64 1", "v FP32 4", {}))

@@ -222,6 +222,8 @@ class EncoderDialect(Dialect[Encoder]):
         """Make the engine; see ``Dialect``."""
         model, settings = models.entry, _with_hints(models.entry, options.encoder)
         form = read_form(model, settings)
+        if options.task == "rerank" and form.takes in ("text", "json"):
+            raise DiscoveryError(f"model {model.name!r} takes one text, but to rerank needs a query with a document")
         features = EngineFeatures(
             path=self.path,
             reason=reason,

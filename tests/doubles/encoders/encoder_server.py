@@ -105,7 +105,10 @@ ROWS: Mapping[str, Row] = {
     "deploy": _ids("output FP16 -1 -1", "hidden", "input_ids INT32 -1, attention_mask INT32 -1",
                    settings={"pooling": "cls", "normalize": False}),
     "litellm": _text("input_text", "anything FP32 -1 4", inputs="input_text STRING -1", batch=0, settings={"batch": 4}),
-    "classes": _text("text", "logits FP32 3", width=3, task="classify", settings={"labels": ["bad", "so", "good"]}),
+    "classes": _text(
+        "text", "logits FP32 3", width=3, task="classify", settings={"labels": ["bad", "so", "good"]},
+        more='parameters { key: "task" value: { string_value: "classify" } }',
+    ),
 }  # fmt: skip
 """By the name of the model: the encoders of public repositories, with their names, types, dimensions and traps."""
 
