@@ -140,7 +140,7 @@ class EncoderModel(ServedModel):
         return encoded
 
     async def width(self) -> int:
-        """The length of the model's vectors; until a response has told it, a short text is sent.
+        """The length of the model's vectors; found by a short text if no response has shown it yet.
 
         Raises:
             EngineError: the model is not ready, or has failed.

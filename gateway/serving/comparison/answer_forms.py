@@ -176,11 +176,11 @@ def _counts(usage: _Usage | None) -> UsageCounts | None:
     return UsageCounts(prompt, completion, bool(details and details.estimated))
 
 
-class _Counted(BaseModel):
+class _UsageHolder(BaseModel):
     usage: _Usage | None = None
 
 
-class _Completion(_Counted):
+class _Completion(_UsageHolder):
     """An answer of chat or completions, or an event of one."""
 
     choices: list[_Choice]
@@ -281,7 +281,7 @@ class AnswerEventReader:
         if self._of_response:
             self._response = _validated(_Response, value)
         elif self._of_vectors:
-            self._vectors, self._usage = _vectors(value), _validated(_Counted, value).usage
+            self._vectors, self._usage = _vectors(value), _validated(_UsageHolder, value).usage
         else:
             self._take(value)
 
