@@ -218,13 +218,15 @@ def _near(one: Values, other: Values, share: float = _NEAR) -> bool:
 
 
 async def find_task(url: str, model: str) -> Task:
-    """Find the task of a Triton model in its configuration; ``generate`` for a model that is not loaded.
+    """Find the task of a Triton model in its configuration; ``generate`` where that cannot be read.
 
     Raises:
         DiscoveryError: its tensors do not tell the task.
-        EngineError: Triton did not answer.
     """
-    config = (await read_configurations(url, [model])).get(model)
+    try:
+        config = (await read_configurations(url, [model])).get(model)
+    except EngineError:  # whose reason the inspection of the model gives
+        return "generate"
     view = ModelView.of(config or model_config_pb2.ModelConfig(name=model))
     if find_dialect(view) is not None or not ENCODERS.recognizes(view):
         return "generate"
