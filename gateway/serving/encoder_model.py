@@ -7,6 +7,7 @@ import contextlib
 import functools
 import json
 import logging
+import time
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,7 @@ class EncoderModel(ServedModel):
         self.labels: Sequence[str] = ()
         self._tokenizer: EncoderTokenizer | None = None
         self._folder: Path | None = None
+        self._width: int | None = None
         self._running: set[EncoderCall] = set()
 
     @property
@@ -82,9 +84,20 @@ class EncoderModel(ServedModel):
         return self._folder
 
     @property
+    def tokenizer(self) -> EncoderTokenizer | None:
+        """The tokenizer; None without one, or before it is loaded."""
+        return self._tokenizer
+
+    @property
     def vocab_size(self) -> int | None:
         """One more than the largest token id; None without a tokenizer."""
         return self._tokenizer.vocab_size if self._tokenizer else None
+
+    def prefix(self, input_type: str | None) -> str:
+        """The text before each input of a type; of the default type where it is None."""
+        encoder = self.settings.encoder
+        own = encoder.input_types.get(input_type or encoder.default_input_type or "")
+        return own.prefix if own else ""
 
     def check_ready(self) -> None:
         """Check that the encoder was found; see ``ServedModel``."""
@@ -129,6 +142,21 @@ class EncoderModel(ServedModel):
                 tally.ended(Usage(batches.tokens, 0))
         return EncoderResult(values, batches.tokens)
 
+    async def width(self) -> int:
+        """The length of the model's vectors; found by a short text if no response has shown it yet.
+
+        Raises:
+            EngineError: the model is not ready, or has failed.
+        """
+        if self._width is None:
+            self.check_ready()
+            params = EncoderParams()
+            prepared = await self._prepare([EncoderInput("a")], params)
+            limit_s = self._timeouts.first_token_s
+            batches = EncoderBatches(prepared, params, "probe", time.perf_counter(), limit_s)
+            return (await self._encode_all(batches)).shape[1]
+        return self._width
+
     async def _prepare(self, inputs: Sequence[EncoderInput], params: EncoderParams) -> Sequence[EncoderInput]:
         """The inputs with prefixes, and with token ids where there is a tokenizer."""
         prepared = [self._prefixed(each, params.input_type) for each in inputs]
@@ -147,11 +175,10 @@ class EncoderModel(ServedModel):
 
     def _prefixed(self, given: EncoderInput, input_type: str | None) -> EncoderInput:
         """An input as the model wants texts of its type; ids stay as they are."""
-        encoder = self.settings.encoder
-        own = encoder.input_types.get(input_type or encoder.default_input_type or "")
-        if own is None or not own.prefix or given.ids:
+        prefix = self.prefix(input_type)
+        if not prefix or given.ids:
             return given
-        return EncoderInput(own.prefix + given.text, given.pair)
+        return EncoderInput(prefix + given.text, given.pair, prefix=len(prefix) if given.pair is None else 0)
 
     async def _encode_all(self, batches: EncoderBatches) -> NDArray[np.float32]:
         """Encode inputs in batches, several at a time; results are in the inputs' order."""
@@ -180,6 +207,8 @@ class EncoderModel(ServedModel):
             if rows.shape[1] != values.shape[1]:
                 raise MalformedOutputError(f"vectors of {values.shape[1]} and of {rows.shape[1]} numbers")
             values[batch] = rows
+        if batches.params.dimensions is None:
+            self._width = values.shape[1]
         return values
 
     async def _blame(self, batches: EncoderBatches, batch: Sequence[int], error: EngineError) -> EngineError:
@@ -265,7 +294,7 @@ class EncoderModel(ServedModel):
             )
 
     def _adopt(self, features: EngineFeatures) -> None:
-        self._capabilities = features.capabilities
+        self._capabilities, self._width = features.capabilities, None
         _log.info(
             "model %s is served on the %s path: %s", self.name, features.path, features.reason,
             extra={"event": "model_served", "max_seq_len": self.max_seq_len, "tokenizer": str(self._folder)},

@@ -128,9 +128,9 @@ def _check(params: SamplingParams, parts: ModelParts, features: EngineFeatures, 
         what = f"at most {most}" if most else "no"
         raise BadRequestError(f"This model returns {what} alternatives per token.", "top_logprobs", _UNSUPPORTED)
     if params.logit_bias:
-        check_ids(list(params.logit_bias), parts, "logit_bias.{id}")
+        check_ids(list(params.logit_bias), parts.tokenizer, "logit_bias.{id}")
     if params.stop_token_ids:
-        check_ids(params.stop_token_ids, parts, "stop_token_ids[{place}]")
+        check_ids(params.stop_token_ids, parts.tokenizer, "stop_token_ids[{place}]")
 
 
 def _table(name: str, parts: ModelParts) -> PromptTable:

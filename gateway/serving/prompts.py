@@ -20,6 +20,7 @@ from gateway.text.prompt import RequestTemplate, history
 from gateway.text.prompt.prompt import Prompt
 from gateway.text.prompt.turn_text import TokenBreaker, path_of
 from gateway.text.tokens.segments import CacheScope
+from gateway.text.tokens.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +378,7 @@ def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, bound: LengthBound, 
         added = source.add_special_tokens
         prompt = parts.prompts.text(source.text, add_special_tokens=added, frames=frames, how=bound)
     else:
-        check_ids(source.ids, parts, "prompt[{place}]")
+        check_ids(source.ids, parts.tokenizer, "prompt[{place}]")
         prompt = parts.prompts.ids(source.ids, frames=frames)
     if not prompt.ids:
         raise BadRequestError(
@@ -400,18 +401,18 @@ def _raw(source: TextPrompt | IdsPrompt, parts: ModelParts, bound: LengthBound, 
     )
 
 
-def check_ids(ids: Sequence[int], parts: ModelParts, param: str) -> None:
+def check_ids(ids: Sequence[int], tokenizer: Tokenizer, param: str) -> None:
     """Reject ids that are not in the model's vocabulary.
 
     Args:
         ids: to check.
-        parts: of the model.
+        tokenizer: of the model.
         param: path in the request; ``{place}`` and ``{id}`` in it become those of the wrong id.
 
     Raises:
         BadRequestError: naming the first one.
     """
-    size = parts.tokenizer.vocab_size
+    size = tokenizer.vocab_size
     if ids and (max(ids) >= size or min(ids) < 0):
         place, wrong = next((place, index) for place, index in enumerate(ids) if not 0 <= index < size)
         message = f"The token id {wrong} is not in this model's vocabulary; ids must be from 0 to {size - 1}."

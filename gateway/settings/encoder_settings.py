@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from gateway.settings.section import Section, split_commas
 
@@ -75,3 +75,10 @@ class EncoderSettings(Section):
     max_items: int = Field(default=2048, ge=1, le=65536)
     max_tokens: int = Field(default=300_000, ge=1)
     token_ids: Literal["reject", "own"] = "reject"  # noqa: S105 - no password
+
+    @field_validator("token_ids")
+    @classmethod
+    def _can_be_sent(cls, value: str, info: ValidationInfo) -> str:
+        if value == "own" and info.data.get("tensors", {}).keys() - {"input_ids", "attention_mask", "token_type_ids"}:
+            raise ValueError("own is of models that take token ids, but tensors names an input of texts")
+        return value

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 import anyio
 import numpy as np
 import yaml
 from numpy.typing import NDArray
+from tritonclient.grpc import model_config_pb2
 
 from gateway.generation import EngineError, ErrorKind
 from gateway.generation.encoder import EncoderParams
 from gateway.generation.route import RoutingHints
 from gateway.serving.encoder_model import EncoderModel
 from gateway.serving.served_model import ModelContext
-from gateway.settings import ConfigError, ModelSettings, TimeoutSettings
+from gateway.settings import ConfigError, ModelSettings, Task, TimeoutSettings
+from gateway.settings.encoder_settings import EncoderSettings
 from gateway.telemetry.metrics import Metrics
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, InputTooLongError
-from gateway.triton import TritonBackend
+from gateway.triton import TritonBackend, hints
 from gateway.triton.abilities import engine_options
 from gateway.triton.access import triton_access
-from gateway.triton.dialects.encoder import EncoderForm, TritonEncoder
+from gateway.triton.dialects.encoder import EncoderForm, TritonEncoder, read_form
+from gateway.triton.dialects.registry import ENCODERS, find_dialect
+from gateway.triton.inspection import DiscoveryError, read_configurations
+from gateway.triton.model_view import ModelView
 from gateway_ops.check.findings import Finding, Severity, sentence
 
 Values = NDArray[np.float32]
@@ -35,6 +41,8 @@ _TEXTS = (_QUESTION, _CLOSE, _FAR, "a", "The train to the coast leaves at noon f
 _LENGTHS: Final = tuple(64 << step for step in range(8))  # words of texts that are sent, 8,192 at most
 _READY_S: Final = 15.0
 _POLL_S: Final = 0.05
+_TYPES: Final = ("query", "passage")
+_SAME: Final = 1e-5  # of the largest number: results of a text that is read in the same way
 _NEAR: Final = 0.01  # of the largest number: results of the same text in batches of other sizes
 _PREFIXES: Final = {
     "e5": {"query": "query: ", "passage": "passage: "},
@@ -102,31 +110,51 @@ class _Proof:
     async def findings(self) -> AsyncIterator[Finding]:
         """Send texts and say what is wrong with the results, and at last what they are."""
         parts = [await self._encode([text]) for text in _TEXTS]
-        together = await self._encode(_TEXTS)
+        whole = np.concatenate(parts)
         if not _near(await self._encode([_TEXTS[0]]), parts[0]):
             yield self._found(Severity.ERROR, "The same text twice gives two results.")
         if all(np.array_equal(parts[0], other) for other in parts[1:]):
             what = "Different texts give the same result, so the model does not read the text that it is sent."
             yield self._found(Severity.ERROR, what, "Name the input that takes the texts in encoder.tensors.")
-        if not _near(together, np.concatenate(parts)):
-            what = "A batch of texts gives other results than each text by itself."
-            yield self._found(Severity.ERROR, what, "Set encoder.batch to 1 if the model takes only one text.")
+        if (wrong := await self._batch(whole)) is not None:
+            yield wrong
         async for each in self._sense():
             yield each
         async for each in self._limit():
             yield each
-        if self._pairs and (together.min() < 0 or together.max() > 1):
-            what = f"Scores of pairs are {together.min():.3g} to {together.max():.3g}, not within 0 to 1."
+        if self._pairs and (whole.min() < 0 or whole.max() > 1):
+            what = f"Scores of pairs are {whole.min():.3g} to {whole.max():.3g}, not within 0 to 1."
             yield self._found(Severity.WARNING, what, "Set encoder.activation to sigmoid if they are logits.")
         if (missing := self._prefixes()) is not None:
             yield missing
-        yield self._shape(together)
+        yield self._shape(whole)
+
+    async def _batch(self, parts: Values) -> Finding | None:
+        """Whether the largest batch, and one text more, give the results of each text by itself."""
+        most = self._model.features.most_items if self._model.features else 1
+        texts = list(itertools.islice(itertools.cycle(_TEXTS), max(most, len(_TEXTS)) + 1))
+        try:
+            together = await self._encode(texts)
+        except EngineError as error:
+            what = f"A request of {len(texts)} texts, in batches of at most {most}, fails: {error.message}"
+            return self._found(Severity.ERROR, what, "Set encoder.batch to as many texts as the model takes.")
+        if _near(together, parts[np.arange(len(texts)) % len(parts)]):
+            return None
+        what = "A batch of texts gives other results than each text by itself."
+        return self._found(Severity.ERROR, what, "Set encoder.batch to 1 if the model takes only one text.")
 
     async def _sense(self) -> AsyncIterator[Finding]:
         """Whether a known close pair is closer than a known far one, in each ``input_type``."""
         if self._model.task == "classify":
             return
-        for name in self._model.settings.encoder.input_types or (None,):
+        encoder = self._model.settings.encoder
+        types = tuple(encoder.input_types) or (_TYPES if "input_type" in encoder.request_fields else ())
+        if not self._pairs and len(types) > 1:
+            first, *others = [await self._encode([_QUESTION], name) for name in types]
+            if all(_near(other, first, _SAME) for other in others):
+                what = f"The input types {', '.join(types)} give the same result."
+                yield self._found(Severity.WARNING, what, "Check encoder.input_types and encoder.request_fields.")
+        for name in types or (None,):
             if self._pairs:
                 close, far = (await self._encode([_CLOSE, _FAR], name))[:, 0]
             else:
@@ -138,11 +166,11 @@ class _Proof:
                 yield self._found(Severity.WARNING, what, "Check encoder.pooling, encoder.output and the tokenizer.")
 
     async def _limit(self) -> AsyncIterator[Finding]:
-        """Whether two texts that differ only at their end are the same to the model from some length on."""
+        """Whether two texts whose last quarters differ are the same to the model from some length on."""
         for words in _LENGTHS:
-            text = "and then " * (words // 2)
+            text = "and then " * (3 * words // 8)
             try:
-                one, other = [await self._encode([text + end]) for end in ("yes", "no")]
+                one, again, other = [await self._encode([text + end * (words // 4)]) for end in ("yes ", "yes ", "no ")]
             except InputTooLongError:
                 return
             except EngineError as error:
@@ -152,7 +180,8 @@ class _Proof:
                 fix = "Set max_seq_len, so that a longer text is rejected as the client's mistake."
                 yield self._found(Severity.WARNING, what, fix)
                 return
-            if np.allclose(one, other, rtol=0, atol=1e-6 * float(np.abs(one).max())):
+            noise = 2 * float(np.abs(one - again).max())
+            if np.abs(one - other).max() <= max(noise, _SAME * float(np.abs(one).max())):
                 what = f"The model cuts texts of {words} words without a word about it."
                 fix = "Set max_seq_len and tokenizer, so that longer texts are rejected or cut as the request asks."
                 yield self._found(Severity.WARNING, what, fix)
@@ -188,8 +217,31 @@ class _Proof:
         return encoded.values
 
 
-def _near(one: Values, other: Values) -> bool:
-    return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=_NEAR * float(np.abs(other).max()))
+def _near(one: Values, other: Values, share: float = _NEAR) -> bool:
+    return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=share * float(np.abs(other).max()))
+
+
+async def find_task(url: str, model: str) -> Task:
+    """Find the task of a Triton model in its configuration; ``generate`` where that cannot be read.
+
+    Raises:
+        DiscoveryError: its tensors do not tell the task.
+    """
+    try:
+        config = (await read_configurations(url, [model])).get(model)
+    except EngineError:  # whose reason the inspection of the model gives
+        return "generate"
+    view = ModelView.of(config or model_config_pb2.ModelConfig(name=model))
+    if find_dialect(view) is not None or not ENCODERS.recognizes(view):
+        return "generate"
+    if (named := hints.parameter(view, "task")) in get_args(Task):  # as `gateway repo --model-dir` writes it
+        return cast("Task", named)
+    form = read_form(view, EncoderSettings())
+    if form.takes in ("query", "pair") or (form.takes == "ids" and view.dims[form.output][-1:] == (1,)):
+        return "rerank"
+    if form.hidden or "embed" in form.output.lower():
+        return "embed"
+    raise DiscoveryError(f"the tensors of model {model!r} do not tell its task")
 
 
 def _as_yaml(settings: ModelSettings, form: EncoderForm) -> list[str]:

@@ -19,7 +19,7 @@ from gateway.generation import EngineError
 from gateway.generation.engine import Capability, EngineFeatures
 from gateway.settings import ModelSettings, Task, TritonSettings
 from gateway.triton.inspection import DiscoveryError, EngineOptions, NoTokenError, inspect_model
-from gateway_ops.check.encoder import prove_encoder
+from gateway_ops.check.encoder import find_task, prove_encoder
 from gateway_ops.check.findings import Finding, Severity, doubt_findings, loss_findings, sentence
 
 _TIMEOUT_S = 10.0
@@ -71,25 +71,29 @@ class ServedDescription:
 Outcome = tuple[list[Finding], dict[str, ServedDescription]]
 
 
-async def describe_triton(url: str, model: str, task: Task = "generate", tokenizer: Path | None = None) -> Outcome:
+async def describe_triton(url: str, model: str, task: Task | None = None, tokenizer: Path | None = None) -> Outcome:
     """Discover a Triton model as the gateway does.
 
     Args:
         url: host:port of Triton's gRPC endpoint.
         model: the Triton model.
-        task: what it does.
+        task: what it does; None where its configuration tells.
         tokenizer: folder of its tokenizer, for another task than to generate.
     """
     where = f"{url} {model}"
+    known = task
     try:
+        task = known or await find_task(url, model)
         features = await inspect_model(url, model, "auto", EngineOptions(task=task))
     except DiscoveryError as error:
         fix = "On this command line that is --model." if "triton.model" in str(error) else ""
+        fix = fix or ("" if task else "Write --task embed, rerank or classify.")
         return [Finding(Severity.ERROR, where, sentence(str(error)), fix)], {}
     except EngineError as error:
         fix = f"Is this Triton's gRPC port, and {model!r} the model?"
         if isinstance(error, NoTokenError):
             fix = "Triton's log has the reason; restart Triton if the process of a model has died."
+            fix += "" if known else " If it generates no text, write its task, such as --task embed."
         return [Finding(Severity.ERROR, where, sentence(error.message), fix)], {}
     findings = [Finding(Severity.WARNING, where, sentence(words)) for words in features.warnings]
     findings += loss_findings(where, features.losses)

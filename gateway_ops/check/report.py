@@ -60,7 +60,7 @@ async def check(
     model: str,
     api_key: str | None,
     offline: bool,
-    task: Task = "generate",
+    task: Task | None = None,
     tokenizer: Path | None = None,
 ) -> CheckReport:
     """Check a settings file, a model repository, a Triton or a running gateway.
@@ -70,7 +70,7 @@ async def check(
         model: the Triton model to describe, when the target is a Triton.
         api_key: a key, when the target is a gateway.
         offline: whether to skip the Tritons that a file names.
-        task: task of the model, when the target is a Triton.
+        task: task of the model, when the target is a Triton; None where its configuration tells.
         tokenizer: folder of its tokenizer, for another task than to generate.
     """
     if target.startswith(("http://", "https://")):

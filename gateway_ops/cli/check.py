@@ -23,7 +23,7 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
         ),
     ] = _FILE,
     model: Annotated[str | None, typer.Option(help="Triton model (ensemble); served model with --conformance.")] = None,
-    task: Annotated[str, typer.Option(help="Task of the model: generate, embed, rerank or classify.")] = "generate",
+    task: Annotated[str | None, typer.Option(help="generate, embed, rerank or classify [its configuration's].")] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="Tokenizer folder of a model that does not generate.")] = None,
     api_key: ApiKey = None,
     conformance: Annotated[bool, typer.Option("--conformance", help="Test the conformance to OpenAI's API.")] = False,
@@ -56,7 +56,7 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
     from gateway_ops.check import report  # noqa: PLC0415
     from gateway_ops.cli.check_display import show  # noqa: PLC0415
 
-    if task not in get_args(Task):
+    if task is not None and task not in get_args(Task):
         raise fail(f"--task {task}: it is one of {', '.join(get_args(Task))}")
 
     if target == _FILE and not Path(target).exists():

@@ -62,6 +62,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     repeat: Annotated[bool, typer.Option("--repeat", help="Compare A with itself too, to measure noise.")] = False,
     ignore: Annotated[list[ComparedAspect] | None, typer.Option(help="Do not compare this aspect; repeatable.")] = None,
     tolerance: Annotated[float, typer.Option(min=0, help="Difference of log-probs that counts as equal.")] = 0.05,
+    least_cosine: Annotated[float, typer.Option(min=-1, max=1, help="Cosine of vectors that count as equal.")] = 0.999,
     at_once: Annotated[int, typer.Option(min=1, max=256, help="Concurrent requests.")] = 4,
     timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds that a response may take.")] = 300.0,
     api_key: Annotated[
@@ -90,9 +91,9 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
         raise fail("name two targets, or give --mirror", _UNCOMPARED)
     if requests is not None and sample is not None:
         raise fail("give either --requests or --sample", _UNCOMPARED)
-    plan = ComparisonPlan(
-        at_once, timeout, repeat, ComparisonRules(frozenset(each.value for each in ignore or ()), tolerance), show_text
-    )
+    ignored = frozenset(each.value for each in ignore or ())
+    rules = ComparisonRules(ignored, tolerance, least_cosine=least_cosine)
+    plan = ComparisonPlan(at_once, timeout, repeat, rules, show_text)
     try:
         addresses = TargetAddress.parse("A", a, url), TargetAddress.parse("B", b, url)
         wanted = (

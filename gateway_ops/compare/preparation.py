@@ -8,10 +8,20 @@ from typing import Any
 
 import aiohttp
 
-from gateway.serving.comparison.facts import PROBE, TURNS, FactPair, TargetFacts, compare_facts, facts_of, warnings_of
+from gateway.serving.comparison.answer_forms import EMBEDDINGS
+from gateway.serving.comparison.facts import (
+    PROBE,
+    TURNS,
+    FactPair,
+    TargetFacts,
+    compare_facts,
+    facts_of,
+    generates,
+    warnings_of,
+)
 from gateway_ops.compare.request_lines import RequestFile
 from gateway_ops.compare.sampled_requests import Sample
-from gateway_ops.compare.targets import Target, TargetAddress, find_target, get_json
+from gateway_ops.compare.targets import Target, TargetAddress, TargetError, find_target, get_json
 
 _TIMEOUT_S = 10.0
 
@@ -71,6 +81,10 @@ async def prepare(
     """
     a = await find_target(addresses[0], sessions[0], _TIMEOUT_S)
     b = await find_target(addresses[1], sessions[1], _TIMEOUT_S)
+    for each in (a, b):
+        if isinstance(wanted, SampleOptions) and not generates(each.entry):
+            what = f"{each.label} does not generate text, and samples are of chats"
+            raise TargetError(f"{each.address.side}: {what}: give requests to {EMBEDDINGS} with --requests")
     of_a, of_b = await _learn(a), await _learn(b)
     facts = compare_facts(of_a, of_b)
     requests = wanted if isinstance(wanted, RequestFile) else _sample(wanted, of_a, of_b)

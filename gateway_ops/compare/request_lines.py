@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from gateway.serving.comparison.answer_forms import EMBEDDINGS
 from gateway.text.bad_request import first_of
 from gateway.text.harmless import one_line
 from gateway_ops.compare.asking import ComparedRequest
@@ -18,7 +19,9 @@ _MOST_SHOWN = 5
 _LONGEST_NAME = 64
 _BATCH_KEYS = frozenset({"custom_id", "method", "url", "body"})
 _BY_FIELD = {"messages": "/v1/chat/completions", "prompt": "/v1/completions", "input": "/v1/responses"}
-_FORMS = "a line is {custom_id, method, url, body} or a body of chat completions, completions or responses"
+_PATHS = (*_BY_FIELD.values(), EMBEDDINGS)
+_OF_VECTORS = frozenset({"encoding_format", "dimensions", "input_type", "truncate", "normalize"})
+_FORMS = "a line is {custom_id, method, url, body} or a body of chat completions, completions, responses or embeddings"
 
 
 class RequestFileError(ValueError):
@@ -113,7 +116,7 @@ def _read(number: int, line: bytes) -> ComparedRequest:
     if "response" in values:
         raise _LineError("a result of a batch; the requests are in the input file of the batch")
     if "body" not in values:
-        return ComparedRequest(number, "", _path_of(values), _body(values))
+        return ComparedRequest(number, "", path := _path_of(values), _body(values, path))
     if unknown := sorted(values.keys() - _BATCH_KEYS):
         raise _LineError(f"an unknown form, with {unknown[0][:_LONGEST_NAME]!r}; {_FORMS}")
     body = values["body"]
@@ -122,25 +125,28 @@ def _read(number: int, line: bytes) -> ComparedRequest:
     if str(values.get("method", "POST")).upper() != "POST":
         raise _LineError("'method' is not POST")
     path = values.get("url", None) or _path_of(body)
-    if path not in _BY_FIELD.values():
-        raise _LineError(f"'url' is not one of {', '.join(_BY_FIELD.values())}")
-    return ComparedRequest(number, one_line(str(values.get("custom_id") or ""))[:_LONGEST_NAME], path, _body(body))
+    if path not in _PATHS:
+        raise _LineError(f"'url' is not one of {', '.join(_PATHS)}")
+    name = one_line(str(values.get("custom_id") or ""))[:_LONGEST_NAME]
+    return ComparedRequest(number, name, path, _body(body, path))
 
 
 def _path_of(body: dict[str, Any]) -> str:
     found = [path for name, path in _BY_FIELD.items() if name in body]
     if len(found) != 1:
         raise _LineError(f"not a request; {_FORMS}")
-    return found[0]
+    given = body.get("input")
+    of_texts = isinstance(given, list) and not any(isinstance(each, dict) for each in given)
+    return EMBEDDINGS if of_texts or (given is not None and body.keys() & _OF_VECTORS) else found[0]
 
 
-def _body(body: dict[str, Any]) -> dict[str, Any]:
+def _body(body: dict[str, Any], path: str) -> dict[str, Any]:
     """What is sent: a comparison leaves no responses behind in a server's store."""
     try:
         orjson.dumps(body)
     except orjson.JSONEncodeError:  # it reads deeper than it writes
         raise _LineError("nested too deeply to be sent") from None
     kept = {name: value for name, value in body.items() if name != "model"}
-    if "input" in body and not body.get("background"):
+    if path == _BY_FIELD["input"] and not body.get("background"):
         kept.setdefault("store", False)
     return kept

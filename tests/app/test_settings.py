@@ -233,6 +233,10 @@ GOOD = "models: [{name: m, triton: {url: 'x:1'}}]\n"
         (GOOD + "sever: {}", "sever: unknown key."),
         (GOOD + "server: {prot: 1}", "server.prot: unknown key."),
         (
+            GOOD.replace("}]", ", task: embed, encoder: {token_ids: own, tensors: {text: words}}}]"),
+            "models[0].encoder.token_ids: own is of models that take token ids, but tensors names an input of texts",
+        ),
+        (
             GOOD.replace("}]", ", encoder: {input_types: {query: {prefx: q}}}}]"),
             "models[0].encoder.input_types.query.prefx: unknown key.",
         ),

@@ -16,7 +16,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "/v1/completions": ("ranks", {"prompt": "Hi"}, "'words'"),
     "/v1/responses": ("classes", {"input": "Hi"}, "'words'"),
     "/v1/messages": ("vectors", {"messages": USER, "max_tokens": 1}, "'words'"),
-    "/tokenize": ("vectors", {"prompt": "a"}, "'words'"),
+    "/v1/chat/completions/render": ("vectors", {"messages": USER}, "'words'"),
     "/v1/embeddings": ("words", {"input": "a"}, "'vectors', "),
     "/v1/rerank": ("vectors", QUERY, "'ranks', "),
     "/v2/rerank": ("words", QUERY, "'ranks', "),

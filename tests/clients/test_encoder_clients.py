@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,6 +22,8 @@ from gateway_ops.chat.chat_server import ChatServer
 from gateway_ops.compare.targets import TargetAddress, find_target
 from gateway_ops.local_stack.minilm import EMBEDDING_MODEL
 from tests.clients.conftest import MODEL
+from tests.clients.test_readme import ADDRESS, blocks, run
+from tests.doubles.encoders.encoder_server import EncoderServer, write_tokenizer
 from tests.stack import GatewayProcess
 
 TEXTS = ["The port is 9000.", "Paris is a city in France.", "A third text"]
@@ -82,6 +88,33 @@ def test_programs_that_write_their_own_requests(encoder_gateway: GatewayProcess)
     assert (of_page.status_code, "x-ignored-parameters" in of_page.headers) == (200, False)
     assert [len(each["embedding"]) for each in of_page.json()["data"]] == [384] * len(TEXTS)
     assert before.json() == of_page.json()
+
+
+PAGE = "docs/reference/embeddings.md"
+
+
+def test_what_the_page_shows_runs(tmp_path: Path) -> None:
+    """Its programs and commands as they stand; only addresses and names of the operator's differ."""
+    tokenizer = write_tokenizer(tmp_path / "tokenizer")
+    with EncoderServer(tmp_path / "encoders", tokenizer, scripted=["several", "cross"]) as server:
+        server.forget()
+        models = [server.model(row) | {"name": name} for row, name in (("several", "embedding"), ("cross", "reranker"))]
+        (tmp_path / "gateway.yaml").write_text(json.dumps({"models": models}))  # which is YAML, too
+        with GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(tmp_path / "gateway.yaml")) as gateway:
+            of_sdk, of_langchain = (each.replace(ADDRESS, gateway.url) for each in blocks("python", PAGE))
+            rerank, check = (each.replace(ADDRESS, gateway.url) for each in blocks("sh", PAGE))
+            assert run([sys.executable, "-c", of_sdk]).split()[::2] == ["4", "1"]
+            server.forget()
+            assert run([sys.executable, "-c", of_langchain]).count("\n") == 1
+            texts = [text for each in server.requests("several") for (text,) in each["inputs"]["INPUT_TEXT"][1]]
+            assert [text.partition(":")[0] for text in texts] == ["passage"] * 3 + ["query"]
+            assert len(json.loads(run(["sh", "-c", rerank]))["results"]) == 1
+            folder, address = "/models/multilingual-e5-large", server.url("several")
+            for shown, own in ((folder, str(tokenizer)), ("triton:8001", address), (" e5", " several")):
+                check = check.replace(shown, own)
+            path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+            out = run(["sh", "-c", check], env={**os.environ, "PATH": path})
+    assert "task: embed" in out
 
 
 async def test_commands_take_the_model_that_generates(encoder_gateway: GatewayProcess) -> None:

@@ -16,8 +16,10 @@ PAGE = (Path(__file__).parents[2] / "docs/reference/embeddings.md").read_text(en
 def test_settings_of_the_table_are_settings() -> None:
     rows = re.findall(r"(?m)^\|.*\| `(\{.*\})` \| (yes)? ?\|$", PAGE)
     assert len(rows) == 15
-    for settings, _ in rows:
-        EncoderSettings.model_validate(yaml.safe_load(settings))
+    for text, _ in rows:
+        settings = EncoderSettings.model_validate(yaml.safe_load(text))
+        fills = any(each.inputs for each in settings.input_types.values())
+        assert not fills or settings.default_input_type in settings.input_types, "an input that each request needs"
 
 
 def test_the_file_is_settings() -> None:

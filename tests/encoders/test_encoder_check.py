@@ -67,12 +67,65 @@ async def test_labels_of_other_classes_are_an_error(encoders: EncoderServer, cap
     assert "encoder.labels: there are 2 labels, but the Triton model 'classes' returns 3 scores; name" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("minilm", "embed"),
+        ("nim", "embed"),
+        ("cross", "rerank"),
+        ("bert_cross", "rerank"),
+        ("classes", "classify"),
+    ],
+)
+async def test_the_task_is_found(encoders: EncoderServer, encoder_folder: Path, name: str, task: str) -> None:
+    found = await check(encoders.url(name), model=name, api_key=None, offline=False, tokenizer=encoder_folder)
+    assert (found.errors, found.models[name].task) == (0, task), found.findings
+    assert f"  task: {task}" in found.models[name].settings
+
+
+async def test_a_task_that_nothing_tells_is_asked_for(encoders: EncoderServer) -> None:
+    for name, words in (("litellm", "--task embed, rerank or classify"), ("vllm", "--task embed")):
+        found = await check(encoders.url(name), model=name, api_key=None, offline=False)
+        assert [words in each.fix for each in found.findings if each.severity is Severity.ERROR] == [True]
+
+
+async def test_the_largest_batch_is_proven(encoders: EncoderServer) -> None:
+    await _proven(encoders, "nim")
+    rows = {each["inputs"]["text"][0][0] for each in encoders.requests("nim")}
+    assert rows == {1, 3, 8}, "one at a time, a question with two answers, and the largest batch with one text left"
+    told = {**ROWS["nim"].settings, "batch": 9}
+    [error] = [each for each in await _proven(encoders, "nim", encoder=told) if each.severity is Severity.ERROR]
+    assert error.what.startswith("A request of 10 texts, in batches of at most 9, fails: ")
+    assert "encoder.batch" in error.fix
+
+
+async def test_input_types_without_effect_are_found(encoders: EncoderServer) -> None:
+    words = "The input types query, passage give the same result."
+    for more, found in (({"parameters": {"kind": "q"}}, True), ({"prefix": "query: "}, False)):
+        told = {"tensors": {"text": "text"}, "input_types": {"query": more, "passage": {}}}
+        assert (words in _grave(await _proven(encoders, "nim", encoder=told))) is found
+    assert words in _grave(await _proven(encoders, "nim")), "it takes the field, and does nothing with it"
+
+
 async def test_silent_cutting_is_found(encoders: EncoderServer) -> None:
     """The model with request parameters cuts after eight words where it is told to."""
     words = "The model cuts texts of 64 words without a word about it."
     told = {"request_fields": [], "parameters": {"truncate": "END"}, "tensors": {"text": "text"}}
     assert words in _grave(await _proven(encoders, "nim", encoder=told))
     assert words not in _grave(await _proven(encoders, "nim"))
+
+
+async def test_noise_neither_hides_a_cut_nor_is_one(encoders: EncoderServer) -> None:
+    """Vectors of float32 that differ by a millionth each time."""
+    words = "The model cuts texts of 64 words without a word about it."
+    noise = {"parameters": {"noise": 1e-6}, "tensors": {"text": "text"}}
+    told = {**noise, "parameters": {"truncate": "END", "noise": 1e-6}}
+    assert words in _grave(await _proven(encoders, "nim", encoder=told))
+    assert _grave(await _proven(encoders, "nim", encoder=noise)) == []
+
+
+async def test_the_end_of_a_long_text_is_a_faint_part_of_its_vector(encoders: EncoderServer) -> None:
+    assert _grave(await _proven(encoders, "deploy", encoder={"pooling": "mean"})) == []
 
 
 async def test_a_tensor_that_is_not_read_is_found(encoders: EncoderServer) -> None:

@@ -46,6 +46,7 @@ def _view(folder: Path, row: Row) -> ModelView:
         ("a STRING 1", "v FP32 4", {"output": "x"}, "has no output 'x'; its outputs are v"),
         ("a STRING 1", "v FP32 4", {"inputs": {"x": 1}}, "has no input x; its inputs are a"),
         ("a STRING 1", "v FP32 4", {"default_input_type": "query"}, "query is not in encoder.input_types"),
+        ("a STRING 1", "v FP32 4", {"token_ids": "own"}, "token_ids: model 'model' takes texts, in its input a"),
         ("a STRING 1, n INT64 1", "v FP32 4", {"inputs": {"n": "many"}}, "encoder.inputs or encoder.parameters"),
         (
             "a STRING 1, n INT64 1", "v FP32 4", {"input_types": {"query": {"inputs": {"n": 1}}}},
@@ -61,6 +62,13 @@ def test_what_cannot_be_found_names_a_setting(
     with pytest.raises(DiscoveryError) as raised:
         describe(assemble(view, {}), "auto", options)
     assert words in str(raised.value)
+
+
+def test_a_model_of_one_text_cannot_rerank(tmp_path: Path) -> None:
+    """It would get the query alone, and score all documents alike."""
+    view = _view(tmp_path, Row("a STRING 1", "score FP32 1", {}))
+    with pytest.raises(DiscoveryError, match="takes one text, but to rerank needs a query with a document"):
+        describe(assemble(view, {}), "auto", EngineOptions(task="rerank"))
 
 
 def test_a_default_input_type_fills_an_input(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def own(encoder_folder: Path, tmp_path: Path) -> Iterator[EncoderServer]:
 @pytest.fixture
 def gateway(own: EncoderServer, tmp_path: Path) -> Iterator[GatewayProcess]:
     model = own.model(MODEL)
-    model["triton"] |= {"stall_s": 1, "probe_s": 2}
+    model["triton"] |= {"stall_s": 3, "probe_s": 2}
     file = tmp_path / "gateway.yaml"
     file.write_text(yaml.safe_dump({"models": [model], "timeouts": {"first_token_s": 30}}))
     with GatewayProcess(tmp_path / "gateway.log", GATEWAY_CONFIG=str(file)) as running:
@@ -65,7 +65,7 @@ def _all_minilm(
     with TritonServer(folder / "repository", model_dir=None, env=env, log_path=folder / "triton.log") as triton:
         triton.wait_ready([EMBEDDING])
         model = embedding_entry(ensure_embedding_folder(), triton.grpc_url) | {"name": MODEL}
-        model["triton"] |= {"stall_s": 1, "probe_s": 2}
+        model["triton"] |= {"stall_s": 3, "probe_s": 2}
         file = folder / "gateway.yaml"
         file.write_text(yaml.safe_dump({"models": [model], "timeouts": {"first_token_s": 30}}))
         with GatewayProcess(folder / "gateway.log", GATEWAY_CONFIG=str(file)) as gateway:

@@ -63,15 +63,28 @@ async def test_texts(encoders: EncoderServer, name: str) -> None:
 async def test_request_parameters(encoders: EncoderServer) -> None:
     """NIM takes what a request asks for as parameters of the request to Triton."""
     async with serving(encoders.model("nim")) as gateway:
-        asked = {"input_type": "query", "truncate": "start", "dimensions": 7}
+        asked = {"input_type": "query", "truncate": "start", "dimensions": 3}
         found = await gateway.vectors("nim", [" ".join("abcdefghijklmnopqrstuv"), "b"], **asked)
-        np.testing.assert_array_equal(found, _of([" ".join("cdefghijklmnopqrstuv"), "b"], 7))
+        np.testing.assert_array_equal(found, _of([" ".join("cdefghijklmnopqrstuv"), "b"], 3))
         too_long = await gateway.embed("nim", ["b", " ".join("abcdefghijklmnopqrstuv")], truncate="NONE")
     first, second, *_ = encoders.requests("nim")
-    assert first["parameters"].items() >= {"input_type": "query", "truncate": "START", "dimensions": 7}.items()
+    assert first["parameters"].items() >= {"input_type": "query", "truncate": "START", "dimensions": 3}.items()
     assert second["parameters"]["truncate"] == "NONE"
     assert (too_long.status_code, too_long.json()["error"]["code"]) == (400, "context_length_exceeded")
     assert "/secret" not in too_long.text
+
+
+async def test_a_model_that_cuts_by_itself_does_not_cut_a_prefix(encoders: EncoderServer) -> None:
+    """Without a tokenizer only the model can cut: at the end, or at the start where no prefix is added there."""
+    types = {"query": {"prefix": "query: "}, "bare": {}}
+    encoder = {"request_fields": ["truncate"], "tensors": {"text": "text"}, "input_types": types}
+    async with serving(encoders.model("nim", encoder=encoder)) as gateway:
+        for input_type, truncate in (("query", "END"), ("bare", "START")):
+            await gateway.vectors("nim", "a", input_type=input_type, truncate=truncate)
+        wrong = await gateway.embed("nim", "a", input_type="query", truncate="START")
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "truncate")
+    assert "prefix 'query: '" in wrong.json()["error"]["message"]
+    assert len(encoders.requests("nim")) == 2
 
 
 async def test_vllm_dimensions(encoders: EncoderServer) -> None:
@@ -109,6 +122,20 @@ async def test_hidden_states_are_pooled(encoders: EncoderServer, tokenizer: Toke
     assert {rows for rows, _ in shapes} == ({1} if name == "bert" else {8, 3})
     if name == "bert":
         assert encoders.requests(name)[0]["inputs"]["token_type_ids"][0] == shapes[0]
+
+
+async def test_special_tokens_are_counted_where_the_model_counts_them(
+    encoders: EncoderServer, tokenizer: Tokenizer
+) -> None:
+    async with serving(encoders.model("gemma")) as gateway:
+        for body, special in (({}, True), ({"add_special_tokens": False}, False)):
+            answer = await gateway.client.post("/tokenize", json={"prompt": "a text", **body})
+            assert answer.json()["tokens"] == tokenizer.encode("a text", add_special_tokens=special).ids
+        whole = tokenizer.encode("a text").ids
+        back = await gateway.client.post("/detokenize", json={"model": "gemma", "tokens": whole})
+        used = (await gateway.embed("gemma", "a text")).json()["usage"]["prompt_tokens"]
+    assert back.json() == {"prompt": "[CLS]a text[SEP]"}
+    assert used == len(whole)
 
 
 async def test_a_pooled_output_comes_before_hidden_states(encoders: EncoderServer, tokenizer: Tokenizer) -> None:

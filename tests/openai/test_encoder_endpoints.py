@@ -115,10 +115,22 @@ async def test_dimensions_cut_vectors_to_length_1(world: Encoders) -> None:
         np.testing.assert_allclose(vector, first / np.linalg.norm(first), rtol=1e-6)
     whole = _vectors(await world.post(EMBEDDINGS, model="cut", input="abc"))
     assert whole == [_of("abc")]
-    param, code, message = await world.rejected(EMBEDDINGS, model="cut", input="abc", dimensions=5)
-    assert (param, code) == ("dimensions", "integer_above_max_value")
-    assert "have 4 dimensions, but the request asks for 5" in message
     assert (await world.rejected(EMBEDDINGS, model="vectors", input="a", dimensions=2))[1] == "unsupported_parameter"
+
+
+@pytest.mark.parametrize("model", ["cut", "vectors", "native"])
+async def test_dimensions_of_every_model_are_up_to_its_own(world: Encoders, model: str) -> None:
+    engine = world.by_name[model]
+    for path, name in ((EMBEDDINGS, "embedding"), ("/pooling", "data")):
+        answer = await world.post(path, model=model, input="abc", dimensions=4)
+        own = np.array(_of("abc"), np.float32)
+        np.testing.assert_allclose(answer["data"][0][name], own / np.linalg.norm(own) if model == "cut" else own)
+    assert engine.requests[-1].params.dimensions is None
+    sent = len(engine.requests)
+    param, code, message = await world.rejected(EMBEDDINGS, model=model, input="abc", dimensions=5)
+    assert (param, code) == ("dimensions", "integer_above_max_value")
+    assert "'dimensions' is 5, but the vectors of this model have 4." in message
+    assert len(engine.requests) == sent
 
 
 async def test_a_vector_of_another_length_than_asked_is_not_passed_on(world: Encoders) -> None:
@@ -170,6 +182,24 @@ async def test_long_texts_are_cut_as_asked(world: Encoders) -> None:
         assert answer["usage"]["total_tokens"] == len(kept)
 
 
+async def test_a_prefix_is_never_cut(world: Encoders) -> None:
+    """It counts as part of the text: four tokens are those of ``q: `` and one more."""
+    cut = world.by_name["cut"]
+    for fields, kept in (
+        ({"truncate": "START"}, "q: " + LONG[3 - MOST_TOKENS :]),
+        ({"truncate": "END"}, "q: " + LONG[: MOST_TOKENS - 3]),
+        ({"truncate_prompt_tokens": 4, "truncation_side": "left"}, "q: c"),
+    ):
+        answer = await world.post(EMBEDDINGS, model="cut", input=LONG, input_type="query", **fields)
+        assert cut.items()[-1].text == kept, fields
+        assert answer["usage"]["total_tokens"] == len(kept)
+    for size in (65535, 2**20):  # the first with its prefix is two characters longer than what is read at most
+        await world.post(EMBEDDINGS, model="cut", input="a" * size + "b", input_type="query", truncate="START")
+        assert cut.items()[-1].text == "q: " + "a" * (MOST_TOKENS - 4) + "b"
+    found = await world.rejected(EMBEDDINGS, model="cut", input=LONG, input_type="query", truncate_prompt_tokens=3)
+    assert found[:2] == ("input", "context_length_exceeded")
+
+
 async def test_what_cannot_be_cut_is_rejected(world: Encoders) -> None:
     param, code, message = await world.rejected(EMBEDDINGS, model="vectors", input=["a", LONG], truncation_side="left")
     assert (param, code) == ("input[1]", "context_length_exceeded")
@@ -201,6 +231,25 @@ async def test_token_ids_need_the_models_own_vocabulary(world: Encoders, folder:
     assert (await world.rejected(EMBEDDINGS, model="cut", input=too_long))[:2] == ("input", "context_length_exceeded")
 
 
+async def test_texts_are_tokenized_as_the_model_gets_them(world: Encoders, folder: Path) -> None:
+    ids = ByteIds(folder).of("abc")
+    found = await world.post("/tokenize", model="cut", prompt="abc", return_token_strs=True)
+    assert found == {"count": 3, "max_model_len": MOST_TOKENS, "tokens": ids, "token_strs": ["a", "b", "c"]}
+    assert (await world.post("/tokenize", model="ranks", prompt=LONG))["count"] == MOST_TOKENS + 2
+    assert await world.post("/detokenize", model="cut", tokens=ids) == {"prompt": "abc"}
+    messages = [{"role": "user", "content": "a"}]
+    for path, body, param, words in (
+        ("/tokenize", {"model": "counting", "prompt": "a"}, "model", "set tokenizer in its settings"),
+        ("/detokenize", {"model": "counting", "tokens": [1]}, "model", "set tokenizer in its settings"),
+        ("/tokenize", {"model": "cut", "messages": messages}, "messages", "'cut' is embed: it has no chats"),
+        ("/tokenize", {"model": "cut", "prompt": "a" * 300_001}, "prompt", "300000 maximum"),
+        ("/detokenize", {"model": "cut", "tokens": [1, 9999]}, "tokens[1]", "vocabulary"),
+        ("/detokenize", {"model": "cut", "tokens": [1] * 300_001}, "tokens", "at most 300000"),
+    ):
+        named, _, message = await world.rejected(path, **body)
+        assert (named, words in message) == (param, True), message
+
+
 async def test_rerank_puts_the_most_relevant_first(world: Encoders) -> None:
     body: dict[str, Any] = {"model": "ranks", "query": "a", "documents": DOCUMENTS}
     for path in ("/v1/rerank", "/rerank"):
@@ -220,7 +269,12 @@ async def test_cohere_gets_its_own_form(world: Encoders) -> None:
     body: dict[str, Any] = {"model": "ranks", "query": "a", "documents": DOCUMENTS}
     answer = await world.post("/v2/rerank", **body, top_n=2)
     assert [sorted(each) for each in answer["results"]] == [["index", "relevance_score"]] * 2
-    assert answer["meta"] == {"api_version": {"version": "2"}, "tokens": {"input_tokens": 12}}
+    assert answer["meta"] == {
+        "api_version": {"version": "2"}, "billed_units": {"search_units": 1}, "tokens": {"input_tokens": 12},
+    }  # fmt: skip
+    for count, units in ((100, 1), (101, 2)):
+        many = await world.post("/v2/rerank", model="ranks", query="a", documents=["a"] * count)
+        assert many["meta"]["billed_units"] == {"search_units": units}
     assert {"usage", "model"}.isdisjoint(answer)
     shown = await world.post("/v2/rerank", **body, top_n=1, return_documents=True)
     assert shown["results"][0]["document"] == {"text": "aaa"}
@@ -319,6 +373,30 @@ async def test_scores_of_pairs(world: Encoders) -> None:
         for body, scores in PAIRS:
             answer = await world.post(path, model="ranks", **body)
             assert [each["score"] for each in answer["data"]] == scores
+
+
+async def test_a_model_that_embeds_scores_by_cosine(world: Encoders) -> None:
+    def cosine(one: str, other: str) -> Any:
+        (a, b) = (np.array(_of(text)) for text in (one, other))
+        return pytest.approx(float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)), abs=1e-6)
+
+    pairs = [("abc", "banana"), ("abc", "abc"), ("abc", "xyz")]
+    answer = await world.post("/v1/score", model="cut", text_1="abc", text_2=[pair[1] for pair in pairs])
+    assert [each["score"] for each in answer["data"]] == [cosine(*pair) for pair in pairs]
+    assert len(world.by_name["cut"].items()) == 4, "the query was encoded once"
+    assert answer["usage"]["total_tokens"] == 15
+    several = await world.post("/score", model="cut", queries=["a", "bb"], documents=["ccc", "a"])
+    assert [each["score"] for each in several["data"]] == [cosine("a", "ccc"), cosine("bb", "a")]
+    full = await world.post("/v1/score", model="cut", text_1="a", text_2=["b"] * 2048)
+    assert len(full["data"]) == 2048
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"text_1": ["a", LONG], "text_2": ["b", "c"]}, "text_1[1]"),
+        ({"text_1": "a", "text_2": ["b", LONG]}, "text_2[1]"),
+    ]
+    for texts, param in bad:
+        assert (await world.rejected("/v1/score", model="cut", **texts))[:2] == (param, "context_length_exceeded")
+    found = await world.rejected("/v1/score", model="cut", text_1="a", text_2="b", max_tokens_per_doc=1)
+    assert found[:2] == ("max_tokens_per_doc", "unsupported_parameter")
 
 
 async def test_classes_have_labels_and_probabilities(world: Encoders) -> None:

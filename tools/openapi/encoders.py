@@ -66,10 +66,17 @@ class CohereTokens(TypedDict):
     input_tokens: int
 
 
+class CohereUnits(TypedDict):
+    """Search units of a request: one for each 100 documents begun."""
+
+    search_units: int
+
+
 class CohereMeta(TypedDict):
     """Facts of a response in Cohere's form."""
 
     api_version: CohereVersion
+    billed_units: CohereUnits
     tokens: CohereTokens
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from gateway.http.access_log import RequestRecord, record_of
 from gateway.http.client_connection import ClientDisconnectedError, while_connected
 from gateway.http.routing import DirectRoute
 from gateway.serving.encoder_model import EncoderModel, EncoderResult
+from gateway.serving.pair_similarity import score_pairs
 from gateway.serving.registry import Registry
 from gateway.settings import Task
 from gateway.telemetry.metrics import Metrics
@@ -41,6 +43,7 @@ _CUT = Capability("emulated", "The gateway cuts texts that are too long, by the 
 _NO_TOKENIZER = Capability("impossible", "To cut texts needs a tokenizer; set tokenizer in the model's settings.")
 _NO_LENGTH = Capability("impossible", "The maximum length is not known; set max_seq_len in the model's settings.")
 _SCORES = Capability("impossible", "This model returns scores, not vectors.")
+_NO_PAIRS = Capability("impossible", "This model reads each text by itself; truncate_prompt_tokens cuts all texts.")
 _SCALED = Capability("emulated", "The gateway scales vectors to length 1.")
 
 Fields = TypeVar("Fields", bound=EncoderFields)
@@ -128,7 +131,11 @@ async def _encoded(
     arrived: float,
 ) -> bytes:
     try:
-        encoded = await model.encode(inputs, asked.params(), record.request_id, arrived)
+        params = await asked.checked_params(model)
+        encode = model.encode
+        if model.task == "embed" and inputs[0].pair is not None:
+            encode = functools.partial(score_pairs, model)
+        encoded = await encode(inputs, params, record.request_id, arrived)
     except InputTooLongError as error:
         cuts = encoder_capabilities(model)["truncate"].how != "impossible" and asked.truncation() == "none"
         advice = "; shorten it, or set 'truncate' to 'END'." if cuts and not error.of_query else "; shorten it."
@@ -175,6 +182,7 @@ def encoder_capabilities(model: EncoderModel) -> dict[str, Capability]:
     if model.task == "rerank":
         found["max_tokens_per_doc"] = cut
     if model.task == "embed":
+        found["max_tokens_per_doc"] = _NO_PAIRS
         found["normalize"] = _SCALED
     else:
         found["dimensions"] = found["normalize"] = _SCORES
@@ -197,7 +205,7 @@ def _check(asked: EncoderFields, model: EncoderModel) -> list[str]:
     model.check_ready()
     encoder, capabilities = model.settings.encoder, encoder_capabilities(model)
     for name in sorted(asked.asked() & capabilities.keys()):
-        if capabilities[name].how == "impossible":
+        if capabilities[name].how == "impossible" and (name, model.task) != ("dimensions", "embed"):
             message = f"The parameter {name!r} is not supported by this model: {capabilities[name].note}"
             raise BadRequestError(message, param=name, code="unsupported_parameter")
     own = asked.input_type
@@ -205,9 +213,19 @@ def _check(asked: EncoderFields, model: EncoderModel) -> list[str]:
         names = ", ".join(map(repr, sorted(encoder.input_types)))
         message = f"This model does not know the input type {printable(own, 64)}; it has {names}."
         raise BadRequestError(message, param="input_type", code="invalid_value")
+    _check_prefix(asked, model)
     _check_length(asked.truncate_prompt_tokens, model.max_seq_len)
     asked.check_model(model)
     return _unknown(asked, model.settings.policies)
+
+
+def _check_prefix(asked: EncoderFields, model: EncoderModel) -> None:
+    """Reject what would have the model itself cut off a prefix."""
+    prefix = model.prefix(asked.input_type)
+    by_model = model.vocab_size is None or model.max_seq_len is None
+    if prefix and by_model and asked.truncation() == "start" and asked.truncate_prompt_tokens is None:
+        message = f"The model would cut off the prefix {prefix!r} of its settings; set 'truncate' to 'END'."
+        raise BadRequestError(message, param="truncate", code="unsupported_parameter")
 
 
 def _check_length(asked: int | None, most: int | None) -> None:

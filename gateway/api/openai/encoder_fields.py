@@ -70,6 +70,16 @@ class EncoderFields(RequestPart):
         most = self.truncate_prompt_tokens
         return EncoderParams(self.input_type, self.truncation(), most_tokens=None if most == -1 else most)
 
+    async def checked_params(self, model: EncoderModel) -> EncoderParams:
+        """The parameters, once those are checked of which only the running model knows the bounds.
+
+        Raises:
+            BadRequestError: naming the parameter at fault.
+            EngineError: the model is not ready, or has failed.
+        """
+        del model
+        return self.params()
+
 
 def _of_one_kind(value: Any) -> Any:
     """The inputs as they were sent, unless texts and token ids are mixed."""
@@ -110,9 +120,8 @@ class InputFields(EncoderFields):
         items = [each for each in self._items() if not isinstance(each, str)]
         if not items:
             return
-        features, vocab_size = model.features, model.vocab_size
-        takes_ids = model.settings.encoder.token_ids == "own"  # noqa: S105 - no password
-        if not takes_ids or vocab_size is None or not (features and features.prompt_ids):
+        vocab_size = model.vocab_size
+        if model.settings.encoder.token_ids != "own" or vocab_size is None:  # noqa: S105 - no password
             message = (
                 "This model takes texts, but 'input' has token ids, which may be of another model's vocabulary. "
                 "LangChain's OpenAIEmbeddings sends texts with check_embedding_ctx_length=False."
@@ -151,26 +160,30 @@ class VectorFields(InputFields):
             message = "The vectors of this model may have been scaled to length 1; 'normalize' can only be true."
             raise BadRequestError(message, param="normalize", code="unsupported_parameter")
 
-    def params(self) -> EncoderParams:
-        """The parameters, with the length of the vectors; see ``EncoderFields``."""
-        return dataclasses.replace(super().params(), dimensions=self.dimensions)
+    async def checked_params(self, model: EncoderModel) -> EncoderParams:
+        """The parameters, with the length of vectors unless it is the model's own; see ``EncoderFields``."""
+        if self.dimensions is None or self.dimensions == (width := await model.width()):
+            return self.params()
+        if self.dimensions > width:
+            message = f"'dimensions' is {self.dimensions}, but the vectors of this model have {width}."
+            raise BadRequestError(message, param="dimensions", code="integer_above_max_value")
+        if (found := model.capabilities["dimensions"]).how == "impossible":
+            message = f"This model's vectors have {width} dimensions: {found.note}"
+            raise BadRequestError(message, param="dimensions", code="unsupported_parameter")
+        return dataclasses.replace(self.params(), dimensions=self.dimensions)
 
     def rows(self, model: EncoderModel, encoded: EncoderResult) -> Sequence[Any]:
         """The vectors, or the scores by class, little-endian: as arrays, or as their bytes for base64.
 
         Raises:
-            BadRequestError: the vectors are shorter than ``dimensions``.
             MalformedOutputError: the model returned another number of dimensions, or zeros only.
         """
         vectors, width = encoded.values, encoded.values.shape[1]
         cuts = self.dimensions is not None and model.capabilities["dimensions"].how == "emulated"
         if self.dimensions is not None and self.dimensions != width:
-            if not cuts:
+            if not cuts or self.dimensions > width:
                 detail = f"{width} dimensions, not {self.dimensions}"
                 raise MalformedOutputError(detail, f"The model returned vectors with {detail}.")
-            if self.dimensions > width:
-                message = f"The vectors have {width} dimensions, but the request asks for {self.dimensions}."
-                raise BadRequestError(message, param="dimensions", code="integer_above_max_value")
             vectors = vectors[:, : self.dimensions]
         if cuts or self.normalize:
             vectors = _scaled(vectors)

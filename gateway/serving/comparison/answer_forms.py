@@ -1,17 +1,22 @@
-"""Reads outcomes of requests: answers of chat, completions or responses, rejections, and failures."""
+"""Reads outcomes of requests: answers of chat, completions or responses, vectors, rejections, and failures."""
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeVar
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
 LONGEST_ANSWER = 16 * 2**20
+EMBEDDINGS = "/v1/embeddings"
+"""The path whose answers are vectors."""
 _OTHER_FORM = "a response of another format"
 _WORD = re.compile(r"[\w.\[\]-]{1,64}", re.ASCII)
 _UNFINISHED = frozenset({"queued", "in_progress"})
@@ -73,12 +78,14 @@ class WholeAnswer:
         usage: usage; None where the server reports none.
         first_s: seconds to the first event with text of a stream.
         whole_s: seconds to the end.
+        vectors: float64 [inputs, dimensions] of embeddings; None for other answers.
     """
 
     choices: tuple[AnswerChoice, ...]
     usage: UsageCounts | None
     first_s: float | None = None
     whole_s: float = 0.0
+    vectors: NDArray[np.float64] | None = None
 
 
 class _Function(BaseModel):
@@ -169,11 +176,14 @@ def _counts(usage: _Usage | None) -> UsageCounts | None:
     return UsageCounts(prompt, completion, bool(details and details.estimated))
 
 
-class _Completion(BaseModel):
+class _UsageHolder(BaseModel):
+    usage: _Usage | None = None
+
+
+class _Completion(_UsageHolder):
     """An answer of chat or completions, or an event of one."""
 
     choices: list[_Choice]
-    usage: _Usage | None = None
 
 
 class _Part(BaseModel):
@@ -255,7 +265,8 @@ class AnswerEventReader:
     """
 
     def __init__(self, path: str) -> None:
-        self._of_response = path == "/v1/responses"
+        self._of_response, self._of_vectors = path == "/v1/responses", path == EMBEDDINGS
+        self._vectors: NDArray[np.float64] | None = None
         self._choices: dict[int, _Growing] = {}
         self._usage: _Usage | None = None
         self._response: _Response | None = None
@@ -269,6 +280,8 @@ class AnswerEventReader:
         value = _parse(data, "a response that is not JSON")
         if self._of_response:
             self._response = _validated(_Response, value)
+        elif self._of_vectors:
+            self._vectors, self._usage = _vectors(value), _validated(_UsageHolder, value).usage
         else:
             self._take(value)
 
@@ -303,6 +316,8 @@ class AnswerEventReader:
         """
         if self._response is not None:
             return _of_response(self._response)
+        if self._vectors is not None:
+            return WholeAnswer((), _counts(self._usage), vectors=self._vectors)
         if not self._choices:
             raise RequestFailedError("a response without choices")
         choices = tuple(growing.as_choice() for _, growing in sorted(self._choices.items()))
@@ -332,6 +347,19 @@ def _of_response(response: _Response) -> WholeAnswer:
         tuple(each.as_token() for part in scored for each in part) if scored else None,
     )
     return WholeAnswer((choice,), _counts(response.usage))
+
+
+def _vectors(value: dict[str, Any]) -> NDArray[np.float64]:
+    """The vectors of embeddings, as numbers or base64, in the order in which they are listed."""
+    try:
+        places, rows = [each["index"] for each in value["data"]], [each["embedding"] for each in value["data"]]
+        rows = [np.frombuffer(base64.b64decode(row), "<f4") if isinstance(row, str) else row for row in rows]
+        found = np.array(rows, np.float64)
+    except (KeyError, TypeError, ValueError):
+        raise RequestFailedError(_OTHER_FORM) from None
+    if found.ndim != 2 or places != list(range(len(found))):
+        raise RequestFailedError("vectors out of order" if found.ndim == 2 else _OTHER_FORM)
+    return found
 
 
 def _joined(texts: Iterable[str]) -> str:

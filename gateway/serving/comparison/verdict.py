@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from gateway.serving.comparison.answer_forms import AnswerChoice, AnswerToken, Failure, Outcome, Refusal, WholeAnswer
 from gateway.text.harmless import one_line
 
 _AROUND = 40  # characters shown before and behind the first that differs
 _LONGEST_WORD = 32
+_NEAR_LENGTH = 0.01  # of a vector: lengths that differ by less are equal
 
 
 class OutcomeKind(str, Enum):
@@ -33,7 +36,7 @@ class AnswerDifference:
     """One difference between two answers.
 
     Attributes:
-        aspect: one of `Aspect`.
+        aspect: one of `Aspect`, or ``vectors``.
         choice: the index of the choice; None for the whole answer.
         facts: numbers and plain words.
         texts: texts that may repeat secrets of the request.
@@ -54,11 +57,13 @@ class ComparisonRules:
         tolerance: allowed difference of a token's log-probs.
         drawn: whether answers are drawn by chance: the number of choices, the tokens of the prompt, and whether there
             is a finish reason are all that is compared.
+        least_cosine: least cosine of two vectors that count as equal.
     """
 
     ignored: Collection[str] = ()
     tolerance: float = 0.05
     drawn: bool = False
+    least_cosine: float = 0.999
 
 
 def judge(a: Outcome, b: Outcome, rules: ComparisonRules) -> tuple[OutcomeKind, list[AnswerDifference]]:
@@ -83,6 +88,8 @@ def judge(a: Outcome, b: Outcome, rules: ComparisonRules) -> tuple[OutcomeKind, 
 
 
 def _differences(a: WholeAnswer, b: WholeAnswer, rules: ComparisonRules) -> Iterator[AnswerDifference]:
+    if a.vectors is not None and b.vectors is not None:
+        yield from _of_vectors(a.vectors, b.vectors, rules.least_cosine)
     if len(a.choices) != len(b.choices):
         yield AnswerDifference("choices", None, {"a": len(a.choices), "b": len(b.choices)})
     for index, (mine, other) in enumerate(zip(a.choices, b.choices, strict=False)):
@@ -91,6 +98,26 @@ def _differences(a: WholeAnswer, b: WholeAnswer, rules: ComparisonRules) -> Iter
         elif (mine.finish is None) != (other.finish is None):
             yield _of_finish(index, mine, other)
     yield from _of_usage(a, b, ("prompt_tokens",) if rules.drawn else ("prompt_tokens", "completion_tokens"))
+
+
+def _of_vectors(a: NDArray[np.float64], b: NDArray[np.float64], least: float) -> Iterator[AnswerDifference]:
+    """The first vector that has another direction or length, and the place at which the other server has it."""
+    for name, sizes in zip(("count", "dimensions"), zip(a.shape, b.shape, strict=True), strict=True):
+        if sizes[0] != sizes[1]:
+            yield AnswerDifference("vectors", None, {name: {"a": sizes[0], "b": sizes[1]}})
+            return
+    lengths = [np.linalg.norm(each, axis=1) for each in (a, b)]
+    units = [each / np.where(size > 0, size, 1)[:, None] for each, size in zip((a, b), lengths, strict=True)]
+    cosines = (units[0] * units[1]).sum(axis=1)
+    unlike = np.flatnonzero(~((cosines >= least) & np.isclose(lengths[0], lengths[1], rtol=_NEAR_LENGTH)))
+    if not unlike.size:
+        return
+    first = int(unlike[0])
+    facts: dict[str, Any] = {"vector": first, "cosine": round(float(cosines[first]), 6)}
+    if not cosines[first] >= least and np.nanmax(others := units[1] @ units[0][first], initial=-1) >= least:
+        facts["place_in_b"] = int(np.nanargmax(others))
+    facts["length"] = {side: round(float(size[first]), 6) for side, size in zip(("a", "b"), lengths, strict=True)}
+    yield AnswerDifference("vectors", None, {**facts, "unlike": int(unlike.size)})
 
 
 def _of_choice(index: int, a: AnswerChoice, b: AnswerChoice, rules: ComparisonRules) -> Iterator[AnswerDifference]:

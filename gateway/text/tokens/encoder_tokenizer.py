@@ -29,12 +29,14 @@ class EncoderInput:
         pair: the second text of a pair (the document); None for a single text.
         ids: token ids of the text or the pair with its special tokens; empty where no tokenizer is known.
         type_ids: for each id 0 in the first text and 1 in the second.
+        prefix: characters at the beginning of ``text`` that are not cut.
     """
 
     text: str
     pair: str | None = None
     ids: Sequence[int] = ()
     type_ids: Sequence[int] = ()
+    prefix: int = 0
 
 
 class InputTooLongError(Exception):
@@ -64,11 +66,12 @@ class EncoderTokenizer:
         tokenizer: the model's tokenizer.
 
     Attributes:
-        vocab_size: one more than the largest token id.
         pad_id: the token id for padding; 0 where the tokenizer has none.
+        plain: that tokenizer, which adds no special tokens.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        self.plain = tokenizer
         self._backend: tokenizers.Tokenizer = tokenizer.backend
         self.vocab_size = tokenizer.vocab_size
         self._longest_token = tokenizer.longest_token
@@ -138,8 +141,8 @@ class EncoderTokenizer:
             if truncation == "none" or room <= 0:
                 tokens = -(-(len(query) + len(last)) // self._longest_token)
                 raise InputTooLongError(index, max(tokens, most + 1), most, of_query=room <= 0)
-            kept = last[:room] if truncation == "end" else last[-room:]
-            return EncoderInput(kept) if whole.pair is None else EncoderInput(query, kept)
+            begin = max(len(last) - room, whole.prefix)
+            return _with_last(whole, last[:room] if truncation == "end" else last[: whole.prefix] + last[begin:])
         if truncation == "none" and len(last) > max(most, _ALWAYS_COUNTED):
             tokens = count_beyond(self._backend, last, most + most // 8, stopped)
             if tokens > most + most // 8:
@@ -157,13 +160,12 @@ class EncoderTokenizer:
             return dataclasses.replace(whole, ids=whole.ids[kept_ids], type_ids=whole.type_ids[kept_ids])
         last, sequence = (whole.text, 0) if whole.pair is None else (whole.pair, 1)
         places = zip(encoding.offsets, encoding.sequence_ids, strict=True)
-        offsets = [offset for offset, of in places if of == sequence]
+        offsets = [offset for offset, of in places if of == sequence and offset[1] > whole.prefix]
         room = len(offsets) - (len(whole.ids) - most)
         of_query = whole.pair is not None and room <= 0
         while truncation != "none" and room > 0:
             kept = offsets[:room] if truncation == "end" else offsets[-room:]
-            text = last[kept[0][0] : kept[-1][1]]
-            cut = EncoderInput(text) if whole.pair is None else EncoderInput(whole.text, text)
+            cut = _with_last(whole, last[: whole.prefix] + last[max(whole.prefix, kept[0][0]) : kept[-1][1]])
             encoding = self._encode(cut.text, cut.pair)
             if len(encoding.ids) <= most:
                 return dataclasses.replace(cut, ids=encoding.ids, type_ids=encoding.type_ids)
@@ -176,3 +178,8 @@ def _pad_id(tokenizer: Tokenizer) -> int:
     named = [tokenizer.special_tokens.get("pad_token"), *_PADS]
     ids = (tokenizer.backend.token_to_id(each) for each in named if each is not None)
     return next((each for each in (tokenizer.pad_id, *ids) if each is not None), 0)
+
+
+def _with_last(whole: EncoderInput, text: str) -> EncoderInput:
+    """An input with another last text."""
+    return dataclasses.replace(whole, text=text) if whole.pair is None else dataclasses.replace(whole, pair=text)

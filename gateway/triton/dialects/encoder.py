@@ -91,6 +91,9 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     """
     tensors = _tensors(model, settings)
     takes = _takes(model, tensors)
+    if settings.token_ids == "own" and takes != "ids":  # noqa: S105 - no password
+        of_texts = ", ".join(sorted(tensors.values()))
+        raise DiscoveryError(f"encoder.token_ids: model {model.name!r} takes texts, in its input {of_texts}, not ids")
     _check_filled(model, tensors, settings)
     output = _output(model, settings, takes)
     hidden = _is_hidden(model, tensors, output)
@@ -242,6 +245,8 @@ class EncoderDialect(Dialect[Encoder]):
         """Make the engine; see ``Dialect``."""
         model, settings = models.entry, _with_hints(models.entry, options.encoder)
         form = read_form(model, settings)
+        if options.task == "rerank" and form.takes in ("text", "json"):
+            raise DiscoveryError(f"model {model.name!r} takes one text, but to rerank needs a query with a document")
         features = EngineFeatures(
             path=self.path,
             reason=reason,

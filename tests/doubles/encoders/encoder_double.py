@@ -63,6 +63,7 @@ class EncoderDouble:
             mode = self._mode()
         width = parameters.get("dimensions", self._does.get("width", 4))
         rows = np.array([_row(name, width) for name in names])
+        rows = rows + np.random.default_rng().uniform(-1, 1, rows.shape) * parameters.get("noise", 0)
         if any("!row" in name for name in names):
             rows = rows[:-1]
         counts = [len(name.split()) for name in names]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import models, pre_tokenizers, processors
+from tokenizers import decoders, models, pre_tokenizers, processors
 
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.doubles.encoders.scripted_encoders import ScriptedEncoders
@@ -105,7 +105,10 @@ ROWS: Mapping[str, Row] = {
     "deploy": _ids("output FP16 -1 -1", "hidden", "input_ids INT32 -1, attention_mask INT32 -1",
                    settings={"pooling": "cls", "normalize": False}),
     "litellm": _text("input_text", "anything FP32 -1 4", inputs="input_text STRING -1", batch=0, settings={"batch": 4}),
-    "classes": _text("text", "logits FP32 3", width=3, task="classify", settings={"labels": ["bad", "so", "good"]}),
+    "classes": _text(
+        "text", "logits FP32 3", width=3, task="classify", settings={"labels": ["bad", "so", "good"]},
+        more='parameters { key: "task" value: { string_value: "classify" } }',
+    ),
 }  # fmt: skip
 """By the name of the model: the encoders of public repositories, with their names, types, dimensions and traps."""
 
@@ -116,6 +119,7 @@ def write_tokenizer(folder: Path) -> Path:
     vocab = {character: index for index, character in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     tokenizer = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(["[CLS]", "[SEP]"])
     special = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
     tokenizer.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", special)

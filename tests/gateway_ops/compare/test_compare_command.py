@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
+import math
 import signal
 import subprocess
 import threading
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -262,7 +265,7 @@ def test_requests_leave_no_response_behind(start: Start, tmp_path: Path) -> None
         ('{"version": 2, "body": {"prompt": "x"}}', "an unknown form, with 'version'"),
         ('{"body": "x"}', "'body' is not an object"),
         ('{"method": "GET", "body": {"prompt": "x"}}', "'method' is not POST"),
-        ('{"url": "/v1/embeddings", "body": {"input": "x"}}', "'url' is not one of"),
+        ('{"url": "/v1/rerank", "body": {"input": "x"}}', "'url' is not one of"),
         ('{"url": ["/v1/completions"], "body": {"input": "x"}}', "'url' is not one of"),
         ("[" * 5000, "not JSON"),
         ('{"prompt": "x", "metadata": ' + "[" * 300 + "]" * 300 + "}", "nested too deeply to be sent"),
@@ -343,6 +346,51 @@ def test_ctrl_c_shows_what_was_found(start: Start, tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "2 requests: 2 equal" in shown
     assert "Traceback" not in errors
+
+
+_VECTORS: dict[str, list[list[float]]] = {
+    "same": [[3, 4], [1, 0]],
+    "near": [[3, 4.01], [1, 0]],
+    "longer": [[6, 8], [1, 0]],
+    "swapped": [[1, 0], [3, 4]],
+    "turned": [[3, 4], [0.8, 0.6]],
+    "fewer": [[3, 4]],
+    "wider": [[3, 4, 0], [1, 0, 0]],
+    "unlike": [[3, 4], [math.nan, 0]],
+}
+
+
+def _embeddings(case: str, *, base64_bits: bool) -> Said:
+    rows = [np.array(row, "<f4") for row in _VECTORS[case]]
+    data = [
+        {"index": index, "embedding": base64.b64encode(row).decode() if base64_bits else row.tolist()}
+        for index, row in enumerate(rows)
+    ]
+    return Said({"object": "list", "data": data, "usage": {"prompt_tokens": 3, "total_tokens": 3}})
+
+
+def test_vectors_are_compared_by_direction_length_and_order(start: Start, tmp_path: Path) -> None:
+    """One server sends numbers, the other base64."""
+    a = start(lambda _path, _body: _embeddings("same", base64_bits=False))
+    b = start(lambda _path, body: _embeddings(body["input"][0], base64_bits=True))
+    bodies = [{"input": [case, "x"], "encoding_format": "base64"} for case in _VECTORS]
+    file = write(tmp_path, *bodies[:-1], {"url": "/v1/embeddings", "body": bodies[-1]})
+    found, status = reported(a, b, file)
+    assert (status, found["requests"]["equal"], found["differs_in"]) == (1, 2, {"vectors": 6})
+    differences = [row.get("differences", [{}])[0] for row in found["rows"]]
+    assert [each.get("vector") for each in differences] == [None, None, 0, 0, 1, None, None, 1]
+    assert differences[2] == {"in": "vectors", "vector": 0, "cosine": 1.0, "length": {"a": 5.0, "b": 10.0}, "unlike": 1}
+    assert (differences[3]["cosine"], differences[3]["place_in_b"], differences[3]["unlike"]) == (0.6, 1, 2)
+    assert differences[4]["cosine"] == 0.8
+    assert differences[5] == {"in": "vectors", "count": {"a": 2, "b": 1}}
+    assert differences[6] == {"in": "vectors", "dimensions": {"a": 2, "b": 3}}
+    assert reported(a, b, file, "--least-cosine", "0.5")[0]["requests"]["equal"] == 3
+    assert all("store" not in body and "temperature" not in body for body in a.asked + b.asked)
+    shown = compare(a.url, b.url, "--requests", file, "--greedy").stdout
+    assert "temperature" not in shown
+    assert "- 4: differs: vectors: vector 0, cosine 0.6" in shown
+    b._get = lambda _path: Said({"data": [{"id": "e", "gateway": {"task": "embed"}}]})
+    assert "samples are of chats: give requests to /v1/embeddings" in compare(a.url, f"{b.url}#e").stderr
 
 
 def test_every_aspect_can_be_ignored() -> None:

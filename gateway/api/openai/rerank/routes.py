@@ -11,6 +11,8 @@ from gateway.api.openai.rerank.protocol import RerankRequest
 from gateway.generation.ids import new_id
 from gateway.serving.encoder_model import EncoderModel, EncoderResult
 
+_DOCUMENTS_OF_UNIT = 100  # of a query, by Cohere's definition of a search unit
+
 
 def _results(asked: RerankRequest, encoded: EncoderResult, *, documents: bool) -> dict[str, Any]:
     scores, texts = relevance(encoded), asked.texts()
@@ -28,7 +30,11 @@ def _jina_body(asked: RerankRequest, model: EncoderModel, encoded: EncoderResult
 
 def _cohere_body(asked: RerankRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
     del model
-    meta = {"api_version": {"version": "2"}, "tokens": {"input_tokens": encoded.tokens}}
+    meta = {
+        "api_version": {"version": "2"},
+        "billed_units": {"search_units": -(-len(asked.documents) // _DOCUMENTS_OF_UNIT)},
+        "tokens": {"input_tokens": encoded.tokens},
+    }
     return {**_results(asked, encoded, documents=False), "meta": meta}
 
 

@@ -17,8 +17,8 @@ def _body(asked: ScoreRequest, model: EncoderModel, encoded: EncoderResult) -> d
 
 SCORE = EncoderEndpoint(
     {"/v1/score": "score", "/score": "score_without_version"},
-    "Score how well the texts of each pair match.",
+    "Score how well the texts of each pair match; by the cosine of their vectors, if the model embeds.",
     ScoreRequest,
-    ("rerank",),
+    ("rerank", "embed"),
     _body,
 )

@@ -10,17 +10,26 @@ from typing import Any
 import orjson
 
 from gateway.api.openai.chat.answer import ChatAnswer
-from gateway.api.openai.endpoint import find_for_task, models_of_caller
+from gateway.api.openai.endpoint import find_for_task, find_model, models_of_caller
 from gateway.api.openai.errors import from_engine
 from gateway.api.openai.tokens.protocol import DetokenizeRequest, TokenizeRequest
 from gateway.generation import DescribingEngine, EngineError, EngineFeatures, ErrorKind, GenerationRequest
 from gateway.serving import prompts
+from gateway.serving.encoder_model import EncoderModel
 from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.prompts import ChatPrompt, TextPrompt
 from gateway.serving.registry import Registry
 from gateway.text.bad_request import BadRequestError
 
 _DEFAULT_CLASS = "PreTrainedTokenizerFast"  # transformers uses this class if tokenizer.json names none
+
+
+def tokenizing_model(registry: Registry, name: str | None) -> GeneratorModel | EncoderModel:
+    """Find the served model with an id, of any task; see ``model_or_only``."""
+    named = [find_model(registry, name)] if name is not None else [each for _, each in models_of_caller(registry)]
+    if named and isinstance(named[0], EncoderModel) and len({each.name for each in named}) == 1:
+        return named[0]
+    return model_or_only(registry, name)
 
 
 def model_or_only(registry: Registry, name: str | None) -> GeneratorModel:
@@ -105,7 +114,7 @@ def detokenize(request: DetokenizeRequest, model: GeneratorModel) -> bytes:
     if len(request.tokens) > most:
         message = f"'tokens' must have at most {most} token ids, but has {len(request.tokens)}."
         raise BadRequestError(message, "tokens", "array_above_max_length")
-    prompts.check_ids(request.tokens, parts, "tokens[{place}]")
+    prompts.check_ids(request.tokens, parts.tokenizer, "tokens[{place}]")
     return orjson.dumps({"prompt": parts.tokenizer.decode(request.tokens, skip_special_tokens=False)})
 
 

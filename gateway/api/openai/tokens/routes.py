@@ -13,7 +13,15 @@ from gateway.api.openai.endpoint import name_header, note_model, prepared, respo
 from gateway.api.openai.endpoint import parse_and_check as begin_request
 from gateway.api.openai.request_body import read_request
 from gateway.api.openai.request_json import RequestBody
-from gateway.api.openai.tokens.answer import detokenize, model_or_only, render, tokenize, tokenizer_info
+from gateway.api.openai.tokens import encoder_tokens
+from gateway.api.openai.tokens.answer import (
+    detokenize,
+    model_or_only,
+    render,
+    tokenize,
+    tokenizer_info,
+    tokenizing_model,
+)
 from gateway.api.openai.tokens.protocol import (
     DetokenizeRequest,
     TokenizeRequest,
@@ -23,10 +31,13 @@ from gateway.api.openai.tokens.protocol import (
 from gateway.http.access_log import record_of
 from gateway.http.client_connection import while_connected
 from gateway.http.routing import DirectRoute
+from gateway.serving.encoder_model import EncoderModel
 from gateway.serving.generator_model import GeneratorModel
 from gateway.serving.prompts import ChatPrompt, IdsPrompt, TextPrompt
 from gateway.serving.registry import Registry
 from gateway.telemetry.metrics import Metrics
+
+_Model = GeneratorModel | EncoderModel
 
 
 def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
@@ -40,8 +51,8 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
 
     def parse_and_check(
         request: Request, asked: TokenizeRequest | DetokenizeRequest, body: RequestBody
-    ) -> tuple[GeneratorModel, dict[str, str]]:
-        model = model_or_only(registry, asked.model)
+    ) -> tuple[_Model, dict[str, str]]:
+        model = tokenizing_model(registry, asked.model)
         note_model(record_of(request.scope), model)
         metrics.count_ignored(model.name, asked.ignored())
         return model, name_header("x-ignored-parameters", [*asked.ignored(), *body.replaced])
@@ -50,11 +61,13 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     async def create_tokens(request: Request) -> Response:
         """Turn text or a conversation into token ids."""
 
-        def take(body: RequestBody) -> tuple[TokenizeRequest, ChatPrompt | TextPrompt, GeneratorModel, dict[str, str]]:
+        def take(body: RequestBody) -> tuple[TokenizeRequest, ChatPrompt | TextPrompt, _Model, dict[str, str]]:
             asked = parse_tokenize_request(body.fields)
             return (asked, asked.source(), *parse_and_check(request, asked, body))
 
         asked, source, model, headers = await read_request(request, take)
+        if isinstance(model, EncoderModel):
+            return await respond(request, source, lambda _: encoder_tokens.tokenize(asked, model), headers)
         write = functools.partial(tokenize, asked, source, model)
         return await respond(request, source, write, headers)
 
@@ -62,12 +75,16 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     async def create_text(request: Request) -> Response:
         """Turn token ids into text."""
 
-        def take(body: RequestBody) -> tuple[DetokenizeRequest, GeneratorModel, dict[str, str]]:
+        def take(body: RequestBody) -> tuple[DetokenizeRequest, _Model, dict[str, str]]:
             asked = parse_detokenize_request(body.fields)
             return (asked, *parse_and_check(request, asked, body))
 
         asked, model, headers = await read_request(request, take)
-        return await respond(request, IdsPrompt(asked.tokens), lambda _: detokenize(asked, model), headers)
+        if isinstance(model, EncoderModel):
+            write = functools.partial(encoder_tokens.detokenize, asked, model)
+        else:
+            write = functools.partial(detokenize, asked, model)
+        return await respond(request, IdsPrompt(asked.tokens), lambda _: write(), headers)
 
     @router.get("/tokenizer_info")
     async def describe_tokenizer(request: Request) -> JSONResponse:
