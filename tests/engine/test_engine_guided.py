@@ -26,14 +26,11 @@ Generate = Callable[..., list[Response]]
 IM_END, END_OF_TEXT = 2, 0
 PERSON = {
     "type": "object",
-    "properties": {
-        "name": {"type": "string", "maxLength": 5},
-        "age": {"type": "integer", "minimum": 0, "maximum": 120},
-        "tags": {"type": "array", "items": {"enum": ["a", "ü", None]}, "maxItems": 2},
-    },
+    "properties": {"name": {"type": "string", "maxLength": 5}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
+                   "tags": {"type": "array", "items": {"enum": ["a", "ü", None]}, "maxItems": 2}},
     "required": ["name", "age", "tags"],
     "additionalProperties": False,
-}
+}  # fmt: skip
 CALL = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 99}}, "required": ["a"]}
 CALL |= {"additionalProperties": False}
 

@@ -163,22 +163,12 @@ def test_the_tensors_are_read() -> None:
     [
         ({"prompt_vocab_size": np.array([[2]], np.int32)}, "given together"),
         ({"prompt_embedding_table": np.ones((1, 2, 4), np.float16)}, "given together"),
-        (
-            {
-                "prompt_embedding_table": np.ones((1, 2, 4), np.float16),
-                "prompt_vocab_size": np.array([[3]], np.int32),
-            },
-            "prompt_vocab_size is 3, but prompt_embedding_table has 2 rows",
-        ),
-        (
-            {
-                "prompt_embedding_table": np.full((1, 2, 4), np.inf, np.float16),
-                "prompt_vocab_size": np.array([[2]], np.int32),
-            },
-            "finite",
-        ),
+        ({"prompt_embedding_table": np.ones((1, 2, 4), np.float16), "prompt_vocab_size": np.array([[3]], np.int32)},
+         "prompt_vocab_size is 3, but prompt_embedding_table has 2 rows"),
+        ({"prompt_embedding_table": np.full((1, 2, 4), np.inf, np.float16),
+          "prompt_vocab_size": np.array([[2]], np.int32)}, "finite"),
     ],
-)
+)  # fmt: skip
 def test_incomplete_tensors_are_refused(given: dict[str, NDArray[Any]], words: str) -> None:
     with pytest.raises(RejectedError, match=words):
         _parse(**given)

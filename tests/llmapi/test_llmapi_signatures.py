@@ -144,23 +144,12 @@ EVERY_ARGUMENT: dict[str, Any] = {
     "parallelism": {"tp": 4, "pp": 2, "moe_tp": 2, "moe_ep": 2},
     "limits": {"max_input_len": 10, "max_seq_len": 20, "max_num_tokens": 128},
     "scheduler": {"policy": "max_utilization", "chunked_context": True},
-    "kv_cache": {
-        "max_tokens": 64,
-        "max_attention_window": [16, 32],
-        "sink_tokens": 4,
-        "host_memory_bytes": 1000,
-        "onboard_blocks": False,
-        "dtype": "fp8",
-    },
-    "lora": {
-        "prefetch_dir": "/l",
-        "optimal_adapter_size": 4,
-        "max_adapter_size": 32,
-        "gpu_memory_fraction": 0.1,
-        "host_memory_bytes": 1000,
-    },
+    "kv_cache": {"max_tokens": 64, "max_attention_window": [16, 32], "sink_tokens": 4, "host_memory_bytes": 1000,
+                 "onboard_blocks": False, "dtype": "fp8"},
+    "lora": {"prefetch_dir": "/l", "optimal_adapter_size": 4, "max_adapter_size": 32, "gpu_memory_fraction": 0.1,
+             "host_memory_bytes": 1000},
     "guided_decoding": {"backend": "xgrammar"},
-}
+}  # fmt: skip
 
 
 @every_version

@@ -62,12 +62,8 @@ NEVER = {"suffix", "early_stopping", "num_draft_tokens", "use_draft_logits"}
 def test_this_projects_engine_by_tokens() -> None:
     found = hows(capabilities("tokens"))
     assert {name for name, how in found.items() if how == "native"} == NATIVE | {
-        "logit_bias",
-        "stop_token_ids",
-        "prompt_token_ids",
-        "prompt_table",
-        "prediction",
-    }
+        "logit_bias", "stop_token_ids", "prompt_token_ids", "prompt_table", "prediction",
+    }  # fmt: skip
     assert {name for name, how in found.items() if how == "emulated"} == EMULATED
     assert NEVER | {"use_beam_search", "length_penalty"} <= {name for name, how in found.items() if how == "impossible"}
 

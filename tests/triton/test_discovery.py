@@ -267,27 +267,15 @@ def with_another_type(name: str, datatype: str) -> dict[str, Any]:
     [
         ({"tensorrt_llm": llmapi()}, "tensorrt_llm", "auto", "lacks tensors of the stock one: finish_reason"),
         ({"resnet": of_another_kind("resnet")}, "resnet", "auto", "its inputs are image and its outputs labels"),
-        (
-            {"late": model_config_pb2.ModelConfig(name="late")},
-            "late",
-            "auto",
-            "no tensors.*--disable-auto-complete-con",
-        ),
+        ({"late": model_config_pb2.ModelConfig(name="late")}, "late", "auto",
+         "no tensors.*--disable-auto-complete-con"),
         ({"tensorrt_llm": stock_config("tensorrt_llm")}, "tensorrt_llm", "ensemble", "is an engine model"),
         (without_text_output(), "ensemble", "ensemble", "text_output"),
         (with_a_required_image(), "ensemble", "tokens", "image"),
         (with_another_type("seed", "TYPE_INT32"), "ensemble", "tokens", "its input seed is declared as INT32, but"),
     ],
-    ids=[
-        "llmapi",
-        "another",
-        "not completed",
-        "engine as ensemble",
-        "no text",
-        "required input",
-        "another type",
-    ],
-)
+    ids=["llmapi", "another", "not completed", "engine as ensemble", "no text", "required input", "another type"],
+)  # fmt: skip
 async def test_what_cannot_be_served_is_refused_by_name(
     configs: dict[str, Any], model: str, path: str, words: str
 ) -> None:

@@ -76,13 +76,9 @@ def test_the_contract_has_the_tensors_of_each_version(version: str) -> None:
 def test_what_the_model_would_fill_in_by_itself_is_always_sent(version: str) -> None:
     greedy = sent(version, max_tokens=8, params=GREEDY)
     assert greedy == {
-        "text_input": "one two",
-        "streaming": version == "1.3",
-        "max_tokens": 8,
-        "exclude_input_from_output": True,
-        "return_finish_reason": True,
-        "top_k": 1,
-    }
+        "text_input": "one two", "streaming": version == "1.3", "max_tokens": 8, "exclude_input_from_output": True,
+        "return_finish_reason": True, "top_k": 1,
+    }  # fmt: skip
     sampled = sent(version, params=SamplingParams(temperature=0.5))
     assert (sampled["temperature"], sampled["top_p"]) == (0.5, 1.0)
     unsaid = sent(version, params=SamplingParams(top_k=5))

@@ -333,12 +333,8 @@ def test_an_ensemble_request() -> None:
         "return_num_input_tokens": ("BOOL", [1, 1], b"\x01"),
     }
     assert [output.name for output in wire.outputs] == [
-        "text_output",
-        "output_ids",
-        "sequence_length",
-        "finish_reason",
-        "num_input_tokens",
-    ]
+        "text_output", "output_ids", "sequence_length", "finish_reason", "num_input_tokens",
+    ]  # fmt: skip
 
 
 def test_a_text_only_ensemble_is_asked_for_text_and_counts() -> None:
@@ -503,26 +499,14 @@ def test_a_prompt_table_has_the_type_that_the_model_declares(datatype: str, pack
     ("name", "datatype", "asked", "words"),
     [
         ("prompt_embedding_table", "INT8", {"prompt_table": TABLE, "vocab_size": 9}, "declared as INT8, but the"),
-        (
-            "temperature",
-            "INT32",
-            {"params": SamplingParams(seed=1, temperature=0.5)},
-            "its input temperature is declared",
-        ),
-        (
-            "temperature",
-            "FP16",
-            {"params": SamplingParams(seed=1, temperature=1e5)},
-            "FP16, which is too small for a number",
-        ),
-        (
-            "temperature",
-            "BF16",
-            {"params": SamplingParams(seed=1, temperature=3.4e38)},
-            "BF16, which is too small for a number",
-        ),
+        ("temperature", "INT32", {"params": SamplingParams(seed=1, temperature=0.5)},
+         "its input temperature is declared"),
+        ("temperature", "FP16", {"params": SamplingParams(seed=1, temperature=1e5)},
+         "FP16, which is too small for a number"),
+        ("temperature", "BF16", {"params": SamplingParams(seed=1, temperature=3.4e38)},
+         "BF16, which is too small for a number"),
     ],
-)
+)  # fmt: skip
 def test_a_type_without_a_place_for_the_values_is_named(
     name: str, datatype: str, asked: dict[str, Any], words: str
 ) -> None:

@@ -147,16 +147,14 @@ async def test_operators_are_told_what_is_wrong(authority: Authority, server_pai
     ("spoil", "sentence"),
     [
         (lambda pair, _: {"certificate": pair.certificate, "key": "other"}, "does not match the certificate in"),
-        (
-            lambda pair, _: {"certificate": pair.certificate, "key": pair.key.with_name("none")},
-            "cannot be read (No such",
-        ),
+        (lambda pair, _: {"certificate": pair.certificate, "key": pair.key.with_name("none")},
+         "cannot be read (No such"),
         (lambda pair, _: {"certificate": pair.key, "key": pair.key}, "contains no certificate"),
         (lambda pair, _: {"ca": pair.key}, "contains no CA certificates"),
         (lambda _pair, made: _named(made.issue("late", days=-2)), "has expired"),
         (lambda _pair, made: _named(made.issue("locked", password=b"x")), "is encrypted"),
     ],
-)
+)  # fmt: skip
 def test_files_that_cannot_be_used_are_refused(
     authority: Authority,
     server_pair: Pair,

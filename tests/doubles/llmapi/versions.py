@@ -11,17 +11,14 @@ from dataclasses import dataclass
 PREFIX = "sampling_param_"
 
 _PERF_OUTPUTS = {
-    **dict.fromkeys(
-        ("kv_cache_reused_block", "kv_cache_missed_block", "kv_cache_alloc_new_blocks", "kv_cache_alloc_total_blocks"),
-        "INT32",
-    ),
+    **dict.fromkeys(("kv_cache_reused_block", "kv_cache_missed_block", "kv_cache_alloc_new_blocks",
+                     "kv_cache_alloc_total_blocks"), "INT32"),
     "kv_cache_hit_rate": "FP32",
-    **dict.fromkeys(
-        ("arrival_time_ns", "first_scheduled_time_ns", "first_token_time_ns", "last_token_time_ns"), "INT64"
-    ),
+    **dict.fromkeys(("arrival_time_ns", "first_scheduled_time_ns", "first_token_time_ns", "last_token_time_ns"),
+                    "INT64"),
     "acceptance_rate": "FP32",
     **dict.fromkeys(("total_accepted_draft_tokens", "total_draft_tokens"), "INT32"),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,14 +58,11 @@ async def test_keys_of_a_file_are_looked_at(model: Path) -> None:
         mode=0o644,
     )
     assert await findings(model, "auth: {keys_file: keys.yaml}\n") == [
-        (
-            "keys.yaml",
-            Severity.WARNING,
-            "Every user of this machine can read the keys file, which has names, models and hashes of keys.",
-        ),
+        ("keys.yaml", Severity.WARNING,
+         "Every user of this machine can read the keys file, which has names, models and hashes of keys."),
         ("keys.yaml:2", Severity.WARNING, "The key 'old' has expired (2020-01-02 00:00 UTC)."),
         ("keys.yaml:3", Severity.WARNING, "The key 'lost' names the model 'large', which is not served."),
-    ]
+    ]  # fmt: skip
 
 
 async def test_mistakes_of_a_file_have_their_lines(model: Path) -> None:

@@ -261,12 +261,9 @@ def test_folders_beside_a_version(repo: Path) -> None:
         (repo / "preprocessing" / name).mkdir()
     assert {(found.severity, found.what) for found in bad(repo)} == {
         (Severity.WARNING, "The folder 01/ is not a version but a number with leading zeros: Triton ignores it."),
-        (
-            Severity.WARNING,
-            "The folder 1abc/ is not a version, but Triton reads it as 1, and looks for that folder.",
-        ),
+        (Severity.WARNING, "The folder 1abc/ is not a version, but Triton reads it as 1, and looks for that folder."),
         (Severity.ERROR, "The folder 2abc/ is not a version, but Triton reads it as 2, and looks for that folder."),
-    }
+    }  # fmt: skip
 
 
 def test_engines_that_take_each_others_gpus(rendered: Callable[[str], Path], tmp_path: Path) -> None:
@@ -311,13 +308,10 @@ def test_stock_templates_filled_by_hand(tmp_path: Path) -> None:
     batch = {"triton_max_batch_size": "4", "decoupled_mode": "true", "logits_datatype": "TYPE_FP32"}
     text = {**batch, "tokenizer_dir": "/data/m"}
     engine = {
-        **batch,
-        "triton_backend": "tensorrtllm",
-        "engine_dir": "/engines/x",
-        "batching_strategy": "inflight_fused_batching",
-        "encoder_input_features_data_type": "TYPE_FP16",
+        **batch, "triton_backend": "tensorrtllm", "engine_dir": "/engines/x",
+        "batching_strategy": "inflight_fused_batching", "encoder_input_features_data_type": "TYPE_FP16",
         "prompt_embedding_table_data_type": "TYPE_FP16",
-    }
+    }  # fmt: skip
     values = {"ensemble": batch, "preprocessing": text, "postprocessing": text, "tensorrt_llm": engine}
     values["tensorrt_llm_bls"] = {**batch, "bls_instance_count": "1"}
     for name, config in filled_by_hand("1.2.1", values).items():

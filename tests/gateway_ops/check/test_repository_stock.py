@@ -25,16 +25,11 @@ def fill(folder: Path, version: str, **more: str) -> Path:
     batch = {"triton_max_batch_size": "16", "decoupled_mode": "true", "logits_datatype": "TYPE_FP32"}
     text = {**batch, "tokenizer_dir": "/data/m", "add_special_tokens": "false", "skip_special_tokens": "true"}
     engine = {
-        **batch,
-        "triton_backend": "tensorrtllm",
-        "engine_dir": "/engines/x",
-        "batching_strategy": "inflight_fused_batching",
-        "encoder_input_features_data_type": "TYPE_FP16",
-        "prompt_embedding_table_data_type": "TYPE_FP16",
-        "exclude_input_in_output": "True",
-        "normalize_log_probs": "False",
-        **more,
-    }
+        **batch, "triton_backend": "tensorrtllm", "engine_dir": "/engines/x",
+        "batching_strategy": "inflight_fused_batching", "encoder_input_features_data_type": "TYPE_FP16",
+        "prompt_embedding_table_data_type": "TYPE_FP16", "exclude_input_in_output": "True",
+        "normalize_log_probs": "False", **more,
+    }  # fmt: skip
     values = {"ensemble": batch, "preprocessing": text, "postprocessing": text, "tensorrt_llm": engine}
     values["tensorrt_llm_bls"] = {**batch, "bls_instance_count": "16", "accumulate_tokens": "true"}
     values["tensorrt_llm_bls"]["tensorrt_llm_model_name"] = "tensorrt_llm"

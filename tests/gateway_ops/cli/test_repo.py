@@ -155,13 +155,11 @@ def test_no_name_leads_out_of_the_folder(folder: Path, key: str, value: str) -> 
 @pytest.mark.parametrize(
     "setting",
     [
-        "triton.max_batch_size:2147483648",
-        f"triton.max_queue_size:{2**33}",
-        f"triton.max_queue_delay_microseconds:{10**30}",
-        f"kv_cache.host_memory_bytes:{2**70}",
+        "triton.max_batch_size:2147483648", f"triton.max_queue_size:{2**33}",
+        f"triton.max_queue_delay_microseconds:{10**30}", f"kv_cache.host_memory_bytes:{2**70}",
         f"limits.max_seq_len:{10**30}",
     ],
-)
+)  # fmt: skip
 def test_numbers_that_no_server_holds_are_refused(folder: Path, setting: str) -> None:
     rejected = run("repo", "-o", "out", "--set", setting)
     assert rejected.returncode == 1

@@ -357,11 +357,9 @@ def _chat_choice(body: dict[str, Any], index: int, choice: _Choice, given: Any) 
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
     entries = [_entry(token, body.get("top_logprobs", 0)) for token in choice.tokens] if body.get("logprobs") else None
     return {
-        "index": index,
-        "message": message,
-        "finish_reason": choice.finish,
+        "index": index, "message": message, "finish_reason": choice.finish,
         "logprobs": None if entries is None else {"content": entries},
-    }
+    }  # fmt: skip
 
 
 def _text_choice(body: dict[str, Any], index: int, choice: _Choice, given: Any) -> dict[str, Any]:

@@ -277,13 +277,11 @@ FAULT = Lie(after=_accepts)
 LIES: Mapping[str, Callable[[], Lie]] = {
     "usage-present": lambda: of_whole(lambda answer: answer.pop("usage")),
     "usage-total": lambda: of_usage(lambda _, usage: usage.update(total_tokens=usage["prompt_tokens"])),
-    "usage-details": lambda: of_usage(
-        lambda _, usage: usage.update(completion_tokens_details={"reasoning_tokens": 99})
-    ),
+    "usage-details": lambda: of_usage(lambda _,
+                                      usage: usage.update(completion_tokens_details={"reasoning_tokens": 99})),
     "usage-at-limit": lambda: of_usage(lambda _, usage: usage.update(completion_tokens=2)),
-    "usage-of-choices": lambda: of_usage(
-        lambda body, usage: usage.update(completion_tokens=4) if "n" in body else None
-    ),
+    "usage-of-choices": lambda: of_usage(lambda body,
+                                         usage: usage.update(completion_tokens=4) if "n" in body else None),
     "usage-prompt-fixed": lambda: of_usage(lambda body, usage: usage.update(prompt_tokens=9 + body["max_tokens"])),
     "usage-prompt-counted": lambda: of_usage(lambda _, usage: usage.update(prompt_tokens=7)),
     "usage-of-stream": lambda: deaf("stream_options"),
@@ -360,4 +358,4 @@ LIES: Mapping[str, Callable[[], Lie]] = {
     "error-wrong-key": lambda: Lie(takes_every_key=True),
     "error-context": lambda: Lie(_shorten),
     "error-no-trace": lambda: of_refusals(_error(message='Traceback (most recent call last):\n  File "/app/x.py"')),
-}
+}  # fmt: skip

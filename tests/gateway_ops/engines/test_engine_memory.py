@@ -18,16 +18,10 @@ GIB, MIB = 2**30, 2**20
 def llama(hidden: int, layers: int, heads: int, kv: int, inner: int, vocab: int, **more: Any) -> dict[str, Any]:
     """The ``config.json`` of a model of Llama's form."""
     return {
-        "model_type": "llama",
-        "hidden_size": hidden,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv,
-        "intermediate_size": inner,
-        "vocab_size": vocab,
-        "max_position_embeddings": 131072,
+        "model_type": "llama", "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads,
+        "num_key_value_heads": kv, "intermediate_size": inner, "vocab_size": vocab, "max_position_embeddings": 131072,
         "tie_word_embeddings": False,
-    } | more
+    } | more  # fmt: skip
 
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -84,14 +78,11 @@ def estimated(config: dict[str, Any], quantization: str = "none", cache: str = "
 def deployment(quantization: str = "none", cache: str = "auto", **limits: int) -> DeploymentSettings:
     return DeploymentSettings.model_validate(
         {
-            "name": "one",
-            "engine": "tensorrt",
-            "engine_dir": "/engines/one",
+            "name": "one", "engine": "tensorrt", "engine_dir": "/engines/one",
             "model": {"source": "/models/one", "quantization": quantization},
-            "kv_cache": {"dtype": cache, "reuse": False},
-            "limits": limits,
-        }
-    )
+            "kv_cache": {"dtype": cache, "reuse": False}, "limits": limits,
+        },
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

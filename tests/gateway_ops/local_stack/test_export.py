@@ -94,18 +94,13 @@ def test_weights_have_hugging_face_names_and_row_order(tmp_path: Path) -> None:
     export(tmp_path, stored)
     read = load_file(tmp_path / "model.safetensors")
     names = {
-        "model.embed_tokens": "token_embd",
-        "model.norm": "output_norm",
-        "model.layers.0.input_layernorm": "blk.0.attn_norm",
-        "model.layers.0.self_attn.q_proj": "blk.0.attn_q",
-        "model.layers.0.self_attn.k_proj": "blk.0.attn_k",
-        "model.layers.0.self_attn.v_proj": "blk.0.attn_v",
+        "model.embed_tokens": "token_embd", "model.norm": "output_norm",
+        "model.layers.0.input_layernorm": "blk.0.attn_norm", "model.layers.0.self_attn.q_proj": "blk.0.attn_q",
+        "model.layers.0.self_attn.k_proj": "blk.0.attn_k", "model.layers.0.self_attn.v_proj": "blk.0.attn_v",
         "model.layers.0.self_attn.o_proj": "blk.0.attn_output",
-        "model.layers.0.post_attention_layernorm": "blk.0.ffn_norm",
-        "model.layers.0.mlp.gate_proj": "blk.0.ffn_gate",
-        "model.layers.0.mlp.up_proj": "blk.0.ffn_up",
-        "model.layers.0.mlp.down_proj": "blk.0.ffn_down",
-    }
+        "model.layers.0.post_attention_layernorm": "blk.0.ffn_norm", "model.layers.0.mlp.gate_proj": "blk.0.ffn_gate",
+        "model.layers.0.mlp.up_proj": "blk.0.ffn_up", "model.layers.0.mlp.down_proj": "blk.0.ffn_down",
+    }  # fmt: skip
     assert set(read) == {f"{name}.weight" for name in names}
     for name, source in names.items():
         np.testing.assert_array_equal(read[f"{name}.weight"], wanted[source], err_msg=name)

@@ -31,14 +31,9 @@ def test_metadata_of_every_kind_is_read() -> None:
         )
     )
     assert file.metadata == {
-        "a.text": "naïve ☃",
-        "a.count": 7,
-        "a.large": 2**40,
-        "a.real": 0.5,
-        "a.yes": True,
-        "a.words": ["x", "", "yz"],
+        "a.text": "naïve ☃", "a.count": 7, "a.large": 2**40, "a.real": 0.5, "a.yes": True, "a.words": ["x", "", "yz"],
         "a.numbers": [-1, 2],
-    }
+    }  # fmt: skip
 
 
 def test_f32_keeps_values_and_row_major_shape() -> None:

@@ -76,14 +76,9 @@ def test_each_converter_is_told_in_its_own_words(deployments_of, repository: Pat
     model = {"family": "gemma", "dtype": "bfloat16", "quantization": "int8_wo"}
     script = rendered(deployments_of({"model": model, "parallelism": {"tp": 2}}), repository).files[BUILD]
     assert options_of(script, "convert_checkpoint.py") == {
-        "--model_dir": "/models/small",
-        "--output_dir": "/tmp/small-checkpoint",
-        "--ckpt-type": "hf",
-        "--dtype": "bfloat16",
-        "--world-size": "2",
-        "--use_weight_only": "",
-        "--weight_only_precision": "int8",
-    }
+        "--model_dir": "/models/small", "--output_dir": "/tmp/small-checkpoint", "--ckpt-type": "hf",
+        "--dtype": "bfloat16", "--world-size": "2", "--use_weight_only": "", "--weight_only_precision": "int8",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("family", "dtype"), [("llama", "fp8"), ("llama", "int8"), ("gpt", "int8")])

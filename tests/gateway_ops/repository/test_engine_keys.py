@@ -104,24 +104,13 @@ def test_the_table_is_what_the_sources_read(engine: str, tmp_path: Path) -> None
 
 BASE: dict[str, Any] = {"name": "small", "model": {"source": "/models/small"}}
 VALUES: dict[str, Any] = {
-    "limits.max_seq_len": 64,
-    "decoding.exclude_input_in_output": False,
-    "kv_cache.reuse": False,
-    "kv_cache.tokens_per_block": 32,
-    "runtime.cancellation_check_period_ms": 7,
-    "model.dtype": "float16",
-    "limits.max_batch_size": 3,
-    "triton.max_queue_size": 4,
-    "triton.gpu_ids": [[2]],
-    "limits.max_beam_width": 4,
-    "kv_cache.free_gpu_mem_fraction": 0.5,
-    "parallelism.tp": 2,
-    "guided_decoding.backend": "llguidance",
-    "lora.prefetch_dir": "/lora",
-    "decoding.normalize_log_probs": True,
-    "logits.context": True,
+    "limits.max_seq_len": 64, "decoding.exclude_input_in_output": False, "kv_cache.reuse": False,
+    "kv_cache.tokens_per_block": 32, "runtime.cancellation_check_period_ms": 7, "model.dtype": "float16",
+    "limits.max_batch_size": 3, "triton.max_queue_size": 4, "triton.gpu_ids": [[2]], "limits.max_beam_width": 4,
+    "kv_cache.free_gpu_mem_fraction": 0.5, "parallelism.tp": 2, "guided_decoding.backend": "llguidance",
+    "lora.prefetch_dir": "/lora", "decoding.normalize_log_probs": True, "logits.context": True,
     "lora.host_memory_bytes": 40000,
-}
+}  # fmt: skip
 
 
 BEAMS = {"mode": "beam_search"}

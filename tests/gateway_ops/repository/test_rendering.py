@@ -25,22 +25,13 @@ from tests.gateway_ops.repository.conftest import EXAMPLES, load
 from tests.gateway_ops.repository.stock import UPSTREAM, is_image
 
 NAMES = (
-    "draft-target",
-    "embedded",
-    "gpt2-medium-tp4",
-    "llama3-405b-two-nodes",
-    "llama3-70b-tp8",
-    "llama3-8b-awq",
-    "llmapi-tp4",
-    "two-models",
-)
+    "draft-target", "embedded", "gpt2-medium-tp4", "llama3-405b-two-nodes", "llama3-70b-tp8", "llama3-8b-awq",
+    "llmapi-tp4", "two-models",
+)  # fmt: skip
 RANK_ABOVE_0 = [
-    "--model-control-mode=explicit",
-    "--load-model=tensorrt_llm",
-    "--allow-http=false",
-    "--allow-grpc=false",
+    "--model-control-mode=explicit", "--load-model=tensorrt_llm", "--allow-http=false", "--allow-grpc=false",
     "--allow-metrics=false",
-]
+]  # fmt: skip
 
 
 def test_there_are_eight_examples() -> None:
@@ -136,12 +127,9 @@ def test_slurm_starts_a_server_for_each_rank(tmp_path: Path, deployments_of, rep
         task = env | {"SLURM_STEP_NUM_TASKS": "16", "SLURM_PROCID": str(rank)}
         started = subprocess.run(launch, env=task, capture_output=True, text=True, check=True).stdout.splitlines()
         assert started == [
-            f"--model-repository={tmp_path / 'out'}",
-            "--disable-auto-complete-config",
-            f"--backend-config=python,shm-region-prefix-name=prefix{rank}_",
-            *more,
-            "--log-verbose=1",
-        ]
+            f"--model-repository={tmp_path / 'out'}", "--disable-auto-complete-config",
+            f"--backend-config=python,shm-region-prefix-name=prefix{rank}_", *more, "--log-verbose=1",
+        ]  # fmt: skip
     alone = subprocess.run(launch, env=env, capture_output=True, text=True, check=False)
     assert alone.returncode == 1
     assert "srun --mpi=pmix --nodes=2 --ntasks=16 sh launch.sh" in alone.stderr
