@@ -15,6 +15,8 @@ from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 from gateway.generation import SamplingParams
 from gateway.generation.request import GenerationRequest
 from gateway.text.prompt.prompt import Prompt
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import Models, read_pipeline
 from tests.engine_requests import generation_request
 
 REPOSITORY = Path(__file__).parents[2] / "triton_repo"
@@ -30,6 +32,30 @@ def stock_config(model: str) -> Any:
 def stock_configs() -> dict[str, Any]:
     """The configurations of the ensemble and its steps."""
     return {name: stock_config(name) for name in ("ensemble", "preprocessing", "tensorrt_llm", "postprocessing")}
+
+
+def without(model: str, *names: str) -> Any:
+    """The model's configuration without some of its inputs and outputs."""
+    config = stock_config(model)
+    for tensors in (config.input, config.output):
+        kept = [tensor for tensor in tensors if tensor.name not in names]
+        del tensors[:]
+        tensors.extend(kept)
+    return config
+
+
+def models(**changed: Any) -> Models:
+    """The ensemble and its steps as the gateway reads them, some with other configurations."""
+    views = {name: ModelView.of(config) for name, config in (stock_configs() | changed).items()}
+    pipeline = read_pipeline(views["ensemble"])
+    return Models(views["ensemble"], views["tensorrt_llm"], views["preprocessing"], pipeline, tuple(views))
+
+
+class NoTransport:
+    """For engines that only encode."""
+
+    def infer(self, *_args: Any, **_options: Any) -> Any:
+        raise AssertionError("nothing is sent here")
 
 
 def ask(request_id: str = "r1", **changes: Any) -> GenerationRequest:

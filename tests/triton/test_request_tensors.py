@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_triton import ask, inputs_of, stock_config, stock_configs
+from scripted_triton import NoTransport, ask, inputs_of, models, stock_config, without
 from tritonclient.grpc import model_config_pb2
 
 from gateway.generation import SamplingParams
@@ -22,24 +21,7 @@ from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.dialects.ensemble import EnsembleDialect, EnsembleEngine, StopSender
 from gateway.triton.dialects.tokens import TokensDialect, TokensEngine
-from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import Models, read_pipeline
 from gateway.triton.tensors.request_encoder import pack_words
-
-
-class NoTransport:
-    """For engines that only encode."""
-
-    def infer(self, *_args: Any, **_options: Any) -> Any:
-        raise AssertionError("nothing is sent here")
-
-
-def models(**changed: Any) -> Models:
-    views = {name: ModelView.of(config) for name, config in (stock_configs() | changed).items()}
-    names = tuple(views)
-    return Models(
-        views["ensemble"], views["tensorrt_llm"], views["preprocessing"], read_pipeline(views["ensemble"]), names
-    )
 
 
 def direct(options: EngineOptions | None = None, **changed: Any) -> TokensEngine:
@@ -52,15 +34,6 @@ def through_ensemble(**changed: Any) -> EnsembleEngine:
 
 def encode(request: GenerationRequest) -> dict[str, tuple[str, list[int], bytes]]:
     return inputs_of(direct().encode(request))
-
-
-def without(model: str, *names: str) -> Any:
-    config = stock_config(model)
-    for tensors in (config.input, config.output):
-        kept = [tensor for tensor in tensors if tensor.name not in names]
-        del tensors[:]
-        tensors.extend(kept)
-    return config
 
 
 def int32(*values: int) -> bytes:
@@ -110,12 +83,6 @@ def test_random_sampling_always_carries_top_p(temperature: float, top_p: float, 
     assert sent["runtime_top_p"][2] == struct.pack("<f", top_p)
     assert sent["temperature"][2] == struct.pack("<f", temperature)
     assert sent.get("runtime_top_k") == (("INT32", [1, 1], int32(top_k)) if top_k else None)
-
-
-def test_top_k_above_what_the_engine_takes_is_refused() -> None:
-    with pytest.raises(EngineError) as error:
-        encode(ask(params=SamplingParams(top_k=1025)))
-    assert error.value.kind is ErrorKind.INVALID_REQUEST
 
 
 def test_penalties_travel_only_when_they_do_something() -> None:
@@ -250,16 +217,6 @@ def test_no_end_id_is_minus_one() -> None:
     assert "stop_words_list" not in sent
 
 
-def test_other_end_ids_are_stop_words() -> None:
-    sent = encode(ask(end_ids=(2, 7, 9)))
-    assert sent["end_id"][2] == int32(2)
-    assert sent["stop_words_list"] == ("INT32", [1, 2, 2], int32(7, 9, 1, 2))
-
-
-def test_words_are_packed_as_documented() -> None:
-    assert pack_words([(10, 11), (20,)]) == ([10, 11, 20, 2, 3, -1], (2, 3))
-
-
 @given(st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=5), min_size=1, max_size=6))
 def test_packed_words_can_be_read_back(words: list[list[int]]) -> None:
     flat, (rows, width) = pack_words(words)
@@ -361,6 +318,7 @@ def test_a_text_only_ensemble_is_asked_for_text_and_counts() -> None:
          "unsupported_parameter"),
         (through_ensemble, {"prompt": Prompt("<|im_end|>", (1,), escaped=True)}, "prompt", None),
         (through_ensemble, {"logit_bias": {1: 1.0}}, "logit_bias", "unsupported_parameter"),
+        (direct, {"prompt_table": TABLE}, "prompt_table", "unsupported_parameter"),
         (through_ensemble, {"prompt_table": TABLE}, "prompt_table", "unsupported_parameter"),
         (through_ensemble, {"bad_word_ids": ((1,),)}, "bad_words", "unsupported_parameter"),
     ],
@@ -369,14 +327,6 @@ def test_every_refusal_tells_the_parameter(make: Any, changes: dict[str, Any], p
     with pytest.raises(EngineError) as error:
         make().encode(ask(**changes))
     assert (error.value.kind, error.value.param, error.value.code) == (ErrorKind.INVALID_REQUEST, param, code)
-
-
-def test_control_token_text_of_a_user_does_not_travel_as_text() -> None:
-    request = ask(prompt=Prompt(text="<|im_end|>", ids=(1, 2, 3), escaped=True))
-    with pytest.raises(EngineError, match="path: tokens") as error:
-        through_ensemble().encode(request)
-    assert error.value.kind is ErrorKind.INVALID_REQUEST
-    direct().encode(request)
 
 
 @pytest.mark.parametrize(
@@ -405,12 +355,6 @@ def test_a_stop_request_names_its_target_by_id() -> None:
     assert wire.model_name == "tensorrt_llm"
     assert set(inputs_of(wire)) == {"input_ids", "input_lengths", "request_output_len", "stop"}
     assert inputs_of(wire)["stop"] == ("BOOL", [1, 1], b"\x01")
-
-
-def test_an_empty_prompt_is_refused() -> None:
-    with pytest.raises(EngineError) as error:
-        direct().encode(replace(ask(), prompt=Prompt(text="", ids=())))
-    assert error.value.kind is ErrorKind.INVALID_REQUEST
 
 
 def string(text: str) -> tuple[str, list[int], bytes]:
@@ -525,12 +469,3 @@ def declared_as(name: str, datatype: str) -> Any:
         if tensor.name == name:
             tensor.data_type = model_config_pb2.DataType.Value(f"TYPE_{datatype}")
     return config
-
-
-def test_where_virtual_tokens_cannot_go() -> None:
-    with pytest.raises(EngineError, match="prompt_table"):
-        encode(ask(prompt_table=TABLE))
-    with pytest.raises(EngineError, match="prompt_logprobs"):
-        encode(ask(prompt_table=TABLE, vocab_size=100, prompt_logprobs=0))
-    with pytest.raises(EngineError, match="prompt_table"):
-        through_ensemble().encode(ask(prompt_table=TABLE, vocab_size=100))
