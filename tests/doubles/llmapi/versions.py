@@ -31,7 +31,7 @@ class Version:
         bos: whether the prompt's text is encoded with the tokenizer's special tokens added.
         streams: whether ``streaming`` reaches the engine. Where it does not, it arrives in the place of the adapter.
         cancels: whether a cancelled call, or the input ``stop``, reaches the engine; performance metrics came with it.
-        checks_ranges: whether sampling parameters out of range are errors, and 0 means greedy.
+        checks_ranges: whether a temperature of 0 means greedy, and parameters beside ``top_k: 1`` change nothing.
         checks_lengths: whether lengths are checked, and the limit is cut to what is left of the context.
         seeds: whether the sampler heeds ``seed``.
         penalties: whether the sampler heeds the frequency and the presence penalty.
@@ -87,4 +87,3 @@ VERSIONS = {
         Version("1.3", streams=True, seeds=True, penalties=True, adapters=True),
     )
 }
-PERF_OUTPUTS = tuple(_PERF_OUTPUTS)
