@@ -307,7 +307,6 @@ def test_it_can_be_had_with_llguidance_and_a_tokenizer_only(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = load_guided_decoder(tiny_folder, 300)
-    assert made is not None
     made.close()
     assert load_guided_decoder(tmp_path, 300) is None
     (tmp_path / "tokenizer.json").write_text("{}")
