@@ -225,8 +225,3 @@ def test_docker_names_a_missing_gpu_runtime_in_the_words_that_the_docs_explain(h
     run = hub.compose("run", "--rm", "--no-deps", "-T", "triton", check=False, TRITON_IMAGE=TRITON_IMAGE)
     assert (run.code != 0, words in run.err) == (True, True), run.err
     assert words in (Path(__file__).parents[2] / "docs/how-to/deploy-compose.md").read_text()
-
-
-def test_no_key_is_said_loudly(up: Project) -> None:
-    assert 'The \\"GATEWAY_API_KEYS\\" variable is not set' in up.compose("config", "--quiet").err
-    assert "no API keys are set (GATEWAY_API_KEYS)" in up.engine.docker("logs", up.container("gateway")) + up.logs()
