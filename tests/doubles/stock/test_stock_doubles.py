@@ -212,13 +212,3 @@ def test_an_engine_s_error_in_mid_answer(stock_triton: StockServer, kserve: Kser
     stock_triton.play(turn(text="well"))
     with pytest.raises(grpc.RpcError, match="DEADLINE_EXCEEDED"):
         kserve.stream(model, timeout=1, **GREEDY)
-
-
-@EACH
-def test_errors_of_bls_show_its_source(stock_triton: StockServer, kserve: Kserve, version: str) -> None:
-    [answer] = kserve.stream(stock_triton.bls(version), text_input="x", max_tokens=0)
-    assert "Traceback (most recent call last)" in answer.error
-    assert "model.py" in answer.error
-    stock_triton.play(turn("known", text="x"))
-    [answer] = kserve.stream(stock_triton.bls(version), text_input="other", max_tokens=9)
-    assert "Traceback" in answer.error
