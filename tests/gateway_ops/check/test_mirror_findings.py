@@ -14,12 +14,6 @@ from tests.tiny_model import write_tiny_model
 SERVER = "server: {internal_port: 9001}\n"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_tiny_model(tmp_path / "tiny")
-    return tmp_path
-
-
 def model(name: str, more: str = "", length: int = 2048) -> str:
     triton = "{url: 'localhost:8001'}"
     return f"- {{name: {name}, triton: {triton}, tokenizer: tiny, max_seq_len: {length}{more}}}\n"

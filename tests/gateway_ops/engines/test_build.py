@@ -210,16 +210,6 @@ def test_a_disk_must_hold_all_that_is_made(image: Image) -> None:
     assert image.calls() == []
 
 
-def test_a_disk_that_is_too_small_is_named_before_anything_runs(image: Image) -> None:
-    path = image.disk / "model" / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_size": 2**20, "num_hidden_layers": 1000}))
-    image.set("GPU", f"NVIDIA Huge, {2**40}, 9.0")
-    result = image.gateway("build")
-    assert result.exit_code == 1
-    assert "are needed there, and" in result.output
-    assert image.calls() == []
-
-
 def test_a_full_disk_is_named_and_the_build_goes_on_where_it_was(image: Image) -> None:
     image.set("FAULT", "trtllm-build:full")
     result = image.gateway("build")

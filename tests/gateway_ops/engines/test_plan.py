@@ -255,12 +255,6 @@ def test_a_config_that_is_garbage_ends_in_words(models: Path, text: str) -> None
     assert "\x1b" not in result.output
 
 
-def test_half_of_a_download_is_named_by_the_plan(models: Path) -> None:
-    (models / "Llama 3.1 70B" / "model.safetensors").write_bytes(b"half")
-    (found,) = plans(written(models))
-    assert found["unknown"] == f"{models / 'Llama 3.1 70B' / 'model.safetensors'} is not a safetensors file."
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -81,13 +81,6 @@ def test_each_converter_is_told_in_its_own_words(deployments_of, repository: Pat
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("family", "dtype"), [("llama", "fp8"), ("llama", "int8"), ("gpt", "int8")])
-def test_a_converter_quantises_the_cache(family: str, dtype: str, deployments_of, repository: Path) -> None:
-    cache = {"dtype": dtype, "reuse": False}  # which needs attention in fp8
-    script = rendered(deployments_of({"model": {"family": family}, "kv_cache": cache}), repository).files[BUILD]
-    assert f"--{dtype}_kv_cache" in options_of(script, "convert_checkpoint.py")
-
-
 def test_a_model_that_nobody_can_read_here_is_converted_by_hand(deployments_of, repository: Path) -> None:
     model = {"source": "meta-llama/Llama-3.1-8B-Instruct", "family": None}
     script = rendered(deployments_of({"model": model}), repository).files[BUILD]
@@ -125,13 +118,6 @@ def test_lookahead_is_built_for_the_drafts_of_its_sizes(
     parameters = rendering.configs["tensorrt_llm"].parameters
     assert parameters["decoding_mode"].string_value == "lookahead"  # or the backend reads no sizes
     assert parameters["lookahead_window_size"].string_value == str(window)
-
-
-def test_logits_in_halves_are_what_the_engine_gives(deployments_of, repository: Path) -> None:
-    script = rendered(deployments_of({"logits": {"datatype": "FP16"}}), repository).files[BUILD]
-    assert options_of(script, "trtllm-build")["--logits_dtype"] == "float16"
-    plain = rendered(deployments_of({}), repository).files[BUILD]
-    assert "--logits_dtype" not in options_of(plain, "trtllm-build")
 
 
 def test_an_engine_that_two_load_is_built_once(deployments_of, repository: Path) -> None:
