@@ -40,17 +40,6 @@ def _ask(
     return responses[-1], engine.stats().iteration - before
 
 
-def test_a_right_draft_saves_a_step_for_each_token(
-    make_engine: MakeEngine, generate: Generate, greedy: list[int]
-) -> None:
-    engine = make_engine()
-    plain, steps = _ask(engine, generate, [])
-    drafted, fewer = _ask(engine, generate, greedy[:7])
-    assert drafted.ids == plain.ids == greedy
-    assert (steps, fewer) == (12, 12 - 7)
-    assert (plain.perf.drafts, drafted.perf.drafts) == (None, (7, 7))
-
-
 def test_a_wrong_draft_changes_nothing(make_engine: MakeEngine, generate: Generate, greedy: list[int]) -> None:
     half = [*greedy[:3], greedy[3] + 1, *greedy[4:8]]
     drafted, steps = _ask(make_engine(), generate, half)

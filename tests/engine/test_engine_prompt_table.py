@@ -37,18 +37,6 @@ def rows(embedding: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.random.default_rng(1).normal(0, embedding.std() * 3, shape).astype(np.float16).astype(np.float32)
 
 
-def test_a_row_that_is_a_token_s_embedding_is_that_token(
-    generate: Generate, embedding: NDArray[np.float32], tiny: Llama
-) -> None:
-    vocab = tiny.config.vocab
-    table = PromptTable(embedding[[WORDS[2], WORDS[0]]])
-    (plain,) = generate(Request("", WORDS, 12, log_probs=True))
-    tuned_prompt = [vocab + 1, WORDS[1], vocab, WORDS[3]]
-    (tuned,) = generate(Request("", tuned_prompt, 12, log_probs=True, prompt_table=table))
-    assert tuned.ids == plain.ids
-    assert tuned.log_probs == pytest.approx(plain.log_probs, abs=1e-4)
-
-
 def test_rows_compute_what_a_larger_vocabulary_would(
     tiny_folder: Path, tmp_path: Path, tiny: Llama, rows: NDArray[np.float32]
 ) -> None:
@@ -71,15 +59,6 @@ def _widened(folder: Path, target: Path, rows: NDArray[np.float32]) -> Path:
     config["vocab_size"] += len(rows)
     (target / "config.json").write_text(json.dumps(config))
     return target
-
-
-def test_another_table_is_another_answer(generate: Generate, rows: NDArray[np.float32], tiny: Llama) -> None:
-    prompt = [tiny.config.vocab, tiny.config.vocab + 2, *WORDS]
-    answers = {
-        tuple(generate(Request("", prompt, 12, prompt_table=PromptTable(table)))[0].ids)
-        for table in (rows, rows[::-1].copy(), -rows)
-    }
-    assert len(answers) == 3
 
 
 def test_penalties_pass_over_virtual_ids(generate: Generate, rows: NDArray[np.float32], tiny: Llama) -> None:
