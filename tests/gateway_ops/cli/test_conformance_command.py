@@ -128,7 +128,7 @@ def test_a_server_that_stops_answering_has_not_passed() -> None:
 
     def stop(_body: dict[str, Any], _reply: Reply) -> None:
         if next(asked) == 2:  # the requests by which it is met
-            threading.Thread(target=server._server.shutdown).start()
+            threading.Thread(target=server.http.shutdown).start()
 
     with HonestServer(Lie(after=stop)) as server:
         done = check(server.url, "--json", "--timeout", "1")
