@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,12 @@ REPOSITORY = Path(__file__).parents[2] / "triton_repo"
 Script = Callable[[Any, Any], AsyncIterator[Any]]
 
 
-def stock_config(model: str) -> Any:
-    """The model's configuration in this project's repository."""
-    return text_format.Parse((REPOSITORY / model / "config.pbtxt").read_text(), model_config_pb2.ModelConfig())
+def stock_config(model: str, **variables: str) -> Any:
+    """The model's configuration in this project's repository, some of its variables filled in."""
+    text = (REPOSITORY / model / "config.pbtxt").read_text()
+    for name, value in variables.items():
+        text = text.replace(f"${{{name}}}", value)
+    return text_format.Parse(text, model_config_pb2.ModelConfig())
 
 
 def stock_configs() -> dict[str, Any]:
@@ -37,11 +40,16 @@ def stock_configs() -> dict[str, Any]:
 def without(model: str, *names: str) -> Any:
     """The model's configuration without some of its inputs and outputs."""
     config = stock_config(model)
+    drop_tensors(config, names)
+    return config
+
+
+def drop_tensors(config: Any, names: Collection[str]) -> None:
+    """Leave out some of a configuration's inputs and outputs."""
     for tensors in (config.input, config.output):
         kept = [tensor for tensor in tensors if tensor.name not in names]
         del tensors[:]
         tensors.extend(kept)
-    return config
 
 
 def models(**changed: Any) -> Models:
