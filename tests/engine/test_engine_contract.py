@@ -114,12 +114,9 @@ def test_end_id_ends_and_is_not_in_the_output(generate: Generate, greedy: list[i
     assert (whole.ids, whole.finish) == (greedy[:2], "stop")
 
 
-def test_without_end_id_nothing_ends_it_but_the_length(generate: Generate, greedy: list[int]) -> None:
+def test_without_end_id_the_length_ends_it_and_the_last_token_is_final(generate: Generate, greedy: list[int]) -> None:
     (answer,) = generate(Request("", PROMPT, 6, end_id=-1))
     assert (answer.ids, answer.finish) == (greedy, "length")
-
-
-def test_the_last_token_carries_the_final_mark(generate: Generate, greedy: list[int]) -> None:
     responses = generate(Request("", PROMPT, 6, streaming=True))
     assert [response.ids for response in responses] == [[token] for token in greedy]
     assert [response.final for response in responses] == [False] * 5 + [True]
@@ -138,16 +135,10 @@ def test_stop_words_end_and_stay_in_the_output(generate: Generate, greedy: list[
     never = (greedy[3], greedy[1])
     (answer,) = generate(Request("", PROMPT, 6, stop_words=(never, (greedy[2], greedy[3]))))
     assert (answer.ids, answer.finish) == (greedy[:4], "stop")
-
-
-def test_a_stop_word_longer_than_everything_does_not_match_its_tail(generate: Generate, greedy: list[int]) -> None:
-    word = (99, *PROMPT, *greedy[:2])
-    assert generate(Request("", PROMPT, 6, stop_words=(word,)))[0].ids == greedy
-
-
-def test_a_stop_word_at_the_length_limit_is_a_stop(generate: Generate, greedy: list[int]) -> None:
-    (answer,) = generate(Request("", PROMPT, 3, stop_words=((greedy[2],),)))
-    assert (answer.ids, answer.finish) == (greedy[:3], "stop")
+    (at_the_limit,) = generate(Request("", PROMPT, 3, stop_words=((greedy[2],),)))
+    assert (at_the_limit.ids, at_the_limit.finish) == (greedy[:3], "stop")
+    longer = (99, *PROMPT, *greedy[:2])
+    assert generate(Request("", PROMPT, 6, stop_words=(longer,)))[0].ids == greedy
 
 
 def test_bad_words_are_never_completed(generate: Generate, greedy: list[int]) -> None:
