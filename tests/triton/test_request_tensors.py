@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scripted_triton import NoTransport, ask, inputs_of, models, stock_config, without
 from tritonclient.grpc import model_config_pb2
@@ -77,6 +77,7 @@ def test_greedy_is_top_k_1_and_no_temperature_or_top_p(sampling: SamplingParams)
     assert not {"temperature", "runtime_top_p"} & set(sent)
 
 
+@example(temperature=1.0, top_p=1.0, top_k=1024)
 @given(temperature=st.floats(0.01, 2), top_p=st.floats(0.01, 1), top_k=st.integers(2, 1024) | st.just(0))
 def test_random_sampling_always_carries_top_p(temperature: float, top_p: float, top_k: int) -> None:
     sent = encode(ask(params=SamplingParams(temperature=temperature, top_p=top_p, top_k=top_k)))
@@ -312,7 +313,7 @@ def test_a_text_only_ensemble_is_asked_for_text_and_counts() -> None:
         (direct, {"prompt": Prompt("", ())}, "prompt", None),
         (direct, {"beam_width": 2}, "use_beam_search", "unsupported_parameter"),
         (direct, {"logit_bias": {9: 1.0}, "vocab_size": 9}, "logit_bias", "invalid_value"),
-        (direct, {"params": SamplingParams(top_k=2000)}, "top_k", "integer_above_max_value"),
+        (direct, {"params": SamplingParams(top_k=1025)}, "top_k", "integer_above_max_value"),
         (direct, {"num_draft_tokens": 2}, "num_draft_tokens", "unsupported_parameter"),
         (direct, {"prompt_table": TABLE, "vocab_size": 9, "prompt_logprobs": 0}, "prompt_logprobs",
          "unsupported_parameter"),
