@@ -48,7 +48,7 @@ _TOGETHER = (
         "tests/dialects/", "tests/doubles/", "tests/integration/test_llmapi_dialect.py",
         "tests/integration/test_plain_text_models.py", "tests/integration/test_vllm_dialect.py",
     ),
-    ("tests/integration/", "tests/bench/test_load_tool.py", "tests/triton/test_transport_triton.py"),
+    ("tests/integration/", "tests/bench/test_load_tool.py"),
     ("tests/encoders/",),
     ("tests/release/",),
     ("tests/sdks/",),

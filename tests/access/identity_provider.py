@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import http.server
 import json
-import threading
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import get_default_algorithms
+
+from tests.handler_server import HandlerServer
 
 ISSUER, AUDIENCE = "https://issuer.example", "gateway"
 
@@ -45,7 +46,7 @@ class SigningKey:
         return jwt.encode(given, self.private, self.algorithm, headers={"kid": self.kid, **(headers or {})})
 
 
-class Provider:
+class Provider(HandlerServer):
     """A server of public keys on a port of its own.
 
     Attributes:
@@ -57,10 +58,10 @@ class Provider:
     def __init__(self, *keys: SigningKey) -> None:
         self.keys = list(keys)
         self.asked = 0
-        self.answer: Callable[[http.server.BaseHTTPRequestHandler], None] | None = None
+        self.answer: Callable[[BaseHTTPRequestHandler], None] | None = None
         provider = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
+        class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 provider.asked += 1
                 if provider.answer is not None:
@@ -71,20 +72,8 @@ class Provider:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, *_: object) -> None: ...
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/keys"
-
-    def __enter__(self) -> Provider:
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__init__(Handler)
+        self.url += "/keys"
 
     def settings(self, **changes: Any) -> dict[str, Any]:
         return {"issuer": ISSUER, "audience": [AUDIENCE], "jwks_url": self.url, **changes}

@@ -23,11 +23,9 @@ from gateway.http.access.jwks import JwksSource, parse_keys
 from gateway.http.access.tokens import TokenChecker, TokenError
 from gateway.settings import JwtSettings
 from tests.access.identity_provider import AUDIENCE, ISSUER, Provider, SigningKey
-from tests.app.conftest import folder
 from tests.app.harness import USER, Gateway, gateway
 from tests.app.scripted import MODEL
 
-__all__ = ["folder"]
 OWN, RSA = SigningKey("own"), SigningKey("rsa", "RS256")
 
 

@@ -112,12 +112,7 @@ def model_settings(dialect: Dialect, *, url: str, model: str, tokenizer: str, te
     """The entry of the served model in the gateway's settings file."""
     chat = {"template": template, "family": "hermes", "allow_request_template": True}
     return {
-        "name": dialect.name,
-        "triton": {"url": url, "model": model},
-        "tokenizer": tokenizer,
-        "max_seq_len": 2048,
-        "max_tokens_policy": "clamp",
-        "policies": _STRICT,
-        **(chat if dialect.spelling == "bytes" else {}),
+        "name": dialect.name, "triton": {"url": url, "model": model}, "tokenizer": tokenizer, "max_seq_len": 2048,
+        "max_tokens_policy": "clamp", "policies": _STRICT, **(chat if dialect.spelling == "bytes" else {}),
         **dialect.settings,
-    }
+    }  # fmt: skip

@@ -89,27 +89,13 @@ WHOLE = Group(
 )
 
 _STREAM = (
-    "stream",
-    "stream_options",
-    "stream_options.include_usage",
-    "stream_options.continuous_usage_stats",
+    "stream", "stream_options", "stream_options.include_usage", "stream_options.continuous_usage_stats",
     "stream_options.include_obfuscation",
-)
+)  # fmt: skip
 _GUIDES = (
-    "response_format",
-    "structured_outputs",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-    "json_schema",
-    "regex",
-    "ebnf",
-    "grammar",
-    "tool_choice",
-    "parallel_tool_calls",
-    "function_call",
-)
+    "response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar",
+    "json_schema", "regex", "ebnf", "grammar", "tool_choice", "parallel_tool_calls", "function_call",
+)  # fmt: skip
 _OF_IDS = ("stop_token_ids", "skip_special_tokens", "return_token_ids", "completions:detokenize", "logit_bias")
 _OF_LOGPROBS = ("logprobs", "completions:logprobs", "return_tokens_as_token_ids", "best_of", "completions:best_of")
 
@@ -118,27 +104,17 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(("cache_salt",), EVERY, "rejected", "No model in Triton has an input for it."),
     Deviation(("top_logprobs",), TENSORRT_LLM, "rejected", "Alternatives need logits, which no engine here gathers."),
     Deviation(("top_logprobs",), VLLM_BEFORE_24_12, "rejected", "The backend returns no log-probs."),
-    Deviation(
-        ("prompt_logprobs",),
-        EVERY,
-        "rejected",
-        "They need logits, which no engine here gathers; vLLM's are not returned.",
-    ),
-    Deviation(
-        ("use_beam_search", "length_penalty"),
-        EVERY,
-        "rejected",
-        "The engines are built with max_beam_width 1; vLLM has no beams among its sampling parameters.",
-    ),
+    Deviation(("prompt_logprobs",), EVERY, "rejected",
+              "They need logits, which no engine here gathers; vLLM's are not returned."),
+    Deviation(("use_beam_search", "length_penalty"), EVERY, "rejected",
+              "The engines are built with max_beam_width 1; vLLM has no beams among its sampling parameters."),
     Deviation(("logit_bias",), VLLM, "rejected", "The backend reads its ids as texts, which vLLM rejects."),
     Deviation(("priority",), EVERY, "rejected", "No request waits for its turn here: `admission` sets no bound."),
-    Deviation(
-        ("num_draft_tokens", "prediction"), EVERY, "rejected", "There is no draft model here, nor an engine for drafts."
-    ),
+    Deviation(("num_draft_tokens", "prediction"), EVERY, "rejected",
+              "There is no draft model here, nor an engine for drafts."),
     Deviation(("prompt_table",), EVERY, "rejected", "The served models have no prompt tables."),
-    Deviation(
-        ("thinking_token_budget",), TEXT, "rejected", "A thought is ended by token ids, which text does not tell."
-    ),
+    Deviation(("thinking_token_budget",), TEXT, "rejected",
+              "A thought is ended by token ids, which text does not tell."),
     Deviation(("thinking_token_budget",), EVERY, "rejected", "The served models do not reason."),
     Deviation(_GUIDES, UNGUIDED, "rejected", "The engine, or its dialect, has no guided decoding."),
     Deviation(_OF_IDS, TEXT_ALONE, "rejected", "Text does not tell the tokens that it is made of."),
@@ -146,34 +122,18 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(_STREAM, DAMAGED, "rejected", "The bytes of characters and spaces that are lost in pieces are gone."),
     Deviation(("stream",), WHOLE, "one event", "The model answers a request once."),
     Deviation(("temperature",), BLS_OF_0_12, "rejected", "The model declares the input, and does not pass it on."),
-    Deviation(
-        ("repetition_penalty", "bad_words", "min_tokens", "ignore_eos"),
-        LLMAPI,
-        "rejected",
-        "The model has no input for it.",
-    ),
-    Deviation(
-        ("seed", "presence_penalty", "frequency_penalty"),
-        LLMAPI_BEFORE_1_3,
-        "rejected",
-        "The engine's sampler drops it in silence.",
-    ),
-    Deviation(
-        ("truncate_prompt_tokens", "completions:add_special_tokens"),
-        LLMAPI_WITH_BOS,
-        "rejected",
-        "The model puts BOS before every text.",
-    ),
-    Deviation(
-        ("truncate_prompt_tokens", "completions:add_special_tokens"),
-        VLLM,
-        "rejected",
-        "vLLM puts BOS before every text.",
-    ),
+    Deviation(("repetition_penalty", "bad_words", "min_tokens", "ignore_eos"), LLMAPI, "rejected",
+              "The model has no input for it."),
+    Deviation(("seed", "presence_penalty", "frequency_penalty"), LLMAPI_BEFORE_1_3, "rejected",
+              "The engine's sampler drops it in silence."),
+    Deviation(("truncate_prompt_tokens", "completions:add_special_tokens"), LLMAPI_WITH_BOS, "rejected",
+              "The model puts BOS before every text."),
+    Deviation(("truncate_prompt_tokens", "completions:add_special_tokens"), VLLM, "rejected",
+              "vLLM puts BOS before every text."),
     Deviation(("usage",), LLMAPI, "estimated", "The model does not count tokens."),
     Deviation(("usage",), VLLM_BEFORE_24_12, "estimated", "The model does not count tokens."),
     Deviation(("usage after stop",), TEXT, "estimated", "The stop string cuts a text that was counted as a whole."),
-)
+)  # fmt: skip
 """All of them; of several that match, the first one counts."""
 
 

@@ -75,13 +75,9 @@ _IMAGES = {
 """Triton's first and last image with a version, by wire contract 0.1; of 1.3 none is known."""
 
 _KINDS = {
-    "tokens": "ensemble by token ids",
-    "ensemble": "ensemble by text",
-    "bls": "BLS",
-    "bls-accumulate": "BLS, `accumulate_tokens`",
-    "llmapi": "LLM API",
-    "vllm": "vLLM backend",
-}
+    "tokens": "ensemble by token ids", "ensemble": "ensemble by text", "bls": "BLS",
+    "bls-accumulate": "BLS, `accumulate_tokens`", "llmapi": "LLM API", "vllm": "vLLM backend",
+}  # fmt: skip
 _VARIANTS = {"guided": "guided decoder", "unary": "not decoupled"}
 _COUNTS = {"usage": "most", "usage after stop": "cut by `stop`"}
 _STREAMS = {"served": "as it grows", "one event": "in one event", "rejected": "not: 400"}

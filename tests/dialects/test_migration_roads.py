@@ -151,12 +151,8 @@ def environment(line: str, stock: StockServer) -> dict[str, str]:
     assert (command, verb) == ("gateway", "serve")
     env = dict(word.split("=", 1) for word in words)
     assert set(env) == {
-        "GATEWAY_MODEL",
-        "GATEWAY_TRITON_URL",
-        "GATEWAY_TOKENIZER",
-        "GATEWAY_MAX_SEQ_LEN",
-        "GATEWAY_PORT",
-    }
+        "GATEWAY_MODEL", "GATEWAY_TRITON_URL", "GATEWAY_TOKENIZER", "GATEWAY_MAX_SEQ_LEN", "GATEWAY_PORT",
+    }  # fmt: skip
     del env["GATEWAY_PORT"]
     own = {"GATEWAY_TRITON_URL": stock.grpc_url, "GATEWAY_TOKENIZER": str(stock.model_dir())}
     # Its model is named by its version here.

@@ -11,13 +11,10 @@ from tests.dialects.expectations import expected
 from tests.scripted_engine.replay import turn
 
 TEXTS = {
-    "emoji": "Well 🙂👩‍🚀🏳️‍🌈 done",
-    "cjk": "你好,世界。東京は雨です 한국어",
-    "arabic": "مرحبا بالعالم، كيف الحال؟",
-    "spaces": "  two before, four    within, one after ",
-    "lines": "\n\nfirst\n  - second\n\tthird\r\n",
+    "emoji": "Well 🙂👩‍🚀🏳️‍🌈 done", "cjk": "你好,世界。東京は雨です 한국어", "arabic": "مرحبا بالعالم، كيف الحال؟",
+    "spaces": "  two before, four    within, one after ", "lines": "\n\nfirst\n  - second\n\tthird\r\n",
     "prose": "Hello the capital of the Grüße is not here",
-}
+}  # fmt: skip
 
 
 def asked(text: str) -> list[dict[str, str]]:

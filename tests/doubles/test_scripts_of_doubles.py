@@ -12,7 +12,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.scripted_engine.replay import turn
-from tests.scripted_engine.turns import Answer, Asked, Script, ScriptedError, UnknownPromptError, play, sampling_of
+from tests.scripted_engine.turns import Answer, Asked, Script, ScriptedError, play, sampling_of
 
 from cpu_double.llama import Llama  # isort: skip - by the path that the scripts add
 from cpu_double.reference_engine import Limits, ReferenceEngine  # isort: skip
@@ -69,20 +69,6 @@ def test_a_model_says_the_same_again_where_its_end_token_ends_nothing(script: Op
     nothing = script(turn(ids=[]), eos=2)
     assert nothing.answer(Asked([5], 9, frozenset({2}))).drawn == [2]
     assert nothing.answer(Asked([5], 3, frozenset({2}), min_tokens=3)).ids == [5, 5, 5]
-
-
-def test_the_last_turn_that_matches_plays(script: Open, tokenizer: Tokenizer) -> None:
-    both = script(
-        turn("weather", text="It rains."), turn("22 degrees", text="Warm.", fails="no"), turn("Oslo", ids=[7])
-    )
-    ids = [tokenizer.encode(text).ids for text in ("the weather?", "the weather? 22 degrees", "Oslo, 22 degrees", "x")]
-    assert tokenizer.decode(both.answer(Asked(ids[0], 99)).ids) == "It rains."
-    with pytest.raises(ScriptedError, match="no"):
-        both.answer(Asked(ids[1], 99))
-    assert both.answer(Asked(ids[2], 99)).ids == [7]
-    with pytest.raises(UnknownPromptError):
-        both.answer(Asked(ids[3], 3))
-    assert both.answer(Asked(ids[3], 2)).ids == ids[3] * 2  # as probes ask
 
 
 def test_tokens_come_in_the_script_s_chunks(script: Open) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 import yaml
 
 from gateway.settings.gateway_settings import TimeoutSettings
+from tests.handler_server import HandlerServer
 from tests.ports import free_port
 from tests.rings import examples
 
@@ -37,26 +37,18 @@ def probes(node: Any) -> Iterator[dict[str, Any]]:
 @contextmanager
 def server(status: int | None, asked: list[str]) -> Iterator[int]:
     """The port of a server that answers so; None: it takes connections and says nothing."""
-    ends = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
             if status is None:
-                ends.wait(20)
+                listening.closing.wait(20)
                 return
             self.send_response(status)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        threading.Thread(target=listening.serve_forever, daemon=True).start()
-        try:
-            yield listening.server_port
-        finally:
-            ends.set()
-            listening.shutdown()
+    with HandlerServer(Handler) as listening:
+        yield listening.http.server_port
 
 
 @pytest.mark.parametrize(

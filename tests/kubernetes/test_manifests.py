@@ -188,10 +188,8 @@ def test_containers_are_as_hardened_as_in_compose(overlay: str) -> None:
             assert pod.spec["automountServiceAccountToken"] is False
         for container in pod.containers().values():
             assert container["securityContext"] == {
-                "readOnlyRootFilesystem": True,
-                "allowPrivilegeEscalation": False,
-                "capabilities": {"drop": ["ALL"]},
-            }
+                "readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]},
+            }  # fmt: skip
             assert "memory" in container["resources"]["limits"]
             writable = {each["mountPath"] for each in container["volumeMounts"] if not each.get("readOnly")}
             volumes = {volume["name"]: volume for volume in pod.spec["volumes"]}

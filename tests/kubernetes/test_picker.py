@@ -32,13 +32,9 @@ from tests.waiting import until
 ENGINE_FIELDS = {"name", "loraSpec", *SPECS}
 # Of the plugins of llm-d/llm-d-router at commit ebab687 those that are used, by the slot that they are for.
 PLUGINS = {
-    "queue-scorer": "scorer",
-    "kv-cache-utilization-scorer": "scorer",
-    "prefix-cache-scorer": "scorer",
-    "lora-affinity-scorer": "scorer",
-    "metrics-data-source": "source",
-    "core-metrics-extractor": "extractor",
-}
+    "queue-scorer": "scorer", "kv-cache-utilization-scorer": "scorer", "prefix-cache-scorer": "scorer",
+    "lora-affinity-scorer": "scorer", "metrics-data-source": "source", "core-metrics-extractor": "extractor",
+}  # fmt: skip
 PICKER = Picker(picker_config())
 
 

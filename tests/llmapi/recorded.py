@@ -22,15 +22,9 @@ TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("signatures.json").r
 # What annotations are read with; one that names anything else is not checked.
 NAMES: dict[str, Any] = {"Any": Any, "Dict": Dict, "List": List, "Literal": Literal}  # noqa: UP006
 NAMES |= {
-    "timedelta": timedelta,
-    "Optional": Optional,
-    "Union": Union,
-    "int": int,
-    "float": float,
-    "str": str,
-    "bool": bool,
+    "timedelta": timedelta, "Optional": Optional, "Union": Union, "int": int, "float": float, "str": str, "bool": bool,
     "Path": Path,
-}
+}  # fmt: skip
 
 
 class SignatureError(TypeError):

@@ -12,7 +12,7 @@ import pytest
 
 from engines.llmapi.llm_engine import LlmEngine
 from engines.llmapi.options import Options
-from wire.request import RejectedError, Request
+from wire.request import Request
 from wire.response import Response
 
 Said = tuple[Request, Any]
@@ -120,25 +120,6 @@ def test_one_failure_leaves_the_others_alone(engine: LlmEngine, llm: Scripted, s
     engine.submit(second)
     assert {said.get(timeout=5)[0], said.get(timeout=5)[0]} == {first, second}
     assert engine.active == 1
-
-
-def test_a_client_that_is_gone_is_noticed(engine: LlmEngine, llm: Scripted, said: queue.Queue[Said]) -> None:
-    result = Result([])
-    llm.results = [result]
-    engine.submit(request(is_cancelled=lambda: True))
-    response = said.get(timeout=5)[1]
-    assert (response.final, response.finish, result.aborted) == (True, "cancelled", 1)
-
-
-def test_bounds(engine: LlmEngine, llm: Scripted) -> None:
-    llm.results = [Result([]), Result([])]
-    engine.submit(request("a"))
-    with pytest.raises(RejectedError, match="already in progress"):
-        engine.submit(request("a"))
-    engine.submit(request("b"))
-    with pytest.raises(RejectedError, match="Maximum queue size of 1") as full:
-        engine.submit(request("c"))
-    assert full.value.queue_full
 
 
 def test_close_fails_what_is_in_flight_and_shuts_down(

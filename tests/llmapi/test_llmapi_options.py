@@ -12,7 +12,7 @@ import pytest
 from engines.llmapi.extensions import Extensions
 from engines.llmapi.llm_arguments import choose_sampler, llm_arguments, visible_gpus
 from engines.llmapi.options import Options, read_options
-from engines.llmapi.sampling_params import sampling_arguments, sampling_strategy, set_bad_words
+from engines.llmapi.sampling_params import sampling_arguments, set_bad_words
 from wire.request import Beams, RejectedError, Request, Sampling
 
 
@@ -160,36 +160,8 @@ def test_a_sampler_that_is_gone_is_refused() -> None:
         choose_sampler("1.4.0", {}, "TRTLLMSampler")
 
 
-@pytest.mark.parametrize(
-    ("sampling", "expected"),
-    [
-        (Sampling(), {"top_k": 1}),
-        (Sampling(temperature=0.8), {"top_k": 1}),
-        (Sampling(temperature=0.8, top_k=0, top_p=0.0), {"top_k": 1}),
-        (Sampling(temperature=0.0, top_p=0.9), {"top_k": 1}),
-        (Sampling(top_k=1, temperature=3.0), {"top_k": 1}),
-        (Sampling(temperature=0.8, top_p=1.0, seed=4), {"temperature": 0.8, "top_p": 1.0, "seed": 4}),
-        (Sampling(top_p=0.5), {"temperature": 1.0, "top_p": 0.5, "seed": 0}),
-        (Sampling(top_k=7), {"temperature": 1.0, "top_p": 1.0, "top_k": 7, "seed": 0}),
-    ],
-)
-def test_strategy(sampling: Sampling, expected: dict[str, Any]) -> None:
-    assert sampling_strategy(sampling) == expected
-
-
 def arguments_of(request: Request, *, applies_penalties: bool = True) -> dict[str, Any]:
     return sampling_arguments(request, max_tokens=3, applies_penalties=applies_penalties, to_tensor=list)
-
-
-def test_without_end_id_nothing_ends_and_nothing_is_suppressed() -> None:
-    arguments = arguments_of(Request("r", [1], 3, sampling=Sampling(min_tokens=2)))
-    assert (arguments["end_id"], arguments["pad_id"]) == (-1, 0)
-    assert not {"min_tokens", "ignore_eos"} & arguments.keys(), "ignore_eos drops the stop words in 1.3"
-
-
-def test_stop_words_of_one_token_stop_the_engine_and_stay() -> None:
-    arguments = arguments_of(Request("r", [1], 3, stop_words=((5,), (6, 7), (8,))))
-    assert (arguments["stop_token_ids"], arguments["include_stop_str_in_output"]) == ([5, 8], True)
 
 
 @pytest.mark.parametrize(
@@ -232,21 +204,6 @@ def test_long_bad_words_are_refused_where_they_would_be_dropped() -> None:
     assert params._get_bad_words() == [[3, 4], [5]]
     with pytest.raises(RejectedError, match="does not support bad words of more than one token"):
         set_bad_words(type("Deaf", (Params,), {"_get_bad_words": lambda _: []})(), sampling)
-
-
-@pytest.mark.parametrize(
-    ("request_", "name"),
-    [
-        (Request("r", [1], 3, sampling=Sampling(top_p=0.9, top_p_decay=0.5)), "runtime_top_p_decay"),
-        (Request("r", [1], 3, context_logits=True), "return_context_logits"),
-        (Request("r", [1], 3, generation_logits=True), "return_generation_logits"),
-        (Request("r", [1], 3, beams=Beams(2)), "beam width 2 is larger than the maximum beam width 1"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_what_the_engine_does_not_have_is_refused(request_: Request, name: str) -> None:
-    with pytest.raises(RejectedError, match=name):
-        arguments_of(request_)
 
 
 def test_what_does_not_go_with_beams_is_refused() -> None:

@@ -108,10 +108,8 @@ def test_stop_words_end_and_stay(server: Server, length: int, streaming: bool) -
     word = tokens[5 : 5 + length]
     aborts = len(server.events("abort"))
     more: dict[str, Any] = {
-        "stop_words_list": packed(word, [266, 265, 264]),
-        "streaming": streaming,
-        "exclude_input_in_output": True,
-    }
+        "stop_words_list": packed(word, [266, 265, 264]), "streaming": streaming, "exclude_input_in_output": True,
+    }  # fmt: skip
     stream = server.client.stream(MODEL, **inputs(**more))
     end = next(n for n in range(1, 13) if tokens[:n][-length:] == word)
     assert ids(stream) == tokens[:end]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -144,23 +143,12 @@ EVERY_ARGUMENT: dict[str, Any] = {
     "parallelism": {"tp": 4, "pp": 2, "moe_tp": 2, "moe_ep": 2},
     "limits": {"max_input_len": 10, "max_seq_len": 20, "max_num_tokens": 128},
     "scheduler": {"policy": "max_utilization", "chunked_context": True},
-    "kv_cache": {
-        "max_tokens": 64,
-        "max_attention_window": [16, 32],
-        "sink_tokens": 4,
-        "host_memory_bytes": 1000,
-        "onboard_blocks": False,
-        "dtype": "fp8",
-    },
-    "lora": {
-        "prefetch_dir": "/l",
-        "optimal_adapter_size": 4,
-        "max_adapter_size": 32,
-        "gpu_memory_fraction": 0.1,
-        "host_memory_bytes": 1000,
-    },
+    "kv_cache": {"max_tokens": 64, "max_attention_window": [16, 32], "sink_tokens": 4, "host_memory_bytes": 1000,
+                 "onboard_blocks": False, "dtype": "fp8"},
+    "lora": {"prefetch_dir": "/l", "optimal_adapter_size": 4, "max_adapter_size": 32, "gpu_memory_fraction": 0.1,
+             "host_memory_bytes": 1000},
     "guided_decoding": {"backend": "xgrammar"},
-}
+}  # fmt: skip
 
 
 @every_version
@@ -201,52 +189,3 @@ def test_the_table_is_whole_and_names_its_sources() -> None:
     for version, entry in recorded.TABLE.items():
         assert re.search(r"gh-pages@[0-9a-f]{40}", entry["ref"]), version
         assert all(signature["source"] for signature in entry["signatures"].values()), version
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("SamplingParams", {"max_new_tokens": 3}),
-        ("SamplingParams", {"max_tokens": "3"}),
-        ("SamplingParams", {"bad_token_ids": [[3]]}),
-        ("SamplingParams", {"detokenize": None}),
-        ("LLM.generate_async", {"sampling_params": None}),
-    ],
-)
-def test_check_notices(name: str, arguments: dict[str, Any]) -> None:
-    with pytest.raises(recorded.SignatureError):
-        recorded.check_call(name, arguments)
-
-
-def test_recorder_reads_sources() -> None:
-    source = (
-        "class Base:\n a: int = Field(default=1)\n b: list = Field(default_factory=list)\n"
-        "class Derived(Base):\n a: str = 'x'\n _c: int = 2\n d: float\n"
-        " def f(self, p, q: int = 3, *, r: bool = True, **rest): ...\n"
-    )
-    classes = record_signatures.classes_of(source)
-    assert record_signatures.field_parameters([classes["Derived"], classes["Base"]]) == {
-        "a": {"type": "str", "default": "'x'"},
-        "b": {"type": "list", "default": "list()"},
-        "d": {"type": "float"},
-    }
-    method = next(item for item in classes["Derived"].body if isinstance(item, ast.FunctionDef))
-    assert record_signatures.signature(method.args) == {
-        "p": {},
-        "q": {"type": "int", "default": "3"},
-        "r": {"type": "bool", "default": "True"},
-        "**rest": {},
-    }
-
-
-def test_recorder_reads_pages_of_the_documentation() -> None:
-    page = (
-        '<h1>Source code for x</h1><div class="highlight"><pre>\n<span></span>\n<div class="viewcode-block" id="A">\n'
-        '<a class="viewcode-back" href="../r.html#A">[docs]</a>\n'
-        '<span class="k">class</span> <span class="nc">A</span>:\n'
-        '    <span class="n">a</span><span class="p">:</span> <span class="nb">str</span> <span class="o">=</span> '
-        '<span class="s2">&quot;&lt;&quot;</span></div>\n</pre></div>'
-    )
-    classes = record_signatures.classes_of(record_signatures.source_of_page(page))
-    assert record_signatures.field_parameters([classes["A"]]) == {"a": {"type": "str", "default": "'<'"}}
-    assert record_signatures.source_of_page("") == ""

@@ -21,14 +21,13 @@ from typing import Any
 
 import grpc
 import tokenizers
-from google.protobuf import text_format
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tritonclient.grpc import model_config_pb2, service_pb2
+from tritonclient.utils import deserialize_bytes_tensor
 
 from tests.scripted_engine.turns import Asked, ScriptedError, Turn, cut, play
-from tests.triton.scripted_triton import ScriptedTriton
+from tests.triton.scripted_triton import ScriptedTriton, drop_tensors, stock_config, stock_configs
 
-REPOSITORY = Path(__file__).parents[2] / "triton_repo"
 MAX_SEQ_LEN = 2048
 DEFAULT = "Hello, world."
 
@@ -81,15 +80,16 @@ def write_tokenizer(folder: Path) -> tokenizers.Tokenizer:
 
 def configurations() -> dict[str, Any]:
     """The project's models, an engine as TensorRT-LLM ships it, one with beams, an ensemble of text, encoders."""
-    found = {name: _stock(name) for name in ("ensemble", "preprocessing", "tensorrt_llm", "postprocessing")}
+    filled = {"TRITON_ENGINE": "reference", "MAX_SEQ_LEN": str(MAX_SEQ_LEN)}
+    found = {name: stock_config(name, **filled) for name in stock_configs()}
     bare = copy.deepcopy(found["tensorrt_llm"])
-    _keep_not(bare, _EXTENSIONS | {"draft_input_ids", "guided_decoding_guide_type", "guided_decoding_guide"})
+    drop_tensors(bare, _EXTENSIONS | {"draft_input_ids", "guided_decoding_guide_type", "guided_decoding_guide"})
     for name in ("engine", "guided_decoding_guide_types"):
         del bare.parameters[name]
     beams = copy.deepcopy(found["tensorrt_llm"])
     beams.parameters["max_beam_width"].string_value = "4"
     text = copy.deepcopy(found["ensemble"])
-    _keep_not(text, _OF_TOKENS)
+    drop_tensors(text, _OF_TOKENS)
     found |= {"bare": bare, "beams": beams, "text": text}
     found |= {name: _encoder(tensor, length) for name, (tensor, length, _) in ENCODERS.items()}
     for name, config in found.items():
@@ -103,19 +103,6 @@ def _encoder(tensor: str, length: int) -> Any:
     config.output.add(name="numbers", data_type=model_config_pb2.TYPE_FP32, dims=[-1])
     config.output.add(name="token_count", data_type=model_config_pb2.TYPE_INT32, dims=[1])
     return config
-
-
-def _stock(name: str) -> Any:
-    text = (REPOSITORY / name / "config.pbtxt").read_text()
-    text = text.replace("${TRITON_ENGINE}", "reference").replace("${MAX_SEQ_LEN}", str(MAX_SEQ_LEN))
-    return text_format.Parse(text, model_config_pb2.ModelConfig())
-
-
-def _keep_not(config: Any, names: set[str]) -> None:
-    for tensors in (config.input, config.output):
-        kept = [tensor for tensor in tensors if tensor.name not in names]
-        del tensors[:]
-        tensors.extend(kept)
 
 
 ENCODERS: dict[str, tuple[str, int, Callable[..., list[float]]]] = {
@@ -180,12 +167,7 @@ class Wanted:
 def _values(datatype: str, raw: bytes) -> list[Any]:
     if datatype != "BYTES":
         return list(struct.unpack(f"<{len(raw) // struct.calcsize(_FORMATS[datatype])}{_FORMATS[datatype]}", raw))
-    texts = []
-    while raw:
-        end = 4 + int.from_bytes(raw[:4], "little")
-        texts.append(raw[4:end].decode())
-        raw = raw[end:]
-    return texts
+    return [text.decode() for text in deserialize_bytes_tensor(raw)]
 
 
 class RecordedTriton(ScriptedTriton):

@@ -79,12 +79,9 @@ def _process(folder: Path, name: str, settings: dict[str, Any]) -> GatewayProces
 
 def _model(name: str, url: str, triton_model: str, **more: Any) -> dict[str, Any]:
     return {
-        "name": name,
-        "triton": {"url": url, "model": triton_model, "transport": os.environ.get(TRANSPORT, "grpcio")},
-        "tokenizer": ".",
-        "family": "hermes",
-        **more,
-    }
+        "name": name, "triton": {"url": url, "model": triton_model, "transport": os.environ.get(TRANSPORT, "grpcio")},
+        "tokenizer": ".", "family": "hermes", **more,
+    }  # fmt: skip
 
 
 def _encoder(name: str, url: str, task: str, **more: Any) -> dict[str, Any]:

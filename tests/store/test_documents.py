@@ -14,14 +14,6 @@ from tests.store.places import Place, SqlitePlace
 MIB = 2**20
 
 
-async def test_a_document_is_read_as_it_was_written(store: Store) -> None:
-    assert await store.get("", "resp_1") is None
-    assert await store.put("", "resp_1", b"one\0\xff\r\n") == 1
-    assert await store.get("", "resp_1") == StoredDocument(b"one\0\xff\r\n", 1)
-    assert await store.put("", "resp_1", b"") == 2
-    assert await store.get("", "resp_1") == StoredDocument(b"", 2)
-
-
 async def test_a_document_is_nobody_elses(store: Store) -> None:
     await store.put("alice", "resp_1", b"hers")
     await store.append("alice", "resp_1", [b"event"])
@@ -46,17 +38,6 @@ async def test_no_key_leads_to_another_document(store: Store, key: str) -> None:
     assert await store.get("alice", "resp_1") == StoredDocument(b"hers", 1)
 
 
-async def test_a_write_that_expects_another_version_changes_nothing(store: Store) -> None:
-    with pytest.raises(ConflictError):
-        await store.put("", "resp_1", b"", expected=1)
-    assert await store.put("", "resp_1", b"one", expected=0) == 1
-    for wrong in (0, 2):
-        with pytest.raises(ConflictError):
-            await store.put("", "resp_1", b"other", expected=wrong)
-    assert await store.get("", "resp_1") == StoredDocument(b"one", 1)
-    assert await store.put("", "resp_1", b"two", expected=1) == 2
-
-
 async def test_of_writes_at_once_that_expect_the_same_version_one_wins(store: Store) -> None:
     writes = [store.put("", "resp_1", b"%d" % writer, expected=0) for writer in range(20)]
     results = await asyncio.gather(*writes, return_exceptions=True)
@@ -65,39 +46,11 @@ async def test_of_writes_at_once_that_expect_the_same_version_one_wins(store: St
     assert await store.get("", "resp_1") == StoredDocument(b"%d" % winner, 1)
 
 
-async def test_a_log_is_read_in_parts(store: Store) -> None:
-    await store.put("", "resp_1", b"")
-    assert await store.append("", "resp_1", [b"0", b""]) == 2
-    assert await store.append("", "resp_1", []) == 2
-    assert await store.append("", "resp_1", [b"2"]) == 3
-    assert await store.put("", "resp_1", b"again") == 2, "a log is not a version"
-    assert await store.entries("", "resp_1", 0, 2) == [b"0", b""]
-    assert await store.entries("", "resp_1", 1, 9) == [b"", b"2"]
-    assert await store.entries("", "resp_1", 3, 9) == []
-    assert await store.entries("", "resp_1", 0, 0) == []
-
-
 async def test_a_log_takes_many_entries_at_once(store: Store) -> None:
     many = [b"%d" % place for place in range(5000)]
     await store.put("", "resp_1", b"")
     assert await store.append("", "resp_1", many) == 5000
     assert await store.entries("", "resp_1", 0, 9999) == many
-
-
-async def test_a_deleted_document_is_gone_with_its_log(store: Store, place: Place) -> None:
-    await store.put("", "resp_1", b"one")
-    await store.append("", "resp_1", [b"0"])
-    assert await store.delete("", "resp_1")
-    assert not await store.delete("", "resp_1")
-    assert await store.get("", "resp_1") is None
-    assert await store.entries("", "resp_1", 0, 9) == []
-    assert place.kept() == (0, 0)
-    with pytest.raises(ConflictError):
-        await store.append("", "resp_1", [b"1"])
-    with pytest.raises(ConflictError):
-        await store.put("", "resp_1", b"late", expected=1)
-    assert await store.put("", "resp_1", b"new", expected=0) == 1
-    assert await store.entries("", "resp_1", 0, 9) == []
 
 
 async def test_a_document_larger_than_the_store_is_refused(store: Store, place: Place) -> None:
@@ -115,19 +68,6 @@ async def test_a_document_larger_than_the_store_is_refused(store: Store, place: 
     assert await store.get("", "kept") == StoredDocument(b"kept", 1)
     total, counted = place.kept()
     assert total == counted < MIB
-
-
-async def test_another_that_opens_the_store_sees_the_same(store: Store, place: Place) -> None:
-    await store.put("", "resp_1", b"one")
-    other = place.open(StoreBounds(3600, MIB))
-    assert await other.get("", "resp_1") == StoredDocument(b"one", 1)
-    assert await other.put("", "resp_1", b"two", expected=1) == 2
-    assert await other.append("", "resp_1", [b"0"]) == 1
-    assert await store.get("", "resp_1") == StoredDocument(b"two", 2)
-    assert await store.entries("", "resp_1", 0, 9) == [b"0"]
-    assert await other.delete("", "resp_1")
-    assert await store.get("", "resp_1") is None
-    await other.close()
 
 
 async def test_a_closed_file_is_not_opened_again(tmp_path: Path) -> None:

@@ -73,13 +73,11 @@ async def test_a_file_that_is_locked_at_the_start_is_used_later(
     monkeypatch.setattr("gateway.serving.store.sqlite_store.LOCK_S", 0.05)
     settings = StateSettings(path=tmp_path / "state.sqlite")
     first = await open_store(settings)
-    assert first is not None
     await first.put("", "resp_1", b"one")
     with contextlib.closing(sqlite3.connect(tmp_path / "state.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         store = await open_store(settings)
     assert "the store cannot be used" in caplog.text
-    assert store is not None
     assert await store.get("", "resp_1") == StoredDocument(b"one", 1)
     assert "the store can be used again" in caplog.text
     await store.close()

@@ -7,13 +7,14 @@ import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from google.protobuf import json_format
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.handler_server import HandlerServer
 
 
 @dataclass
@@ -45,7 +46,6 @@ class Collector:
     url: str
     bodies: list[tuple[str, bytes]] = field(default_factory=list)
     hang: bool = False
-    go_on: Event = field(default_factory=Event)
 
     @property
     def spans(self) -> list[Span]:
@@ -115,7 +115,7 @@ def collecting() -> Iterator[Collector]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             if collector.hang:
-                collector.go_on.wait(60)
+                server.closing.wait(60)
             if self.headers["content-type"] == "application/json":  # Triton's exporter
                 body = _of_json(body)
             collector.bodies.append((self.path, body))
@@ -124,17 +124,6 @@ def collecting() -> Iterator[Collector]:
                 self.send_header("content-length", "0")
                 self.end_headers()
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    collector = Collector(f"http://127.0.0.1:{server.server_port}")
-    thread = Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
+    with HandlerServer(Handler) as server:
+        collector = Collector(server.url)
         yield collector
-    finally:
-        collector.go_on.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -104,12 +104,10 @@ def test_each_expression_asks_for_what_there_is(name: str, expression: str) -> N
         ("rate(gateway_requests_total[5m)", "unexpected"),
         ("gateway_requests", "no metric gateway_requests"),
         ("sum by (modell) (gateway_requests_in_flight)", "gateway_requests_in_flight has no label modell"),
-        (
-            'rate(gateway_inter_token_seconds_bucket{key="a"}[5m])',
-            "gateway_inter_token_seconds_bucket has no label key",
-        ),
+        ('rate(gateway_inter_token_seconds_bucket{key="a"}[5m])',
+         "gateway_inter_token_seconds_bucket has no label key"),
     ],
-)
+)  # fmt: skip
 def test_what_would_show_nothing_is_found(expression: str, says: str) -> None:
     (problem,) = problems(expression)
     assert says in problem

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.telemetry.slim_page import EngineLoad
 from gateway.telemetry.triton_metrics import TritonMetrics
 from tests.certificates import Authority
+from tests.handler_server import HandlerServer
 
 TEXT = """\
 # HELP nv_inference_request_success Number of successful inference requests, all batch sizes
@@ -48,16 +48,8 @@ def triton() -> Iterator[str]:
             self.end_headers()
             self.wfile.write(TEXT.encode())
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/metrics"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with HandlerServer(Handler) as server:
+        yield f"{server.url}/metrics"
 
 
 async def test_samples_are_told_apart_by_endpoint(triton: str) -> None:

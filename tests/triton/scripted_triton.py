@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 from gateway.generation import SamplingParams
 from gateway.generation.request import GenerationRequest
 from gateway.text.prompt.prompt import Prompt
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import Models, read_pipeline
 from tests.engine_requests import generation_request
 
 REPOSITORY = Path(__file__).parents[2] / "triton_repo"
@@ -22,14 +24,46 @@ REPOSITORY = Path(__file__).parents[2] / "triton_repo"
 Script = Callable[[Any, Any], AsyncIterator[Any]]
 
 
-def stock_config(model: str) -> Any:
-    """The model's configuration in this project's repository."""
-    return text_format.Parse((REPOSITORY / model / "config.pbtxt").read_text(), model_config_pb2.ModelConfig())
+def stock_config(model: str, **variables: str) -> Any:
+    """The model's configuration in this project's repository, some of its variables filled in."""
+    text = (REPOSITORY / model / "config.pbtxt").read_text()
+    for name, value in variables.items():
+        text = text.replace(f"${{{name}}}", value)
+    return text_format.Parse(text, model_config_pb2.ModelConfig())
 
 
 def stock_configs() -> dict[str, Any]:
     """The configurations of the ensemble and its steps."""
     return {name: stock_config(name) for name in ("ensemble", "preprocessing", "tensorrt_llm", "postprocessing")}
+
+
+def without(model: str, *names: str) -> Any:
+    """The model's configuration without some of its inputs and outputs."""
+    config = stock_config(model)
+    drop_tensors(config, names)
+    return config
+
+
+def drop_tensors(config: Any, names: Collection[str]) -> None:
+    """Leave out some of a configuration's inputs and outputs."""
+    for tensors in (config.input, config.output):
+        kept = [tensor for tensor in tensors if tensor.name not in names]
+        del tensors[:]
+        tensors.extend(kept)
+
+
+def models(**changed: Any) -> Models:
+    """The ensemble and its steps as the gateway reads them, some with other configurations."""
+    views = {name: ModelView.of(config) for name, config in (stock_configs() | changed).items()}
+    pipeline = read_pipeline(views["ensemble"])
+    return Models(views["ensemble"], views["tensorrt_llm"], views["preprocessing"], pipeline, tuple(views))
+
+
+class NoTransport:
+    """For engines that only encode."""
+
+    def infer(self, *_args: Any, **_options: Any) -> Any:
+        raise AssertionError("nothing is sent here")
 
 
 def ask(request_id: str = "r1", **changes: Any) -> GenerationRequest:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from scripted_triton import ScriptedTriton, ask, play, stock_configs, tokens
-from tritonclient.grpc.service_pb2 import ModelStreamInferResponse
+from scripted_triton import ScriptedTriton, ask, stock_configs, tokens
 
 from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
 from gateway.triton import TritonBackend
@@ -82,29 +81,6 @@ async def test_it_notices_a_restart_and_discovers_anew(unused_port: int) -> None
         async with ScriptedTriton(configs=configs, port=unused_port):
             await backend.wait_ready(10)
             assert backend.engine.features.max_top_logprobs == 0
-
-
-async def test_an_unloaded_model_is_noticed_at_once_by_the_request_that_misses_it() -> None:
-    # The health poll comes too late for this test.
-    async with ScriptedTriton() as server, TritonBackend(server.url, "ensemble", health=HealthChecks(600)) as backend:
-        await backend.wait_ready(10)
-        del server.configs["tensorrt_llm"]
-        server.script = lambda *_: play(
-            ModelStreamInferResponse(error_message="Request for unknown model: 'tensorrt_llm' is not at ready state")
-        )
-        with pytest.raises(EngineError) as error:
-            await generate(backend)
-        assert error.value.kind is ErrorKind.UNAVAILABLE
-        await until(lambda: not backend.status.ready)
-        assert "tensorrt_llm" in backend.status.reason
-
-
-async def test_a_step_that_goes_away_is_noticed_by_the_health_poll() -> None:
-    async with ScriptedTriton() as server, TritonBackend(server.url, "ensemble") as backend:
-        await backend.wait_ready(10)
-        del server.configs["postprocessing"]
-        await until(lambda: not backend.status.ready)
-        assert "postprocessing" in backend.status.reason
 
 
 async def test_checks_that_are_late_refuse_requests_only_after_several(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,42 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from scripted_triton import stock_config, stock_configs
+from scripted_triton import NoTransport, models, stock_config, without
 
 from gateway.generation.engine import Capability, EngineFeatures
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.dialects.ensemble import EnsembleDialect
 from gateway.triton.dialects.tokens import TokensDialect
-from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import Models, read_pipeline
-
-
-class NoTransport:
-    def infer(self, *_args: Any, **_options: Any) -> Any:
-        raise AssertionError("nothing is sent here")
 
 
 def features(path: str, options: EngineOptions | None = None, **changed: Any) -> EngineFeatures:
-    views = {name: ModelView.of(config) for name, config in (stock_configs() | changed).items()}
-    models = Models(
-        views["ensemble"], views["tensorrt_llm"], views["preprocessing"], read_pipeline(views["ensemble"]), ()
-    )
     make = TokensDialect().make if path == "tokens" else EnsembleDialect().make
-    return make(Connection(NoTransport()), models, "test", options or EngineOptions()).features
+    return make(Connection(NoTransport()), models(**changed), "test", options or EngineOptions()).features
 
 
 def capabilities(path: str, options: EngineOptions | None = None, **changed: Any) -> Mapping[str, Capability]:
     return features(path, options, **changed).capabilities
-
-
-def without(model: str, *names: str) -> Any:
-    config = stock_config(model)
-    for tensors in (config.input, config.output):
-        kept = [tensor for tensor in tensors if tensor.name not in names]
-        del tensors[:]
-        tensors.extend(kept)
-    return config
 
 
 def hows(table: Mapping[str, Capability]) -> dict[str, str]:
@@ -62,12 +42,8 @@ NEVER = {"suffix", "early_stopping", "num_draft_tokens", "use_draft_logits"}
 def test_this_projects_engine_by_tokens() -> None:
     found = hows(capabilities("tokens"))
     assert {name for name, how in found.items() if how == "native"} == NATIVE | {
-        "logit_bias",
-        "stop_token_ids",
-        "prompt_token_ids",
-        "prompt_table",
-        "prediction",
-    }
+        "logit_bias", "stop_token_ids", "prompt_token_ids", "prompt_table", "prediction",
+    }  # fmt: skip
     assert {name for name, how in found.items() if how == "emulated"} == EMULATED
     assert NEVER | {"use_beam_search", "length_penalty"} <= {name for name, how in found.items() if how == "impossible"}
 
@@ -177,14 +153,3 @@ def test_log_probs_of_an_engine_that_normalizes_them(path: str, upstream: bool) 
     assert all("generation_logits" in allowed[name].note for name in ("logprobs", "top_logprobs"))
     changed.parameters["normalize_log_probs"].string_value = "0"
     assert capabilities(path, **parts)["logprobs"].truncated == ""
-
-
-def test_a_model_that_normalizes_log_probs_says_so_among_its_losses() -> None:
-    config = stock_config("tensorrt_llm")
-    config.parameters["normalize_log_probs"].string_value = "true"
-    for path in ("tokens", "ensemble"):
-        (loss,) = features(path, tensorrt_llm=config).losses.items()
-        assert loss[0].startswith("log-probs are rejected with temperature 0, top_k, top_p or min_p")
-        assert "normalize_log_probs" in loss[1]
-        assert not features(path, EngineOptions(generation_logits=True), tensorrt_llm=config).losses
-        assert not features(path, tensorrt_llm=stock_config("tensorrt_llm")).losses

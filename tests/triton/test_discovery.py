@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from scripted_triton import ScriptedTriton, inputs_of, play, stock_config, stock_configs, tokens
+from scripted_triton import ScriptedTriton, inputs_of, stock_config, stock_configs, tokens
 from tritonclient.grpc import model_config_pb2, service_pb2
 
 from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
@@ -191,13 +191,6 @@ async def test_what_compiles_the_guides(path: str, parameters: dict[str, str], e
     assert (await discover(guided(**parameters), path=path)).guide_backend == expected
 
 
-@pytest.mark.parametrize("model", ["tensorrt_llm", "ensemble"])
-async def test_no_guides_without_their_inputs(model: str) -> None:
-    configs = stock_configs()
-    remove(configs[model].input, "guided_decoding_guide")
-    assert (await discover(configs, path="ensemble")).guide_types == set()
-
-
 async def not_set_up(request: Any, _context: Any) -> AsyncIterator[Any]:
     if "guided_decoding_guide_type" in inputs_of(request):
         message = "Request has a guide for guided decoding, but GuidedDecoder is not set up"
@@ -267,49 +260,20 @@ def with_another_type(name: str, datatype: str) -> dict[str, Any]:
     [
         ({"tensorrt_llm": llmapi()}, "tensorrt_llm", "auto", "lacks tensors of the stock one: finish_reason"),
         ({"resnet": of_another_kind("resnet")}, "resnet", "auto", "its inputs are image and its outputs labels"),
-        (
-            {"late": model_config_pb2.ModelConfig(name="late")},
-            "late",
-            "auto",
-            "no tensors.*--disable-auto-complete-con",
-        ),
+        ({"late": model_config_pb2.ModelConfig(name="late")}, "late", "auto",
+         "no tensors.*--disable-auto-complete-con"),
         ({"tensorrt_llm": stock_config("tensorrt_llm")}, "tensorrt_llm", "ensemble", "is an engine model"),
         (without_text_output(), "ensemble", "ensemble", "text_output"),
         (with_a_required_image(), "ensemble", "tokens", "image"),
         (with_another_type("seed", "TYPE_INT32"), "ensemble", "tokens", "its input seed is declared as INT32, but"),
     ],
-    ids=[
-        "llmapi",
-        "another",
-        "not completed",
-        "engine as ensemble",
-        "no text",
-        "required input",
-        "another type",
-    ],
-)
+    ids=["llmapi", "another", "not completed", "engine as ensemble", "no text", "required input", "another type"],
+)  # fmt: skip
 async def test_what_cannot_be_served_is_refused_by_name(
     configs: dict[str, Any], model: str, path: str, words: str
 ) -> None:
     with pytest.raises(DiscoveryError, match=words):
         await discover(configs, model, path)
-
-
-async def test_an_ensemble_without_inner_tensors_is_text_only() -> None:
-    configs = stock_configs()
-    remove(configs["ensemble"].output, "output_ids", "sequence_length")
-    features = await discover(configs, path="ensemble")
-    assert (features.token_ids, features.logprobs, features.max_top_logprobs) == (False, False, 0)
-    assert any("log-probs are rejected" in loss for loss in features.losses)
-
-
-async def test_an_upstream_engine_has_no_alternatives() -> None:
-    configs = stock_configs()
-    remove(configs["tensorrt_llm"].input, "num_top_log_probs", "return_finish_reason")
-    remove(configs["tensorrt_llm"].output, "top_log_probs", "top_log_probs_ids", "finish_reason")
-    features = await discover(configs, script=lambda *_: play(tokens(7, final=True)))
-    assert features.logprobs
-    assert features.max_top_logprobs == 0
 
 
 async def test_an_ensemble_whose_engine_takes_no_stop_requests_says_what_is_lost() -> None:
@@ -365,12 +329,6 @@ def test_max_seq_len(
 def test_preprocessing_adds_special_tokens_unless_told_otherwise(value: str | None, adds: bool) -> None:
     parameters = {} if value is None else {"add_special_tokens": value}
     assert hints.adds_special_tokens(view("preprocessing", **parameters)) is adds
-
-
-def test_harmful_settings_are_warned_of() -> None:
-    assert any("decoding_mode" in warning for warning in hints.warnings(view(decoding_mode="top_k")))
-    for mode in ("top_k_top_p", "lookahead"):
-        assert hints.warnings(view(decoding_mode=mode)) == ()
 
 
 @pytest.mark.parametrize(

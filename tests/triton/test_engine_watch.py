@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 from scripted_triton import ScriptedTriton, ask, play, tokens
-from tritonclient.grpc.service_pb2 import ModelStreamInferResponse
 
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.triton import TritonBackend
@@ -116,25 +114,6 @@ async def test_an_engine_that_gives_a_token_is_well_again(start: Start) -> None:
     assert [token async for chunk in situation.backend.engine.generate(ask()) for token in chunk.ids] == [7]
 
 
-async def test_an_engine_that_gives_none_is_not_ready_until_it_does(
-    start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    situation = await start()
-    situation.server.script = _silence
-    situation.stall()
-    await situation.until("stalled")
-    assert not situation.backend.status.ready
-    assert "one-token test" in situation.backend.status.reason
-    assert situation.rejected() == situation.backend.status.reason
-    situation.server.script = lambda *_: play(tokens(7, final=True))
-    await situation.until("well")
-    assert situation.backend.status.ready
-    assert situation.states == ["suspect", "stalled", "well"]
-    said = [record.message.partition(":")[0] for record in caplog.records if record.name.endswith("engine_watch")]
-    assert said == ["engine may have stalled", "engine not ready", "engine responds again"]
-
-
 async def test_probes_do_not_pile_up(start: Start) -> None:
     situation = await start()
     running = most = 0
@@ -156,22 +135,6 @@ async def test_probes_do_not_pile_up(start: Start) -> None:
     took = time.perf_counter() - begun
     assert took >= STALL_S * (1 + 1 + 2 + 4) - 0.05, "each has twice as long as the one before it"
     assert most <= 2, "one that is being cancelled, and the next"
-
-
-@pytest.mark.parametrize(
-    ("error", "state"),
-    [
-        ("Maximum queue size of 8 has been reached", "stalled"),  # before a request that is held and silent
-        pytest.param("the engine is broken", "failing", marks=pytest.mark.long),  # after 5 s
-        ("Input length (9) exceeds maximum input length (1)", "well"),
-    ],
-)
-async def test_errors_in_place_of_the_token(start: Start, error: str, state: str) -> None:
-    situation = await start()
-    situation.server.script = lambda *_: play(ModelStreamInferResponse(error_message=error))
-    situation.stall()
-    await situation.until("suspect")
-    await situation.until(state)
 
 
 async def test_a_response_on_any_request_ends_doubt(start: Start) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import pytest
 from h2_peer import Frame, Wire, setting, u32
-from hypothesis import given, seed, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from raw_http2 import CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST, WINDOW, frame, message
 
@@ -85,7 +84,9 @@ def outcome(wire: Wire, streams: list[Http2Stream]) -> Any:
     )
 
 
-def in_chunks(traffic: bytes, data: Any) -> None:
+@given(TRAFFIC, st.data())
+@settings(max_examples=examples(1_000, short=20))
+def test_any_chunking_has_the_same_outcome(traffic: bytes, data: Any) -> None:
     wire, streams = opened()
     wire.gets(traffic)
     cuts = sorted(data.draw(st.sets(st.integers(0, len(traffic)), max_size=60)))
@@ -93,20 +94,6 @@ def in_chunks(traffic: bytes, data: Any) -> None:
     for start, end in zip([0, *cuts], [*cuts, len(traffic)], strict=True):
         other.gets(traffic[start:end])
     assert outcome(other, others) == outcome(wire, streams)
-
-
-@given(TRAFFIC, st.data())
-@settings(max_examples=examples(60))
-def test_any_chunking_has_the_same_outcome(traffic: bytes, data: Any) -> None:
-    in_chunks(traffic, data)
-
-
-@pytest.mark.long
-@seed(1)
-@given(TRAFFIC, st.data())
-@settings(max_examples=1_000)
-def test_any_chunking_at_length(traffic: bytes, data: Any) -> None:
-    in_chunks(traffic, data)
 
 
 @given(TRAFFIC)
@@ -120,7 +107,9 @@ def test_byte_by_byte_has_the_same_outcome(traffic: bytes) -> None:
     assert outcome(other, others) == outcome(wire, streams)
 
 
-def withstand(traffic: list[bytes], chance: random.Random) -> None:
+@given(st.lists(TRAFFIC, max_size=8), st.randoms(use_true_random=False))
+@settings(max_examples=examples(500, short=14))
+def test_a_server_that_does_anything(traffic: list[bytes], chance: random.Random) -> None:
     wire, streams = opened()
     for data in traffic:
         wire.gets(data)
@@ -143,20 +132,6 @@ def withstand(traffic: list[bytes], chance: random.Random) -> None:
         if wire.core.failure is not None:
             assert all(stream.status is not None for stream in streams)
         wire.core.take_output(10_000)
-
-
-@given(st.lists(TRAFFIC, max_size=8), st.randoms(use_true_random=False))
-@settings(max_examples=examples(40))
-def test_a_server_that_does_anything(traffic: list[bytes], chance: random.Random) -> None:
-    withstand(traffic, chance)
-
-
-@pytest.mark.long
-@seed(2)
-@given(st.lists(TRAFFIC, max_size=8), st.randoms(use_true_random=False))
-@settings(max_examples=500)
-def test_a_server_that_does_anything_at_length(traffic: list[bytes], chance: random.Random) -> None:
-    withstand(traffic, chance)
 
 
 class Server:
@@ -227,7 +202,18 @@ class Server:
         return spoke
 
 
-def exchange(sizes: list[list[int]], window: int, own_window: int, chance: random.Random) -> None:
+@given(
+    st.lists(
+        st.lists(st.one_of(SMALL, st.integers(0, 2_500), st.integers(0, 30_000)), max_size=12), min_size=1, max_size=5
+    ),
+    st.sampled_from([65_535, 1, 3_000]),
+    st.sampled_from([10, 4_096, 65_535]),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=examples(750, short=20))
+def test_everything_arrives_from_a_server_that_keeps_to_its_credit(
+    sizes: list[list[int]], window: int, own_window: int, chance: random.Random
+) -> None:
     """Answers of given message sizes, read now and then, over a connection with given windows."""
     limits = Limits(window=own_window, connection_window=65_535, held=10_000, message=30_000)
     wire = Wire(limits)
@@ -257,31 +243,3 @@ def exchange(sizes: list[list[int]], window: int, own_window: int, chance: rando
     assert all(stream.status == Status("OK") for stream in streams)
     assert all(server.bodies[stream.id][5:] == bytes(len(server.bodies[stream.id]) - 5) for stream in streams)
     assert wire.core.inbound.held == 0
-
-
-EXCHANGE = (
-    st.lists(
-        st.lists(st.one_of(SMALL, st.integers(0, 2_500), st.integers(0, 30_000)), max_size=12), min_size=1, max_size=5
-    ),
-    st.sampled_from([65_535, 1, 3_000]),
-    st.sampled_from([10, 4_096, 65_535]),
-    st.randoms(use_true_random=False),
-)
-
-
-@given(*EXCHANGE)
-@settings(max_examples=examples(60))
-def test_everything_arrives_from_a_server_that_keeps_to_its_credit(
-    sizes: list[list[int]], window: int, own_window: int, chance: random.Random
-) -> None:
-    exchange(sizes, window, own_window, chance)
-
-
-@pytest.mark.long
-@seed(3)
-@given(*EXCHANGE)
-@settings(max_examples=750)
-def test_everything_arrives_at_length(
-    sizes: list[list[int]], window: int, own_window: int, chance: random.Random
-) -> None:
-    exchange(sizes, window, own_window, chance)

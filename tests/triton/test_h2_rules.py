@@ -100,23 +100,6 @@ async def test_goaway_before_a_request_sends_it_elsewhere(code: int) -> None:
         assert len(server.peers) == 2
 
 
-async def test_goaway_right_after_the_settings_makes_a_waiting_request_connect_again() -> None:
-    async with served(nothing) as (server, transport):
-        find = transport._open
-        found: list[H2Protocol] = []
-
-        async def find_closing() -> H2Protocol:
-            protocol = await find()
-            if not found:  # it comes before anything is sent
-                protocol.data_received(goaway(0))
-            found.append(protocol)
-            return protocol
-
-        transport._open = find_closing  # type: ignore[method-assign]
-        assert await read_all(transport.infer(ask("good"), timeout=5)) == 1
-        assert len(server.peers) == 2
-
-
 @pytest.mark.parametrize("code", CODES)
 async def test_goaway_lets_the_streams_go_on_that_it_names(code: int) -> None:
     async def attack(peer: Peer, stream: int) -> None:
@@ -167,21 +150,6 @@ async def test_a_graceful_shutdown_says_goaway_twice() -> None:
         server.peers[0].send(frame(DATA, 0, lost[0], answer(2)), server.peers[0].trailers(lost[0]))
         assert await read_all(running) == 1
         assert len(server.peers) == 2
-
-
-async def test_a_connection_that_ends_after_goaway_ends_its_streams() -> None:
-    async def attack(peer: Peer, stream: int) -> None:
-        peer.send(peer.headers(stream), frame(DATA, 0, stream, answer(1)), goaway(stream))
-        await reading.wait()
-        peer.drop()
-
-    reading = asyncio.Event()
-    async with served(attack) as (_, transport):
-        call = transport.infer(ask("bad"), timeout=20)
-        assert await call.read() is not None
-        reading.set()
-        assert await status_of(call) == "UNAVAILABLE"
-        assert await read_all(transport.infer(ask("good"), timeout=20)) == 1
 
 
 # RST_STREAM (section 6.4), with gRPC's meaning of each code
@@ -255,20 +223,8 @@ class OneAtATime:
 
 
 def number_of(response: bytes | None) -> int:
-    assert response is not None
     parsed = service_pb2.ModelStreamInferResponse.FromString(response)
     return int(struct.unpack("<i", parsed.infer_response.raw_output_contents[0])[0])
-
-
-async def test_requests_take_turns_where_the_server_permits_one() -> None:
-    one = OneAtATime()
-    async with served(one, one.greeting) as (server, transport):
-        calls = [transport.infer(ask("bad"), timeout=20) for _ in range(5)]
-        for turn, call in enumerate(calls, 1):
-            assert number_of(await asyncio.wait_for(call.read(), 20)) == turn
-            assert len(one.opened) == turn
-            server.peers[0].send(server.peers[0].trailers(one.opened[-1]))
-            assert await call.read() is None
 
 
 @pytest.mark.parametrize("end", ["cancel", "deadline", "reset", "error"])
@@ -305,26 +261,6 @@ async def test_a_server_that_permits_none_is_waited_for() -> None:
 # Flow control (section 5.2), settings (6.5)
 
 
-def test_windows_of_one_octet() -> None:
-    wire = Wire()
-    wire.gets(setting(4, 1))
-    stream = wire.open(b"abc" * 30_000, started=False)
-    body = b""
-    sent = wire.sent()
-    while not stream.status and len(body) < 90_005:
-        data = [each for each in sent if each.kind == DATA]
-        body += b"".join(each.payload for each in data)
-        if len(body) < 65_535:  # what the connection takes unasked
-            wire.gets(frame(WINDOW, 0, stream.id, u32(min(65_535 - len(body), 9_000))))
-        else:
-            wire.gets(frame(WINDOW, 0, stream.id, u32(1)))
-            assert not any(each.kind == DATA for each in wire.sent())
-            wire.gets(frame(WINDOW, 0, 0, u32(1)))
-        sent = wire.sent()
-    assert body == message(b"abc" * 30_000)
-    assert wire.core.failure is None
-
-
 def test_settings_change_while_streams_run() -> None:
     wire = Wire()
     wire.gets(frame(WINDOW, 0, 0, u32(2**24)), setting(4, 2**20), setting(5, 2**20))
@@ -358,16 +294,6 @@ async def test_headers_with_everything_that_frames_may_carry() -> None:
     async with served(attack) as (_, transport):
         for _ in range(3):
             assert await read_all(transport.infer(ask("bad"), timeout=20)) == 1
-
-
-async def test_informational_headers_before_the_answer() -> None:
-    async def attack(peer: Peer, stream: int) -> None:
-        for status in ("100", "102", "103"):
-            peer.send(peer.headers(stream, (":status", status), ("link", "</x>")))
-        peer.send(whole(peer, stream))
-
-    async with served(attack) as (_, transport):
-        assert await read_all(transport.infer(ask("bad"), timeout=20)) == 1
 
 
 @pytest.mark.parametrize("size", [30_000, 40_000])
@@ -413,16 +339,6 @@ async def test_a_server_that_falls_silent_is_left(last_words: str) -> None:
         assert await status_of(transport.infer(ask("bad"), timeout=20)) == "UNAVAILABLE"
         assert await read_all(transport.infer(ask("good"), timeout=20)) == 1
         assert len(server.peers) == 2
-
-
-@pytest.mark.parametrize("last_words", LAST_WORDS)
-async def test_a_server_that_falls_silent_holds_nobody_beyond_the_deadline(last_words: str) -> None:
-    async def attack(peer: Peer, stream: int) -> None:
-        peer.send(LAST_WORDS[last_words](peer, stream))
-        peer.silent = True
-
-    async with served(attack) as (_, transport):
-        assert await status_of(transport.infer(ask("bad"), timeout=0.2)) in ("DEADLINE_EXCEEDED", "INTERNAL")
 
 
 async def test_nothing_is_left_of_any_of_it() -> None:

@@ -48,22 +48,6 @@ async def test_attempts_are_spaced_and_requests_in_between_fail_at_once() -> Non
         await transport.close()
 
 
-async def test_after_a_pause_it_is_tried_again() -> None:
-    async with RawServer(never, b"no greeting at all") as server:
-        transport = H2Transport(server.url, timing=Timing(first_backoff=0.01, last_backoff=0.02))
-        for attempts in range(1, 5):
-            while len(server.peers) < attempts:
-                await failure(transport.infer(ask("good"), timeout=20))
-        server.greeting = frame(SETTINGS, 0, 0)
-        while len(server.peers) < 5:
-            call = transport.infer(ask("good"), timeout=20)
-            try:
-                assert await call.read() is not None
-            except TransportError:
-                await asyncio.sleep(0.005)
-        await transport.close()
-
-
 @pytest.mark.parametrize("end", ["cancel", "deadline", "close"])
 async def test_requests_that_wait_for_a_connection_can_end(end: str) -> None:
     async with RawServer(never, b"") as server:
@@ -92,20 +76,6 @@ async def test_a_server_that_always_says_goodbye_is_given_up() -> None:
         transport = H2Transport(server.url)
         assert (await failure(transport.infer(ask("good"), timeout=20))).status == "UNAVAILABLE"
         assert len(server.peers) < 20
-        await transport.close()
-
-
-async def test_a_silent_server_is_asked_for_a_sign_of_life_and_left() -> None:
-    async def attack(peer: Peer, stream: int) -> None:
-        peer.send(peer.headers(stream), frame(DATA, 0, stream, answer(1)))
-        peer.silent = True
-
-    async with RawServer(attack) as server:
-        transport = H2Transport(server.url, timing=Timing(keepalive=0.05, keepalive_timeout=0.1))
-        call = transport.infer(ask("bad"), timeout=20)
-        assert await call.read() is not None
-        assert (await failure(call)).status == "UNAVAILABLE"
-        assert [kind for kind, *_ in server.peers[0].frames].count(PING) == 1
         await transport.close()
 
 
@@ -175,30 +145,6 @@ def test_pings_become_rare_before_servers_mind(monkeypatch: pytest.MonkeyPatch) 
     busy = False
     clock.run_to(9_000)
     assert len(pings) == 1
-
-
-@pytest.mark.parametrize("flood", ["pings", "settings"])
-async def test_a_flood_of_demands_without_a_reader(flood: str) -> None:
-    demand = frame(PING, 0, 0, bytes(8)) if flood == "pings" else frame(SETTINGS, 0, 0)
-    gone = asyncio.Event()
-
-    async def attack(peer: Peer, stream: int) -> None:
-        peer.stop_reading()
-        try:
-            while True:
-                peer.send(demand * 1_000)
-                await peer.drain()
-        except ConnectionError:
-            gone.set()
-
-    async with RawServer(attack) as server:
-        transport = H2Transport(server.url)
-        tracemalloc.start()
-        assert (await failure(transport.infer(ask("bad"), timeout=20))).status == "UNAVAILABLE"
-        assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
-        tracemalloc.stop()
-        await asyncio.wait_for(gone.wait(), 10)
-        await transport.close()
 
 
 async def test_a_connection_that_takes_no_more_is_closed_when_its_last_request_leaves() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_triton import ask, floats, ints, response, tokens
+from scripted_triton import ask, floats, ints, tokens
 from tritonclient.grpc import service_pb2
 
 from gateway.triton.tensors.answer_readers import TokenReader
@@ -75,7 +75,6 @@ def test_what_was_learned_of_one_answer_is_known_of_the_next() -> None:
     for count in range(1, 300):
         message = entry(8, [*[-0.25] * (count - 1), -0.75], said_id="r2").SerializeToString()
         form = forms.match(message)
-        assert form is not None
         assert (form.length, *form.read(message, count - 1)) == (count, 8, -0.75, None)
 
 
@@ -115,25 +114,6 @@ def test_a_known_response_differs_in_what_varies_alone(place: int, bits: int, to
         assert changed == message.infer_response
 
 
-def test_ids_that_stand_elsewhere_too_are_known_to_their_byte() -> None:
-    for said_id in ("output_ids", "INT32", "tensorrt_llm"):
-        forms = learned([entry(7, [-0.5], said_id=said_id)], said_id)
-        assert forms.match(entry(8, [-1.0], said_id=said_id).SerializeToString()) is not None
-        other = entry(8, [-1.0], said_id="x" * len(said_id))
-        assert forms.match(other.SerializeToString()) is None
-
-
-def test_outputs_that_are_not_at_the_end_are_parsed_each_time() -> None:
-    message = entry(7, [-0.5])
-    inner = message.infer_response.SerializeToString() + b"\x1a\x02r9"  # the id once more, behind the contents
-    assert len(inner) < 128 + 128
-    outer = b"\x12" + bytes([len(inner) & 0x7F | 0x80, len(inner) >> 7]) + inner
-    assert _parse(outer).infer_response.id == "r9"
-    forms = ResponseForms()
-    forms.learn(outer, NAMES, "r9")
-    assert forms.match(outer) is None
-
-
 def test_a_list_that_is_too_short_is_left_to_be_refused() -> None:
     known = KnownResponses()
     whole = [entry(7, [-0.5] * count).SerializeToString() for count in (1, 2, 3)]
@@ -169,9 +149,3 @@ def test_most_forms_are_bounded() -> None:
     for count in range(200, 4500):
         forms.learn(entry(7, [-0.5] * count).SerializeToString(), NAMES, "r1")
     assert len(forms._forms) <= 4096
-
-
-def test_responses_without_log_probs_teach_nothing() -> None:
-    known = KnownResponses()
-    taken([response(final=False).SerializeToString()], known)
-    assert not any(forms._forms for forms in known.entries.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import struct
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from scripted_triton import ask, inputs_of, play, response, string, text
 from tritonclient.grpc import model_config_pb2, service_pb2
 
-from gateway.api.openai.parameters.table import PARAMETERS
 from gateway.generation import GenerationRequest, SamplingParams
 from gateway.generation.engine import Capability, EngineChunk, EngineError, EngineFeatures, MalformedOutputError
 from gateway.generation.request import LoraAdapter
@@ -76,13 +75,9 @@ def test_the_contract_has_the_tensors_of_each_version(version: str) -> None:
 def test_what_the_model_would_fill_in_by_itself_is_always_sent(version: str) -> None:
     greedy = sent(version, max_tokens=8, params=GREEDY)
     assert greedy == {
-        "text_input": "one two",
-        "streaming": version == "1.3",
-        "max_tokens": 8,
-        "exclude_input_from_output": True,
-        "return_finish_reason": True,
-        "top_k": 1,
-    }
+        "text_input": "one two", "streaming": version == "1.3", "max_tokens": 8, "exclude_input_from_output": True,
+        "return_finish_reason": True, "top_k": 1,
+    }  # fmt: skip
     sampled = sent(version, params=SamplingParams(temperature=0.5))
     assert (sampled["temperature"], sampled["top_p"]) == (0.5, 1.0)
     unsaid = sent(version, params=SamplingParams(top_k=5))
@@ -136,23 +131,6 @@ def test_what_a_version_ignores_in_silence_is_refused_by_it(name: str) -> None:
     with pytest.raises(EngineError) as caught:
         make("1.3").describe(asked)
     assert (caught.value.param, caught.value.code) == (name, "unsupported_parameter")
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_every_parameter_of_the_engine_is_decided_on(version: str) -> None:
-    found: Mapping[str, Capability] = features(version, EngineOptions(version=(1, 3))).capabilities
-    undecided = {row.name for row in PARAMETERS if row.kind == "engine" and row.asks_engine} - found.keys()
-    # What the template, the family and the operator's settings decide; see serving.capabilities.
-    assert undecided <= {"tools", "functions", "documents", "reasoning_effort", "chat_template", "best_of"}
-    for name, capability in found.items():
-        assert capability.note.endswith("."), name
-        assert capability.note[0].isupper(), name
-    native = {name for name, each in found.items() if each.how == "native"}
-    assert native - {"lora", "stream"} == {
-        "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "seed", "presence_penalty",
-        "frequency_penalty",
-    }  # fmt: skip
-    assert ("lora" in native) == (version == "1.3")
 
 
 def test_the_page_names_what_is_refused() -> None:

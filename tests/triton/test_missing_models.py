@@ -38,13 +38,11 @@ async def read(server: ScriptedTriton, model: str = "ensemble") -> None:
     ("there", "said"),
     [
         (["tensorrt_llm"], "which has 'tensorrt_llm' (engine); set triton.model to it"),
-        (
-            ["tensorrt_llm_bls", "tensorrt_llm", "postprocessing"],
-            "which has 'tensorrt_llm' (engine) and 'tensorrt_llm_bls' (BLS); set triton.model to one of them",
-        ),
+        (["tensorrt_llm_bls", "tensorrt_llm", "postprocessing"],
+         "which has 'tensorrt_llm' (engine) and 'tensorrt_llm_bls' (BLS); set triton.model to one of them"),
         (["preprocessing"], "which has 'preprocessing', but no ready model of a supported kind: an ense"),
     ],
-)
+)  # fmt: skip
 async def test_a_name_that_is_not_there_names_what_could_be_meant(there: list[str], said: str) -> None:
     async with ScriptedTriton(configs={name: stock_config(name) for name in there}) as server:
         with pytest.raises(DiscoveryError) as error:

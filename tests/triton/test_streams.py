@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from scripted_triton import ScriptedTriton, ask, inputs_of, play, response, stock_config, tokens
+from scripted_triton import ask, inputs_of, models, play, response, tokens
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import Engine, EngineChunk, EngineError, ErrorKind
@@ -19,25 +19,15 @@ from gateway.triton.dialects import ensemble as engine_module
 from gateway.triton.dialects.ensemble import EnsembleDialect
 from gateway.triton.dialects.tokens import TokensDialect, TokensEngine
 from gateway.triton.grpcio import GrpcioTransport, open_channel
-from gateway.triton.model_view import ModelView
-from gateway.triton.pipeline import Models, read_pipeline
 from tests.garbage import check_leaves_nothing
 
 
 def engine_for(path: str, connection: Connection) -> Engine:
-    views = {name: ModelView.of(stock_config(name)) for name in ("ensemble", "preprocessing", "tensorrt_llm")}
-    pipeline = read_pipeline(views["ensemble"])
-    models = Models(views["ensemble"], views["tensorrt_llm"], views["preprocessing"], pipeline, tuple(views))
-    return (TokensDialect().make if path == "tokens" else EnsembleDialect().make)(connection, models, "test")
+    return (TokensDialect().make if path == "tokens" else EnsembleDialect().make)(connection, models(), "test")
 
 
 async def collect(engine: Engine, request: GenerationRequest | None = None) -> list[EngineChunk]:
     return [chunk async for chunk in engine.generate(request or ask())]
-
-
-async def exhaust(chunks: AsyncIterator[EngineChunk]) -> None:
-    async for _ in chunks:
-        pass
 
 
 def error_message(words: str) -> Any:
@@ -124,20 +114,6 @@ async def test_a_status_after_some_tokens(connect: Any, path: str, status: Any, 
         await anext(chunks)
     assert error.value.kind is kind
     assert "backend" not in error.value.message
-
-
-@PATHS
-async def test_a_silent_server_ends_at_the_deadline(connect: Any, path: str) -> None:
-    async def script(request: Any, context: Any) -> AsyncIterator[Any]:
-        if "stop" not in inputs_of(request):
-            await asyncio.Event().wait()
-        yield response(final=True)
-
-    _, connection = await connect(script)
-    connection.timeout = 0.3
-    with pytest.raises(EngineError) as error:
-        await collect(engine_for(path, connection))
-    assert error.value.kind is ErrorKind.TIMEOUT
 
 
 async def endless(request: Any, context: Any) -> AsyncIterator[Any]:
@@ -242,19 +218,6 @@ async def leave(engine: Engine, how: str) -> None:
             await task
     else:
         await task
-
-
-@PATHS
-async def test_a_connection_closed_meanwhile_is_an_error(path: str) -> None:
-    async with ScriptedTriton(endless) as server, open_channel(server.url) as channel:
-        connection = Connection(GrpcioTransport(channel))
-        chunks = engine_for(path, connection).generate(ask())
-        await anext(chunks)
-        await channel.close()
-        with pytest.raises(EngineError) as error:
-            await exhaust(chunks)
-        assert error.value.kind in (ErrorKind.CANCELLED, ErrorKind.UNAVAILABLE)
-        await connection.background.drain(5)
 
 
 async def test_an_unreachable_server_is_told_apart_and_reported(unused_port: int) -> None:

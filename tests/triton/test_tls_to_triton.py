@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from scripted_triton import ScriptedTriton, ask, tokens
+from scripted_triton import ScriptedTriton, ask
 
 from gateway.generation.engine import EngineError
 from gateway.http.certificates import CertificateError
@@ -47,12 +45,6 @@ def access(**tls: Any) -> TritonAccess:
 
 async def count(backend: TritonBackend, request_id: str = "r1") -> int:
     return sum([len(chunk.ids) async for chunk in backend.engine.generate(ask(request_id))])
-
-
-async def first_tokens(backend: TritonBackend, request_id: str) -> list[int]:
-    """Of an answer that is left then."""
-    async with aclosing(backend.engine.generate(ask(request_id))) as answer:
-        return list((await answer.__anext__()).ids)
 
 
 async def reason_of(server: ScriptedTriton, terms: TritonAccess, transport: TransportName = "auto") -> str:
@@ -147,16 +139,14 @@ async def test_operators_are_told_what_is_wrong(authority: Authority, server_pai
     ("spoil", "sentence"),
     [
         (lambda pair, _: {"certificate": pair.certificate, "key": "other"}, "does not match the certificate in"),
-        (
-            lambda pair, _: {"certificate": pair.certificate, "key": pair.key.with_name("none")},
-            "cannot be read (No such",
-        ),
+        (lambda pair, _: {"certificate": pair.certificate, "key": pair.key.with_name("none")},
+         "cannot be read (No such"),
         (lambda pair, _: {"certificate": pair.key, "key": pair.key}, "contains no certificate"),
         (lambda pair, _: {"ca": pair.key}, "contains no CA certificates"),
         (lambda _pair, made: _named(made.issue("late", days=-2)), "has expired"),
         (lambda _pair, made: _named(made.issue("locked", password=b"x")), "is encrypted"),
     ],
-)
+)  # fmt: skip
 def test_files_that_cannot_be_used_are_refused(
     authority: Authority,
     server_pair: Pair,
@@ -196,57 +186,11 @@ async def test_metadata_goes_with_every_call(any_transport: TransportName) -> No
     assert any(method.endswith("/ModelConfig") for method, _ in heard)
 
 
-async def test_certificates_are_exchanged_under_streams(
-    authority: Authority, server_pair: Pair, transport_name: TransportName
-) -> None:
-    """Streams go on, later requests show the new certificate, and the engine is ready all the time."""
-    own, later = authority.issue("first"), authority.issue("second")
-    terms = access(ca=authority.path, certificate=own.certificate, key=own.key)
-    assert terms.tls is not None
-    go_on = asyncio.Event()
-    shown: list[str] = []
-
-    async def script(_request: Any, context: Any) -> AsyncIterator[Any]:
-        shown.append(context.auth_context()["x509_common_name"][0].decode())
-        yield tokens(7)
-        await go_on.wait()
-        yield tokens(8, final=True)
-
-    async with (
-        ScriptedTriton(script, credentials=serving(server_pair, authority)) as server,
-        TritonBackend(server.url, "ensemble", "tokens", transport=transport_name, access=terms) as backend,
-    ):
-        server_script, server.script = server.script, lambda *_: _one()
-        await backend.wait_ready(10)
-        server.script = server_script
-        engine = backend.engine
-        async with aclosing(engine.generate(ask("running"))) as answer:
-            first = await answer.__anext__()
-            assert list(first.ids) == [7]
-            own.replace_by(later)
-            await terms.tls.look(now=True)
-            deadline = time.monotonic() + 10
-            while "second" not in shown:
-                await first_tokens(backend, f"r{len(shown)}")
-                assert time.monotonic() < deadline
-            assert backend.engine is engine
-            go_on.set()
-            assert [list(chunk.ids) async for chunk in answer] == [[8]]
-        assert await count(backend, "last") == 2
-        assert shown[-1] == "second"
-        assert backend.engine is engine
-
-
-async def _one() -> AsyncIterator[Any]:
-    yield tokens(7, final=True)
-
-
 async def test_a_pair_that_cannot_be_used_leaves_the_former_one(
     authority: Authority, server_pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
     own, other = authority.issue("kept"), authority.issue("unfit")
     terms = access(ca=authority.path, certificate=own.certificate, key=own.key)
-    assert terms.tls is not None
     before = terms.tls.value
     own.key.write_bytes(other.key.read_bytes())
     await terms.tls.look(now=True)

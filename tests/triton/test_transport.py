@@ -92,13 +92,6 @@ async def test_the_context_of_a_trace_goes_with_its_own_request_alone(open_trans
         assert not any("tracestate" in sent for sent in server.metadata)
 
 
-async def test_errors_inside_the_stream_are_messages(open_transport: Open) -> None:
-    said = service_pb2.ModelStreamInferResponse(error_message="words of the engine")
-    async with ScriptedTriton(lambda *_: play(said)) as server:
-        transport = await open_transport(server.url)
-        assert await read_all(transport.infer(ask(), timeout=20)) == [said]
-
-
 @pytest.mark.parametrize("status", [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK])
 @pytest.mark.parametrize("before", [0, 3])
 async def test_statuses_arrive_with_their_words(open_transport: Open, status: Any, before: int) -> None:
@@ -115,25 +108,6 @@ async def test_statuses_arrive_with_their_words(open_transport: Open, status: An
         error = await failure(call)
         assert (error.status, error.text) == (status.name, words)
         assert (await failure(call)).status == status.name  # and stays so
-
-
-@pytest.mark.parametrize("how", ["cancel", "task"])
-async def test_the_server_sees_a_cancel(open_transport: Open, how: str) -> None:
-    async with ScriptedTriton(forever) as server:
-        call = (await open_transport(server.url)).infer(ask("gone"), timeout=20)
-        await call.read()
-        reader = asyncio.create_task(read_all(call))
-        await asyncio.sleep(0)
-        if how == "cancel":
-            call.cancel()
-            with pytest.raises(TransportError) as error:
-                await reader
-            assert error.value.status == "CANCELLED"
-        else:
-            reader.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await reader
-        await server.until(lambda: server.cancelled == ["gone"])
 
 
 async def test_a_cancel_after_the_end_changes_nothing(open_transport: Open) -> None:
@@ -289,12 +263,6 @@ async def start_when_free(server: ScriptedTriton) -> ScriptedTriton:
 
     started: ScriptedTriton = await repeat(attempt)
     return started
-
-
-async def test_nobody_listens(open_transport: Open, unused_port: int) -> None:
-    transport = await open_transport(f"127.0.0.1:{unused_port}")
-    for _ in range(3):
-        assert (await failure(transport.infer(ask(), timeout=20))).status == "UNAVAILABLE"
 
 
 async def test_a_server_that_compresses(open_transport: Open, transport_name: TransportName) -> None:

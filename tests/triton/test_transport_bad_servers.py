@@ -103,19 +103,10 @@ HTML = fields((":status", "200"), ("content-type", "text/html"), flags=END_HEADE
 # grpcio does not do here what the protocol asks for (it waits for the deadline, ends the whole connection, or has
 # another status for it); h2 is held to it.
 NOT_GRPCIO = {
-    "a status that is no number",
-    "HTTP 404 with a page",
-    "the end within a message",
-    "a message with an unknown flag",
-    "a WINDOW_UPDATE frame with an increment of 0",
-    "a frame beyond the limit",
-    "data on the connection",
-    "headers on the connection",
-    "a push",
-    "a connection window that overflows",
-    "informational headers",
-    "padding",
-}
+    "a status that is no number", "HTTP 404 with a page", "the end within a message", "a message with an unknown flag",
+    "a WINDOW_UPDATE frame with an increment of 0", "a frame beyond the limit", "data on the connection",
+    "headers on the connection", "a push", "a connection window that overflows", "informational headers", "padding",
+}  # fmt: skip
 
 # What only this request suffers from, and the statuses that it may end with.
 ONE_STREAM: dict[str, tuple[Attack, set[str]]] = {
@@ -124,16 +115,12 @@ ONE_STREAM: dict[str, tuple[Attack, set[str]]] = {
     "trailers without a status": (says(headers, fields(("x", "y"))), {"UNKNOWN"}),
     "a status that is no number": (says(headers, fields(("grpc-status", "no"))), {"UNKNOWN"}),
     "a status that does not exist": (says(headers, fields(("grpc-status", "99"))), {"UNKNOWN"}),
-    "trailers only": (
-        says(fields((":status", "200"), ("content-type", "application/grpc"), ("grpc-status", "3"))),
-        {"INVALID_ARGUMENT"},
-    ),
+    "trailers only": (says(fields((":status", "200"), ("content-type", "application/grpc"), ("grpc-status", "3"))),
+                      {"INVALID_ARGUMENT"}),
     "HTTP 503": (says(fields((":status", "503"))), {"UNAVAILABLE"}),
     "HTTP 401": (says(fields((":status", "401"))), {"UNAUTHENTICATED"}),
-    "HTTP 404 with a page": (
-        says(fields((":status", "404"), flags=END_HEADERS), data(b"<html>", END_STREAM)),
-        {"UNIMPLEMENTED"},
-    ),
+    "HTTP 404 with a page": (says(fields((":status", "404"), flags=END_HEADERS), data(b"<html>", END_STREAM)),
+                             {"UNIMPLEMENTED"}),
     "a page": (says(HTML, data(b"<html>", END_STREAM)), {"UNKNOWN", "INTERNAL"}),
     "reset": (says(headers, data(answer(1)), reset(2)), {"INTERNAL"}),
     "reset as cancelled": (says(headers, reset(8)), {"CANCELLED"}),
@@ -144,11 +131,10 @@ ONE_STREAM: dict[str, tuple[Attack, set[str]]] = {
     "a compressed message": (says(headers, data(message(b"\x1f\x8b", flag=1))), {"INTERNAL", "UNIMPLEMENTED"}),
     "a message with an unknown flag": (says(headers, data(message(b"", flag=7))), {"INTERNAL"}),
     "a message beyond the limit": (says(headers, data(message(b"", length=2**31))), {"RESOURCE_EXHAUSTED"}),
-    "a WINDOW_UPDATE frame with an increment of 0": (
-        says(headers, lambda _peer, stream: frame(WINDOW, 0, stream, bytes(4)), trailers),
-        {"INTERNAL"},
-    ),
-}
+    "a WINDOW_UPDATE frame with an increment of 0": (says(headers, lambda _peer,
+                                                          stream: frame(WINDOW, 0, stream, bytes(4)), trailers),
+                                                     {"INTERNAL"}),
+}  # fmt: skip
 
 # What nothing can be understood after.
 CONNECTION: dict[str, Attack] = {

@@ -168,17 +168,6 @@ async def test_a_server_that_compresses_is_reached_by_grpcio(log: Log) -> None:
     assert log() == ["requests use the transport grpcio: its responses may be compressed (gzip)"]
 
 
-async def test_an_engine_behind_a_server_that_compresses_is_used(log: Log) -> None:
-    async with (
-        ScriptedTriton(compression=grpc.Compression.Gzip) as server,
-        TritonBackend(server.url, "ensemble", transport="auto") as backend,
-    ):
-        await backend.wait_ready(20)
-        assert [chunk.ids async for chunk in backend.engine.generate(ask())] == [(7,)]
-        assert "grpc-python-asyncio" in server.metadata[-1]["user-agent"]
-    assert len(log()) == 1
-
-
 async def test_a_server_that_starts_to_compress_is_left_to_grpcio(log: Log) -> None:
     said = response(text_output=string(b"a" * 10_000))
 
@@ -229,19 +218,6 @@ async def test_a_server_that_is_away_decides_nothing(log: Log, unused_port: int)
         await prepared(transport)
         assert transport.name == "h2"
         assert len(await answers(transport)) == 1
-    assert log() == []
-
-
-@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x15\x03\x01\x00\x02\x02\x46", b"\x00" * 40])
-async def test_what_speaks_something_else_is_reached_by_neither(log: Log, said: bytes) -> None:
-    """HTTP/1.1, TLS (an alert), anything."""
-
-    async def nothing(_peer: Peer, _stream: int) -> None:
-        pass
-
-    async with RawServer(nothing, said) as server, auto(server.url) as transport:
-        with pytest.raises(EngineError):
-            await transport.prepare()
     assert log() == []
 
 

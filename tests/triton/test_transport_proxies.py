@@ -89,15 +89,8 @@ def proxy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     else:
         (folder / "envoy.json").write_text(json.dumps(envoy_settings(port, upstream)))
         command = [
-            program,
-            "-c",
-            str(folder / "envoy.json"),
-            "-l",
-            "error",
-            "--disable-hot-restart",
-            "--concurrency",
-            "1",
-        ]
+            program, "-c", str(folder / "envoy.json"), "-l", "error", "--disable-hot-restart", "--concurrency", "1",
+        ]  # fmt: skip
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:

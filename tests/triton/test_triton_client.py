@@ -65,10 +65,3 @@ async def test_a_port_that_speaks_http_1_is_named() -> None:
         async with TritonBackend(url, "ensemble") as backend:
             await until(lambda: "does not respond like Triton's gRPC port" in backend.status.reason)
             assert backend.condition.state == "unreachable"
-
-
-async def test_nobody_there(unused_port: int) -> None:
-    async with open_channel(f"127.0.0.1:{unused_port}") as channel:
-        with pytest.raises(EngineError) as error:
-            await TritonClient(channel).server_live()
-    assert error.value.kind is ErrorKind.UNAVAILABLE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gateway.generation.engine import AdapterNotHeldError, AdapterRejectedError, ErrorKind
@@ -11,32 +13,21 @@ K = ErrorKind
 
 
 @pytest.mark.parametrize(
-    ("status", "text", "kind"),
+    "row",
     [
-        (
-            "INTERNAL",
-            "Executor failed process requestId 4: Prompt length (9000) exceeds maximum input length (8192).",
-            K.CONTEXT_LENGTH,
-        ),
-        (
-            None,
-            "in ensemble 'ensemble', Prompt length (9) exceeds maximum input length (8). Set log level to info",
-            K.CONTEXT_LENGTH,
-        ),
+        ("INTERNAL", "Executor failed process requestId 4: Prompt length (9000) exceeds maximum input length (8192).",
+         K.CONTEXT_LENGTH),
+        (None, "in ensemble 'ensemble', Prompt length (9) exceeds maximum input length (8). Set log level to info",
+         K.CONTEXT_LENGTH),
         ("INTERNAL", "The prompt length (9) exceeds max sequence length (8)", K.CONTEXT_LENGTH),
         ("INTERNAL", "Input length (9) + max new tokens (1) exceeds max_seq_len (8)", K.CONTEXT_LENGTH),
         (None, "Error generating request: default_max_tokens (-3) must be greater than 0", K.CONTEXT_LENGTH),
-        (
-            None,
-            "Error generating request: `prompt_token_ids` length (9) is greater than `max_seq_len` (8)",
-            K.CONTEXT_LENGTH,
-        ),
+        (None, "Error generating request: `prompt_token_ids` length (9) is greater than `max_seq_len` (8)",
+         K.CONTEXT_LENGTH),
         ("UNAVAILABLE", "[request id: X] Exceeds maximum queue size", K.QUEUE_FULL),
-        (
-            None,
-            "in ensemble 'e', Failed to process the request(s) for model 'x': Maximum queue size of 2 has been reached",
-            K.QUEUE_FULL,
-        ),
+        (None,
+         "in ensemble 'e', Failed to process the request(s) for model 'x': Maximum queue size of 2 has been reached",
+         K.QUEUE_FULL),
         ("UNAVAILABLE", "Request timeout expired", K.UNAVAILABLE),
         ("INVALID_ARGUMENT", "Request for unknown model: 'x' is not found", K.UNAVAILABLE),
         (None, "Request for unknown model: 'x' has no available versions", K.UNAVAILABLE),
@@ -51,36 +42,38 @@ K = ErrorKind
         ("INVALID_ARGUMENT", "unexpected inference input 'foo' for model 'ensemble'", K.INTERNAL),
         (None, "expected 4 inputs but got 3 inputs for model 'tensorrt_llm'", K.INTERNAL),
         ("INTERNAL", "A value is required for request_output_len", K.INTERNAL),
-        (
-            None,
-            "Model 'x' only supports [64] matryoshka dimensions, use other output dimensions will",
-            K.INVALID_REQUEST,
-        ),
-        ("INTERNAL", "Guided decoding is not enabled: guided_decoding_backend was not set up", K.INVALID_REQUEST),
-        (
-            None,
-            "Executor failed process requestId 4 due to the following error: Guided decoding error: no",
-            K.INVALID_REQUEST,
-        ),
-        ("INTERNAL", 'EBNF parser error at line 1, column 10: Rule "a" is not defined', K.INVALID_REQUEST),
+        (None, "Model 'x' only supports [64] matryoshka dimensions, use other output dimensions will",
+         K.INVALID_REQUEST, "dimensions"),
+        ("INTERNAL", "Guided decoding is not enabled: guided_decoding_backend was not set up",
+         K.INVALID_REQUEST, "guide"),
+        (None, "Executor failed process requestId 4 due to the following error: Guided decoding error: no",
+         K.INVALID_REQUEST, "guide"),
+        ("INTERNAL", 'EBNF parser error at line 1, column 10: Rule "a" is not defined', K.INVALID_REQUEST, "guide"),
         (None, "inference input 'seed' data-type is 'FP32', but model 'm' expects 'UINT64'", K.INTERNAL),
-        (
-            None,
-            "in ensemble 'e', input byte size mismatch for input 'seed' for model 'm'. Expected 8, got 4",
-            K.INTERNAL,
-        ),
+        (None, "in ensemble 'e', input byte size mismatch for input 'seed' for model 'm'. Expected 8, got 4",
+         K.INTERNAL),
         (None, "requestId 7 is already in progress, request is ignored.", K.INTERNAL),
-        (None, "Requested beam width 4 is larger than the maximum beam width 1", K.INVALID_REQUEST),
-        ("INTERNAL", "lora_task_id 7 not found in cache. Please send LoRA weights with request", K.INVALID_REQUEST),
-        (None, "return_generation_logits: the engine does not gather generation logits", K.INVALID_REQUEST),
+        (None, "Requested beam width 4 is larger than the maximum beam width 1", K.INVALID_REQUEST, "use_beam_search"),
+        ("INTERNAL", "lora_task_id 7 not found in cache. Please send LoRA weights with request",
+         K.INVALID_REQUEST, "model"),
+        (None, "return_generation_logits: the engine does not gather generation logits", K.INVALID_REQUEST, "logprobs"),
         (None, "Server is stopping, scheduler for model has stopped accepting new inference requests", K.UNAVAILABLE),
         ("UNAVAILABLE", "Stream removed (Socket closed (GOAWAY received; Error code: 0; Debug Text: ))", K.UNAVAILABLE),
+        (None, "min_p is not supported by the engine", K.INVALID_REQUEST, "min_p"),
+        (None, "embedding_bias is not supported by the engine's sampler", K.INVALID_REQUEST, "logit_bias"),
+        (None, "runtime_top_p is not supported by the engine", K.INVALID_REQUEST, "top_p"),
+        (None, "return_context_logits is not supported by the engine", K.INVALID_REQUEST, "prompt_logprobs"),
+        (None, "mrope_position_deltas is not supported by the engine", K.INVALID_REQUEST),
+        (None, "Requested beam width 2 is not 3: the engine searches that many beams for every request",
+         K.INVALID_REQUEST, "best_of"),
+        (None, "LoRA task 7 not found in cache.", K.INVALID_REQUEST, "model"),
         (None, "something entirely new", K.INTERNAL),
     ],
-)
-def test_kinds(status: str | None, text: str, kind: ErrorKind) -> None:
+)  # fmt: skip
+def test_kinds_and_the_parameter_at_fault(row: tuple[Any, ...]) -> None:
+    status, text, kind, *param = row
     error = engine_error(status, text)
-    assert error.kind is kind
+    assert (error.kind, error.param) == (kind, param[0] if param else None)
     assert text in error.detail
 
 
@@ -100,16 +93,12 @@ def test_the_context_length_is_told_in_numbers() -> None:
 @pytest.mark.parametrize(
     ("text", "prompt", "most"),
     [
-        (
-            "`default_max_tokens` (-3) must be greater than 0, `default_max_tokens` (-3) = max_seq_len (100) - "
-            "`splited_prompt_len` (102) - `query_token_len` (1)",
-            "102",
-            "100",
-        ),
+        ("`default_max_tokens` (-3) must be greater than 0, `default_max_tokens` (-3) = max_seq_len (100) - "
+         "`splited_prompt_len` (102) - `query_token_len` (1)", "102", "100"),
         ("The sum of prompt length (70.0), query length (1) should not exceed max_num_tokens (64)", "70", "64"),
         ("`prompt_token_ids` length (9) is greater than `max_seq_len` (8)", "9", "8"),
     ],
-)
+)  # fmt: skip
 def test_the_llm_api_s_ways_to_say_it_become_one(text: str, prompt: str, most: str) -> None:
     error = engine_error(None, f"Error generating request: {text}")
     assert f"length is exceeded: the prompt is too long: {prompt} tokens > {most} maximum" in error.message
@@ -122,28 +111,6 @@ def test_backend_text_never_reaches_a_message(status: str | None) -> None:
         message = engine_error(status, text).message
         assert "secret" not in message
         assert "Traceback" not in message
-
-
-@pytest.mark.parametrize(
-    ("text", "param"),
-    [
-        ("min_p is not supported by the engine", "min_p"),
-        ("embedding_bias is not supported by the engine's sampler", "logit_bias"),
-        ("runtime_top_p is not supported by the engine", "top_p"),
-        ("return_context_logits is not supported by the engine", "prompt_logprobs"),
-        ("mrope_position_deltas is not supported by the engine", None),
-        ("Requested beam width 4 is larger than the maximum beam width 1", "use_beam_search"),
-        ("Requested beam width 2 is not 3: the engine searches that many beams for every request", "best_of"),
-        ("Guided decoding is not enabled: guided_decoding_backend was not set up", "guide"),
-        ("Guided decoding error: no", "guide"),
-        ("return_generation_logits: the engine does not gather generation logits", "logprobs"),
-        ("lora_task_id 7 not found in cache. Please send LoRA weights with request", "model"),
-        ("LoRA task 7 not found in cache.", "model"),
-        ("something entirely new", None),
-    ],
-)
-def test_the_parameter_at_fault_is_told(text: str, param: str | None) -> None:
-    assert engine_error(None, text).param == param
 
 
 @pytest.mark.parametrize(
@@ -166,14 +133,11 @@ def test_what_an_engine_has_no_use_for_is_named(text: str, named: str) -> None:
 @pytest.mark.parametrize(
     ("text", "again"),
     [
-        (
-            "Executor failed process requestId 4 due to: LoRA task 7 not found in cache. Please send LoRA weights",
-            1,
-        ),
+        ("Executor failed process requestId 4 due to: LoRA task 7 not found in cache. Please send LoRA weights", 1),
         ("in ensemble 'e', LoRA task 7 not found in cache. Please send LoRA weights with request", 1),
         ("This model has no lora", 0),
     ],
-)
+)  # fmt: skip
 def test_only_an_adapter_that_was_dropped_is_worth_sending_again(text: str, again: int) -> None:
     error = engine_error(None, text)
     assert isinstance(error, AdapterNotHeldError) == bool(again)

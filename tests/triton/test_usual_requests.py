@@ -6,8 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from scripted_triton import ask
-from tritonclient.grpc import service_pb2
+from scripted_triton import NoTransport, ask, models
 
 from gateway.generation import SamplingParams
 from gateway.generation.engine import EngineError
@@ -16,8 +15,7 @@ from gateway.text.guides.guide import Guide
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
-from gateway.triton.dialects.tokens import RequestCache, TokensDialect, TokensEngine
-from tests.triton.test_request_tensors import NoTransport, models
+from gateway.triton.dialects.tokens import TokensDialect, TokensEngine
 
 MODELS = models()
 VALUES: dict[str, list[Any]] = {
@@ -126,20 +124,6 @@ def test_after_one_that_differs_in_its_params(name: str) -> None:
         for first in drawn:
             for second in drawn:
                 check(dataclasses.replace(base, params=first), dataclasses.replace(base, params=second))
-
-
-@pytest.mark.parametrize("name", ["id", "prompt", "max_tokens", "seed", "traceparent"])
-def test_the_common_part_is_built_once_for_requests_that_differ_in(name: str) -> None:
-    built: list[GenerationRequest] = []
-
-    def build(request: GenerationRequest) -> service_pb2.ModelInferRequest:
-        built.append(request)
-        return service_pb2.ModelInferRequest()
-
-    cache = RequestCache(build)
-    for value in VALUES[name]:
-        cache.common(dataclasses.replace(ask(), **{name: value}))
-    assert len(built) == 1
 
 
 def test_more_kinds_of_requests_than_are_kept() -> None:

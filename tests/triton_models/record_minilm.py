@@ -20,12 +20,9 @@ from tokenizers import Tokenizer
 from transformers import BertModel
 
 TEXTS = (
-    "What is the capital of France?",
-    "Größe, Straße, naïve façade: 東京 👍",
-    "def f(x):\n    return x ** 2  # squares",
-    "a",
-    " ".join(f"The {number}th sentence of a long text is about trains." for number in range(20)),
-)
+    "What is the capital of France?", "Größe, Straße, naïve façade: 東京 👍", "def f(x):\n    return x ** 2  # squares",
+    "a", " ".join(f"The {number}th sentence of a long text is about trains." for number in range(20)),
+)  # fmt: skip
 
 
 def main(folder: Path, out: Path) -> None:

@@ -68,28 +68,6 @@ def test_all_minilm_agrees_with_an_independent_implementation(bert: ModuleType, 
     np.testing.assert_allclose(found, [each["vector"] for each in recorded], atol=1e-5, rtol=0)
 
 
-def test_a_batch_equals_its_texts_alone_over_all_blocks(encoder: Any) -> None:
-    rng = np.random.default_rng(2)
-    read = [(rng.integers(5, 90, size).tolist(), [0] * size) for size in rng.integers(1, POSITIONS + 1, 64).tolist()]
-    assert sum(len(ids) for ids, _ in read) > 1100  # more than two blocks
-    together = encoder.outputs(read)
-    np.testing.assert_allclose(together, [encoder.outputs([text])[0] for text in read], atol=1e-6, rtol=0)
-
-
-def test_what_is_no_longer_wanted_is_not_computed(encoder: Any) -> None:
-    read = [([2, 7 + number, 3] * 16, [0] * 48) for number in range(20)]  # 10 texts fill a block
-    asked = []
-
-    def keeps(index: int) -> bool:
-        asked.append(index)
-        return index % 2 == 0 and index < 10
-
-    kept = encoder.outputs(read, keeps)
-    assert asked == list(range(20))
-    assert [index for index, output in enumerate(kept) if output is not None] == list(range(0, 10, 2))
-    np.testing.assert_allclose(kept[4], encoder.outputs([read[4]])[0], atol=1e-6)
-
-
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_weights_of_16_bits_load(bert: ModuleType, tmp_path: Path, dtype: Any) -> None:
     stored = bert.Bert(write_tiny_bert(tmp_path / "stored", dtype=dtype), task="embed")
@@ -168,22 +146,6 @@ def test_files_that_are_damaged_or_missing_are_load_errors(
         bert.Bert(tmp_path, task="embed")
     with pytest.raises(bert.LoadError, match=r"tokenizer\.json cannot be read"):
         texts.TextsToTokens(tmp_path, 8)
-
-
-def test_a_long_text_is_cut_where_the_request_says_and_nowhere_else(texts: ModuleType, encoder_dir: Path) -> None:
-    reader = texts.TextsToTokens(encoder_dir, 6)
-    ((ids, _),) = texts.TextsToTokens(encoder_dir, POSITIONS).read([["a b c d e f"]], "NONE")
-    assert len(ids) == 8
-    first, last = ids[0], ids[-1]
-    short = ["a b", "a b c d"]
-    rows = [[short[0]], ["a b c d e f"], [short[1]]]
-    with pytest.raises(texts.InputError, match=r"text 1 of the request has 8 tokens; the model reads at most 6: "):
-        reader.read(rows, "NONE")
-    with pytest.raises(texts.InputError, match="truncate is 'RIGHT'; it may be NONE, START or END"):
-        reader.read(rows, "RIGHT")
-    assert reader.read(rows, "END")[1][0] == [*ids[:5], last]
-    assert reader.read(rows, "START")[1][0] == [first, *ids[3:]]
-    assert reader.read([rows[0], rows[2]], "NONE") == [reader.read(rows, "END")[0], reader.read(rows, "END")[2]]
 
 
 def test_of_a_pair_the_longer_text_is_cut_first(texts: ModuleType, cross_dir: Path) -> None:

@@ -65,11 +65,9 @@ def ask(
 
 def test_close_texts_are_close_and_far_ones_far(client: InferenceServerClient) -> None:
     texts = [
-        "How do I reset my password?",
-        "I forgot my login credentials and need new ones.",
-        "The recipe needs two eggs and some flour.",
-        "Wie wird das Wetter morgen?",
-    ]
+        "How do I reset my password?", "I forgot my login credentials and need new ones.",
+        "The recipe needs two eggs and some flour.", "Wie wird das Wetter morgen?",
+    ]  # fmt: skip
     vectors, counts = ask(client, EMBEDDING, texts)
     assert vectors.shape == (4, 384)
     assert vectors.dtype == np.float32

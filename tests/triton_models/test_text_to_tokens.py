@@ -65,11 +65,6 @@ def test_rows_of_different_width_are_padded(text, encode) -> None:
     assert packed[0].tolist() == [encode("a") + [0] * (width - 1), [1] + [-1] * (width - 1)]
 
 
-@pytest.mark.parametrize("words", [[], [""], ["", ""]])
-def test_empty_words_are_no_words(text, words: list[str]) -> None:
-    assert text.word_lists([words]).shape == (1, 2, 0)
-
-
 def test_word_lists_never_hold_special_tokens(pre: ModuleType, with_bos: Path, encode) -> None:
     text = pre.TextToTokens(str(with_bos), add_special_tokens=True)
     assert text.word_lists([["hi"]])[0, 0].tolist() == encode("hi")
@@ -88,11 +83,6 @@ def test_bias_falls_on_every_token_of_a_word(text, encode) -> None:
 def test_bias_words_are_tokenized_with_special_tokens(pre: ModuleType, with_bos: Path) -> None:
     text = pre.TextToTokens(str(with_bos), add_special_tokens=False)
     assert text.embedding_bias([["a"]], [[3.0]])[0, 1] == 3.0
-
-
-def test_no_bias_words_give_an_empty_vector(text) -> None:
-    assert text.embedding_bias([[]], [[]]).shape == (1, 0)
-    assert text.embedding_bias([[""]], [[1.0]]).shape == (1, 0)
 
 
 def test_words_and_weights_must_be_as_many(pre: ModuleType, text) -> None:

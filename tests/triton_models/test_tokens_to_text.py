@@ -57,23 +57,6 @@ def test_a_byte_fallback_tokenizer_loses_no_space_and_breaks_no_character(byte_f
     assert all("\ufffd" not in piece for piece in pieces)
 
 
-@pytest.mark.parametrize("text", ["Grüße, 你好 🙂🙂 مرحبا!", "  two  spaces ", "a\n\n b\t c", "👩‍👩‍👧"])
-def test_one_token_at_a_time_no_character_is_broken(byte_level, streamed, text: str) -> None:
-    pieces = streamed(byte_level, [[token] for token in byte_level.encode(text).ids])
-    assert "".join(pieces) == text
-    assert all("\ufffd" not in piece for piece in pieces)
-
-
-def test_a_character_is_given_out_with_the_token_that_completes_it(byte_level, streamed) -> None:
-    ids = byte_level.encode("🙂x").ids
-    assert streamed(byte_level, [[token] for token in ids]) == ["", "", "", "🙂", "x", ""]
-
-
-def test_an_unfinished_character_at_the_end_becomes_a_replacement(byte_level, streamed) -> None:
-    ids = byte_level.encode("ok🙂").ids[:-1]
-    assert "".join(streamed(byte_level, [ids])) == byte_level.decode(ids) == "ok\ufffd"
-
-
 def test_garbage_is_not_held_back_for_long(byte_level, streamed) -> None:
     (lone,) = byte_level.encode("🙂").ids[1:2]
     pieces = streamed(byte_level, [[lone]] * 50)
@@ -121,27 +104,6 @@ def states(post: ModuleType, byte_level, clock: Clock):
     return post.TextStates(
         lambda: post.IncrementalText(byte_level.decode, hold_run=False), capacity=3, expiry_s=60, clock=clock
     )
-
-
-def test_interleaved_answers_do_not_mix(states, byte_level) -> None:
-    one, two = byte_level.encode("🙂").ids, byte_level.encode("你你").ids[:4]
-    texts = {"one": "", "two": ""}
-    for index in range(4):
-        for key, ids in (("one", one), ("two", two)):
-            texts[key] += states.push(key, [ids[index]], last=index == 3)
-    assert texts == {"one": "🙂", "two": "你\ufffd"}
-    assert len(states) == 0
-
-
-def test_the_least_recently_used_state_goes_first(states, byte_level) -> None:
-    ids = byte_level.encode("🙂").ids
-    for key in ("a", "b", "c"):
-        states.push(key, ids[:1], last=False)
-    states.push("a", ids[1:2], last=False)
-    states.push("d", ids[:1], last=False)
-    assert len(states) == 3
-    assert states.push("a", ids[2:], last=False) == "🙂"
-    assert "🙂" not in states.push("b", ids[1:], last=True)
 
 
 def test_a_state_expires(states, byte_level, clock: Clock) -> None:

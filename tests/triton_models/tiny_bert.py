@@ -30,19 +30,11 @@ def write_tiny_bert(folder: Path, *, labels: tuple[str, ...] = (), dtype: Any = 
     folder.mkdir(parents=True, exist_ok=True)
     _tokenizer().save(str(folder / "tokenizer.json"))
     written = {
-        "architectures": ["BertForSequenceClassification" if labels else "BertModel"],
-        "hidden_act": "gelu",
-        "hidden_size": HIDDEN,
-        "intermediate_size": FFN,
-        "layer_norm_eps": 1e-12,
-        "max_position_embeddings": POSITIONS,
-        "model_type": "bert",
-        "num_attention_heads": HEADS,
-        "num_hidden_layers": LAYERS,
-        "position_embedding_type": "absolute",
-        "type_vocab_size": 2,
-        "vocab_size": len(_VOCABULARY),
-    }
+        "architectures": ["BertForSequenceClassification" if labels else "BertModel"], "hidden_act": "gelu",
+        "hidden_size": HIDDEN, "intermediate_size": FFN, "layer_norm_eps": 1e-12, "max_position_embeddings": POSITIONS,
+        "model_type": "bert", "num_attention_heads": HEADS, "num_hidden_layers": LAYERS,
+        "position_embedding_type": "absolute", "type_vocab_size": 2, "vocab_size": len(_VOCABULARY),
+    }  # fmt: skip
     written |= {"id2label": dict(enumerate(labels))} if labels else {}
     (folder / "config.json").write_text(json.dumps(written | config))
     weights = {name: array.astype(dtype) for name, array in _weights(len(labels)).items()}

@@ -12,6 +12,7 @@ _REJECTED = "engine/test_engine_refusals.py::test_what_is_listed_as_refused_is_r
 _BLS_REJECTED = "integration/test_triton_repo_text.py::test_bls_refuses_by_name_what_it_cannot_do"
 _TABLES = "gateway_ops/repository/test_rendering.py::test_the_tables_of_a_version_are_what_upstream_declares"
 _BEAMS = "llmapi/test_llmapi_signatures.py::test_sampling_arguments_fit"
+_LOG_PROBS = "engine/test_engine_log_probs.py::test_log_probs_are_a_log_softmax_of_the_engines_own_logits"
 _DECAY = f"{_CONTRACT}test_a_nucleus_shrinks_by_its_decay_down_to_its_least_until_it_is_reset"
 _PERF = "integration/test_kv_reuse.py::test_a_second_turn_reuses_the_first"
 
@@ -46,7 +47,7 @@ INPUTS: dict[str, Entry] = {
     "request_output_len": served(f"{_CONTRACT}test_the_output_length_is_clamped_in_silence", "`max_completion_tokens`"),
     "end_id": served(f"{_CONTRACT}test_end_id_ends_and_is_not_in_the_output", "the model's first end token"),
     "pad_id": served(f"{_TEXT}test_end_and_pad_ids_come_from_the_model_folder", "the model's own"),
-    "stop_words_list": served(f"{_REQUEST}test_other_end_ids_are_stop_words", "the model's further end tokens, `stop_token_ids`"),
+    "stop_words_list": served(f"{_REQUEST}test_stop_ids_go_with_the_other_end_ids", "the model's further end tokens, `stop_token_ids`"),
     "bad_words_list": served(f"{_CONTRACT}test_bad_words_are_never_completed", "`bad_words`"),
     "embedding_bias": served(f"{_REQUEST}test_a_logit_bias_is_dense_and_as_wide_as_the_engine_says", "`logit_bias`"),
     "runtime_top_k": served(f"{_CONTRACT}test_top_k_keeps_k_candidates", "`top_k`"),
@@ -83,10 +84,10 @@ INPUTS: dict[str, Entry] = {
     "lookahead_verification_set_size": rejected(_REJECTED, "per request; for all requests: `speculative` of a deployment"),
     # sampling
     "temperature": served(f"{_CONTRACT}test_frequencies_follow_the_distribution", "`temperature`"),
-    "repetition_penalty": served(f"{_CONTRACT}test_repetition_penalty_divides_positive_and_multiplies_negative", "`repetition_penalty`"),
+    "repetition_penalty": served(_LOG_PROBS, "`repetition_penalty`"),
     "min_tokens": served(f"{_CONTRACT}test_min_tokens_suppresses_end_id_but_not_stop_words", "`min_tokens`; `min_length` before 0.20"),
-    "presence_penalty": served(f"{_CONTRACT}test_penalties_count_the_prompt", "`presence_penalty`"),
-    "frequency_penalty": served(f"{_CONTRACT}test_frequency_penalty_grows_with_occurrences", "`frequency_penalty`"),
+    "presence_penalty": served(_LOG_PROBS, "`presence_penalty`"),
+    "frequency_penalty": served(_LOG_PROBS, "`frequency_penalty`"),
     "seed": served(f"{_CONTRACT}test_a_seed_reproduces_and_another_differs", "`seed`; `random_seed` before 0.20"),
     "beam_width": served(f"{_REQUEST}test_beams_where_the_engine_has_them_do_not_stream", "`best_of` with `use_beam_search`"),
     "num_return_sequences": served("clients/test_parameters.py::test_n_choices_equal_requests_with_seeds_in_a_row", "`n`, as requests with seeds in a row"),

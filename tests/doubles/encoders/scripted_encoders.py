@@ -12,6 +12,7 @@ import grpc
 import numpy as np
 from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
+from tritonclient.utils import deserialize_bytes_tensor
 
 from tests.doubles.encoders.encoder_double import TYPES, EncoderDouble
 
@@ -116,18 +117,9 @@ def _tensors(request: Any, config: Any) -> dict[str, Any]:
             raise ValueError(f"unexpected shape for input {tensor.name!r}: expected {list(each.dims)}, got {shape}")
         if rows and rows[0] > config.max_batch_size:
             raise ValueError(f"inference request batch-size must be <= {config.max_batch_size}")
-        values = _strings(raw) if kind == "TYPE_STRING" else np.frombuffer(raw, TYPES[kind])
+        values = deserialize_bytes_tensor(raw) if kind == "TYPE_STRING" else np.frombuffer(raw, TYPES[kind])
         found[tensor.name] = values.reshape(shape)
     return found
-
-
-def _strings(raw: bytes) -> Any:
-    found, start = [], 0
-    while start < len(raw):
-        (length,) = struct.unpack_from("<I", raw, start)
-        found.append(raw[start + 4 : start + 4 + length])
-        start += 4 + length
-    return np.array(found, np.object_)
 
 
 def _response(request: Any, config: Any, outputs: dict[str, Any], *, final: bool) -> Any:

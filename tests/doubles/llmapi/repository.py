@@ -42,13 +42,9 @@ def write_model(repository: Path, config: LlmapiConfig, model_dir: Path) -> None
     folder.mkdir(parents=True)
     (folder.parent / "config.pbtxt").write_text(_config_text(config), encoding="utf-8")
     settings = {
-        "model": str(model_dir),
-        "backend": "pytorch",
-        "tensor_parallel_size": 1,
-        "pipeline_parallel_size": 1,
-        **config.arguments,
-        "triton_config": {"max_batch_size": 0, "decoupled": config.decoupled},
-    }
+        "model": str(model_dir), "backend": "pytorch", "tensor_parallel_size": 1, "pipeline_parallel_size": 1,
+        **config.arguments, "triton_config": {"max_batch_size": 0, "decoupled": config.decoupled},
+    }  # fmt: skip
     (folder / "model.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
     (folder / "model.py").write_text(
         "from tests.doubles.llmapi.template import LlmapiModel\n\n\n"

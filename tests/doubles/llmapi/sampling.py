@@ -20,8 +20,6 @@ class Sampling:
         max_tokens: as it came, not yet cut to the context.
         greedy: whether every token is the likeliest one.
         seed: None where none came, or the engine does not heed it.
-        keeps_prompt: whether the answer's text begins with the prompt's.
-        perf_metrics: whether the last response carries them.
         effective: parameters that the engine heeds, by their short names.
         ignored: inputs that ask for something and change nothing.
     """
@@ -29,8 +27,6 @@ class Sampling:
     max_tokens: int
     greedy: bool
     seed: int | None
-    keeps_prompt: bool
-    perf_metrics: bool
     effective: dict[str, Any]
     ignored: dict[str, Any]
 
@@ -41,32 +37,18 @@ def read_sampling(version: Version, inputs: dict[str, Any]) -> Sampling:
     Args:
         version: whose rules hold.
         inputs: values of the inputs that came, by their whole names.
-
-    Raises:
-        TypeError: stop strings came: they arrive as bytes, which no tokenizer encodes.
-        ValueError: a value is out of the version's range.
     """
     given = {name.removeprefix(PREFIX): value for name, value in inputs.items() if name.startswith(PREFIX)}
-    if "stop" in given:
-        raise TypeError("TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]")
-    if version.checks_ranges:
-        _check_ranges(given)
     greedy = _is_greedy(version, given)
-    if greedy and given.get("best_of", 1) > 1:
-        raise ValueError("best_of above 1 is not allowed with greedy decoding")
-    ignored_names = {version.search_input} if given.get(version.search_input, 1) > 1 else set()
-    ignored_names |= set(_RANDOMNESS) - _greedy_switches(version, given) if greedy else set()
+    ignored_names = set(_RANDOMNESS) - _greedy_switches(version, given) if greedy else set()
     ignored_names |= set() if version.seeds and not greedy else {"seed"}
     ignored_names |= set() if version.penalties else {name for name in _PENALTIES if given.get(name)}
     effective = {name: value for name, value in given.items() if name not in ignored_names}
-    keeps_prompt = not given.get("exclude_input_from_output", False)
     return Sampling(
         max_tokens=given.get("max_tokens", DEFAULT_MAX_TOKENS),
         greedy=greedy,
         seed=effective.get("seed"),
-        keeps_prompt=keeps_prompt,
-        perf_metrics=given.get("return_perf_metrics", False),
-        effective={**effective, "greedy": greedy, "exclude_input_from_output": not keeps_prompt},
+        effective={**effective, "greedy": greedy},
         ignored={name: value for name, value in given.items() if name in ignored_names},
     )
 
@@ -81,12 +63,3 @@ def _greedy_switches(version: Version, given: dict[str, Any]) -> set[str]:
     """Which of the parameters that came make a request greedy."""
     neutral = {"top_k": 1, "top_p": 0.0, **({"temperature": 0.0} if version.checks_ranges else {})}
     return {name for name, value in neutral.items() if given.get(name) == value}
-
-
-def _check_ranges(given: dict[str, Any]) -> None:
-    if not 0 <= given.get("top_p", 0) <= 1:
-        raise ValueError(f"require 0 <= top_p <= 1, got top_p={given['top_p']}")
-    if given.get("top_k", 0) < 0:
-        raise ValueError(f"require top_k >= 0, got top_k={given['top_k']}")
-    if given.get("temperature", 0) < 0:
-        raise ValueError(f"require temperature >= 0, got temperature={given['temperature']}")

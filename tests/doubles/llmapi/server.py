@@ -40,13 +40,10 @@ class LlmapiServer(TextModelsServer):
         folder: for the repository, the script and the logs.
         configs: the models.
         model_dir: the folder with the tokenizer of all models.
-        auto_complete: whether Triton hears what model.yaml says of decoupling.
     """
 
-    def __init__(
-        self, folder: Path, configs: Sequence[LlmapiConfig], model_dir: Path, *, auto_complete: bool = False
-    ) -> None:
-        super().__init__(folder, model_dir, [config.name for config in configs], auto_complete=auto_complete)
+    def __init__(self, folder: Path, configs: Sequence[LlmapiConfig], model_dir: Path) -> None:
+        super().__init__(folder, model_dir, [config.name for config in configs], auto_complete=False)
         self._configs = tuple(configs)
         for config in configs:
             write_model(folder / "repository", config, model_dir)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -13,13 +11,12 @@ import triton_python_backend_utils as pb_utils
 import yaml
 
 from tests.doubles.llmapi.sampling import Sampling, read_sampling
-from tests.doubles.llmapi.versions import PERF_OUTPUTS, VERSIONS
+from tests.doubles.llmapi.versions import VERSIONS
 from tests.scripted_engine.text_model import FINAL, Decoder, TextModel, error, read_inputs, strings
 from tests.scripted_engine.turns import Answer, Asked, play, sampling_of
 
-_ANSWER_OUTPUTS = ("finish_reason", "stop_reason", "cumulative_logprob")
 _MAX_SEQ_LEN, _MAX_NUM_TOKENS = 12288, 8192  # where model.yaml names none
-_WITHOUT_EFFECT_ON_A_DRAW = ("max_tokens", "exclude_input_from_output", "return_perf_metrics")
+_WITHOUT_EFFECT_ON_A_DRAW = ("max_tokens", "exclude_input_from_output")
 
 
 class _Reply:
@@ -55,7 +52,6 @@ class Adapter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Live:
-    request_id: str
     reply: _Reply
     aborted: threading.Event = field(default_factory=threading.Event)
 
@@ -64,14 +60,6 @@ class LlmapiModel(TextModel):
     """``TritonPythonModel`` of one version; model.py makes a subclass that names it."""
 
     VERSION: ClassVar[str]
-
-    @classmethod
-    def auto_complete_config(cls, auto_complete_model_config: Any) -> Any:
-        """Tell Triton what model.yaml says; not called where the server has that disabled."""
-        settings = _read_yaml(Path(inspect.getfile(cls)).parent)["triton_config"]
-        auto_complete_model_config.set_max_batch_size(settings["max_batch_size"])
-        auto_complete_model_config.set_model_transaction_policy({"decoupled": settings["decoupled"]})
-        return auto_complete_model_config
 
     def initialize(self, args: dict[str, str]) -> None:
         """Start the engine."""
@@ -96,16 +84,14 @@ class LlmapiModel(TextModel):
 
     def answer(self, request: pb_utils.InferenceRequest, key: str) -> None:
         """See `TextModel`."""
-        reply, request_id = _Reply(request.get_response_sender()), request.request_id()
-        stop = pb_utils.get_input_tensor_by_name(request, "stop")
-        if stop is not None and stop.as_numpy()[0]:
-            self._stop(request_id, reply)
-            return
-        self.note(key, id=request_id, model=self.name, version=self.VERSION, inputs={}, effective={}, ignored={})
+        reply = _Reply(request.get_response_sender())
+        self.note(
+            key, id=request.request_id(), model=self.name, version=self.VERSION, inputs={}, effective={}, ignored={}
+        )
         try:
             inputs = read_inputs(request, self._lists)
             self.note(key, inputs=inputs)
-            self._generate(_Live(request_id, reply), key, inputs)
+            self._generate(_Live(reply), key, inputs)
         except Exception as problem:
             self.note(key, error=str(problem))
             reply.send(error(f"Error generating request: {problem}"))
@@ -121,9 +107,7 @@ class LlmapiModel(TextModel):
             raise pb_utils.TritonModelException("Streaming is only supported in decoupled mode.")
         # Versions before 1.3 mistake the flag for the adapter.
         adapter = _adapter(inputs) if version.streams else streaming
-        idle = {name: inputs[name] for name in ("streaming", "image_url") if inputs.get(name)}
-        if version.streams:
-            idle.pop("streaming", None)
+        idle = {"streaming": True} if streaming and not version.streams else {}
         self.note(key, effective=sampling.effective, ignored=sampling.ignored | idle)
         ids = list(self.tokenizer.encode(inputs["text_input"], add_special_tokens=version.bos).ids)
         used, limit = self._used(adapter), self._limit(len(ids), sampling.max_tokens)
@@ -135,24 +119,18 @@ class LlmapiModel(TextModel):
             key, prompt=self.script.decode(ids), prompt_ids=ids, max_tokens=limit, adapter=used and used._asdict(),
             **answer.told(),
         )  # fmt: skip
-        self._send(live, key, inputs, sampling, answer, ids)
+        self._send(live, key, inputs, answer)
 
-    def _send(
-        self, live: _Live, key: str, inputs: dict[str, Any], sampling: Sampling, answer: Answer, prompt: list[int]
-    ) -> None:
-        streaming, decoder, made = inputs.get("streaming", False), Decoder(self.tokenizer), 0
-        streams = streaming and self._version.streams
-        text = decoder.push(prompt) if sampling.keeps_prompt and not streams else ""
+    def _send(self, live: _Live, key: str, inputs: dict[str, Any], answer: Answer) -> None:
+        decoder, made, text = Decoder(self.tokenizer), 0, ""
+        streams = inputs.get("streaming", False) and self._version.streams
         try:
             for step in play(answer, answer.drawn, self.until_replaced(live.aborted.is_set)):
                 text, made = text + decoder.push(step.ids), made + len(step.ids)
                 if step.finish:
                     self.note(key, ended="cancelled" if step.finish == "cancelled" else "finished", tokens=made)
                 if step.finish or streams:
-                    with self._lock:
-                        if not streaming and self._live.pop(key, None) is None:
-                            return  # it was stopped, and its caller is told nothing
-                    tensors = _tensors(inputs, sampling, text, step.finish)  # kept until sent (wire contract 9.1)
+                    tensors = _tensors(inputs, text, step.finish)  # kept until sent (wire contract 9.1)
                     live.reply.send(pb_utils.InferenceResponse(tensors), final=step.finish is not None)
         except Exception:
             self.note(key, ended="failed", tokens=made)
@@ -180,16 +158,6 @@ class LlmapiModel(TextModel):
             )
         return min(max_tokens, self._max_seq_len - length)
 
-    def _stop(self, request_id: str, reply: _Reply) -> None:
-        """Abort the request of that id, and answer the one that asked for it as if it had been meant."""
-        if not request_id:
-            reply.send(error("A request id must be provided for request cancellation"))
-            return
-        with self._lock:
-            for key in [key for key, live in self._live.items() if live.request_id == request_id]:
-                self._live.pop(key).aborted.set()
-        reply.send(_cancelled())
-
     def _watch(self, period: float) -> None:
         """Abort what nobody waits for any more; Triton does not tell of that unasked."""
         while not self.closing.wait(period):
@@ -197,18 +165,13 @@ class LlmapiModel(TextModel):
                 for key in [key for key, live in self._live.items() if live.reply.is_cancelled()]:
                     live = self._live.pop(key)
                     live.aborted.set()
-                    live.reply.send(_cancelled())
+                    live.reply.send(error("Request cancelled by client", pb_utils.TritonError.CANCELLED))
 
 
 def _adapter(inputs: dict[str, Any]) -> Adapter | None:
     given = {name.removeprefix("lora_"): value for name, value in inputs.items() if name.startswith("lora_")}
-    source = given.pop("ckpt_source", "hf")
     if not given:
         return None
-    if given.keys() != {"id", "name", "path"}:
-        raise pb_utils.TritonModelException("lora_id, lora_name and lora_path must be given together")
-    if source not in ("hf", "nemo"):
-        raise pb_utils.TritonModelException(f"lora_ckpt_source {source} is neither hf nor nemo")
     if not Path(given["path"]).exists():
         raise pb_utils.TritonModelException(f"lora_path {given['path']} does not exist")
     return Adapter(given["id"], given["name"], given["path"])
@@ -220,18 +183,9 @@ def _heeded(sampling: Sampling) -> dict[str, Any] | None:
     return {name: value for name, value in sampling.effective.items() if name not in _WITHOUT_EFFECT_ON_A_DRAW}
 
 
-def _tensors(inputs: dict[str, Any], sampling: Sampling, text: str, finish: str | None) -> list[pb_utils.Tensor]:
-    # No log-probs can be asked for, and no stop can match: both are told as the word None.
-    values = {"finish_reason": str(finish), "stop_reason": "None", "cumulative_logprob": "None"}
-    texts = {"text_output": text} | {name: values[name] for name in _ANSWER_OUTPUTS if inputs.get(f"return_{name}")}
-    if sampling.perf_metrics and finish:
-        now = time.monotonic_ns()
-        texts |= {name: str(now) if name.endswith("_ns") else "0" for name in PERF_OUTPUTS}
+def _tensors(inputs: dict[str, Any], text: str, finish: str | None) -> list[pb_utils.Tensor]:
+    texts = {"text_output": text} | ({"finish_reason": str(finish)} if inputs.get("return_finish_reason") else {})
     return [pb_utils.Tensor(name, strings(told)) for name, told in texts.items()]
-
-
-def _cancelled() -> pb_utils.InferenceResponse:
-    return error("Request cancelled by client", pb_utils.TritonError.CANCELLED)
 
 
 def _read_yaml(folder: Path) -> dict[str, Any]:

@@ -11,17 +11,14 @@ from dataclasses import dataclass
 PREFIX = "sampling_param_"
 
 _PERF_OUTPUTS = {
-    **dict.fromkeys(
-        ("kv_cache_reused_block", "kv_cache_missed_block", "kv_cache_alloc_new_blocks", "kv_cache_alloc_total_blocks"),
-        "INT32",
-    ),
+    **dict.fromkeys(("kv_cache_reused_block", "kv_cache_missed_block", "kv_cache_alloc_new_blocks",
+                     "kv_cache_alloc_total_blocks"), "INT32"),
     "kv_cache_hit_rate": "FP32",
-    **dict.fromkeys(
-        ("arrival_time_ns", "first_scheduled_time_ns", "first_token_time_ns", "last_token_time_ns"), "INT64"
-    ),
+    **dict.fromkeys(("arrival_time_ns", "first_scheduled_time_ns", "first_token_time_ns", "last_token_time_ns"),
+                    "INT64"),
     "acceptance_rate": "FP32",
     **dict.fromkeys(("total_accepted_draft_tokens", "total_draft_tokens"), "INT32"),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class Version:
         bos: whether the prompt's text is encoded with the tokenizer's special tokens added.
         streams: whether ``streaming`` reaches the engine. Where it does not, it arrives in the place of the adapter.
         cancels: whether a cancelled call, or the input ``stop``, reaches the engine; performance metrics came with it.
-        checks_ranges: whether sampling parameters out of range are errors, and 0 means greedy.
+        checks_ranges: whether a temperature of 0 means greedy, and parameters beside ``top_k: 1`` change nothing.
         checks_lengths: whether lengths are checked, and the limit is cut to what is left of the context.
         seeds: whether the sampler heeds ``seed``.
         penalties: whether the sampler heeds the frequency and the presence penalty.
@@ -90,4 +87,3 @@ VERSIONS = {
         Version("1.3", streams=True, seeds=True, penalties=True, adapters=True),
     )
 }
-PERF_OUTPUTS = tuple(_PERF_OUTPUTS)

@@ -18,7 +18,6 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import grpc
@@ -148,15 +147,7 @@ class PacedServer:
     ) -> None:
         self.port = free_port()
         self.url = f"127.0.0.1:{self.port}"
-        self._arguments = [
-            str(self.port),
-            "--slots",
-            str(slots),
-            "--token-s",
-            str(token_s),
-            "--prefill-s",
-            str(prefill_s),
-        ]
+        self._arguments = [str(self.port), f"--slots={slots}", f"--token-s={token_s}", f"--prefill-s={prefill_s}"]
         self._letters = ",".join(map(str, letters))
         self._log = log
         self._said = log.with_suffix(".out")
@@ -166,9 +157,7 @@ class PacedServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def start(self) -> None:

@@ -78,16 +78,6 @@ def _nothing(message: Any, draw: random.Random) -> None:
 
 
 _WAYS: tuple[Callable[[Any, random.Random], None], ...] = (
-    _without_output,
-    _without_content,
-    _twice,
-    _renamed,
-    _of_another_type,
-    _of_another_shape,
-    _other_bytes,
-    _flipped,
-    _an_error,
-    _an_end,
-    _an_end_of_another_type,
-    _nothing,
-)
+    _without_output, _without_content, _twice, _renamed, _of_another_type, _of_another_shape, _other_bytes, _flipped,
+    _an_error, _an_end, _an_end_of_another_type, _nothing,
+)  # fmt: skip

@@ -113,11 +113,7 @@ def write_stock(
         code = (PROJECT if stock_name in _OF_THE_PROJECT else HERE) / stock_name / "1"
         for file in code.glob("*.py"):
             (target / "1" / file.name).symlink_to(file)
-        double = {
-            "version": stock.version,
-            "tokenizer": str(tokenizer),
-            "models": models,
-        }
+        double = {"version": stock.version, "tokenizer": str(tokenizer), "models": models}
         (target / "1" / "double.json").write_text(json.dumps(double), encoding="utf-8")
 
 
@@ -126,11 +122,9 @@ def _values(
 ) -> dict[str, dict[str, str]]:
     """Values of the template's variables by model; what upstream leaves to a default stays unfilled."""
     common = {
-        "triton_max_batch_size": "64",
-        "logits_datatype": "TYPE_FP32",
-        "max_queue_size": "0",
+        "triton_max_batch_size": "64", "logits_datatype": "TYPE_FP32", "max_queue_size": "0",
         "max_queue_delay_microseconds": "0",
-    }
+    }  # fmt: skip
     text = {
         "tokenizer_dir": str(tokenizer),
         "add_special_tokens": str(stock.add_special_tokens),
@@ -139,14 +133,10 @@ def _values(
         "postprocessing_instance_count": "1",
     }
     engine = {
-        "decoupled_mode": str(stock.decoupled),
-        "triton_backend": "python",
-        "engine_dir": str(engine_dir),
-        "batching_strategy": "inflight_fused_batching",
-        "encoder_input_features_data_type": "TYPE_FP16",
-        "prompt_embedding_table_data_type": "TYPE_FP16",
-        "exclude_input_in_output": str(stock.exclude_input).lower(),
-    }
+        "decoupled_mode": str(stock.decoupled), "triton_backend": "python", "engine_dir": str(engine_dir),
+        "batching_strategy": "inflight_fused_batching", "encoder_input_features_data_type": "TYPE_FP16",
+        "prompt_embedding_table_data_type": "TYPE_FP16", "exclude_input_in_output": str(stock.exclude_input).lower(),
+    }  # fmt: skip
     if not stock.normalizes:
         engine["normalize_log_probs"] = "false"
     if stock.guided:
@@ -158,9 +148,6 @@ def _values(
         "accumulate_tokens": str(accumulate).lower(),
     }
     return {
-        "preprocessing": common | text,
-        "postprocessing": common | text,
-        "tensorrt_llm": common | engine,
-        "ensemble": common,
-        BLS: common | bls,
-    }
+        "preprocessing": common | text, "postprocessing": common | text, "tensorrt_llm": common | engine,
+        "ensemble": common, BLS: common | bls,
+    }  # fmt: skip

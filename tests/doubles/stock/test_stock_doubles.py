@@ -77,47 +77,6 @@ def test_an_ensemble_decodes_each_response_alone(stock_triton: StockServer, kser
     assert [answer.final for answer in streamed] == [False] * (len(streamed) - 1) + [True]
 
 
-def test_sentencepiece_spaces_vanish_from_a_stream(stock_triton: StockServer, kserve: Kserve) -> None:
-    said = "Hello the capital of the"
-    stock_triton.play(turn(text=said))
-    ensemble = stock_triton.ensemble(NEWEST, spelling="sentencepiece")
-    assert whole(kserve, ensemble).text == said
-    assert "".join(texts(kserve.stream(ensemble, stream=True, **GREEDY))) == said.replace(" ", "")
-    accumulating = stock_triton.bls(NEWEST, accumulate=True, spelling="sentencepiece")
-    assert texts(kserve.stream(accumulating, stream=True, **GREEDY))[-1] == said
-
-
-@EACH
-def test_a_whole_answer_begins_with_the_prompt(stock_triton: StockServer, kserve: Kserve, version: str) -> None:
-    stock_triton.play(turn(text="yes"))
-    for model in (stock_triton.ensemble(version), stock_triton.bls(version)):
-        asked = {} if version == "0.12" else {"exclude_input_in_output": False}
-        assert whole(kserve, model, **asked).text == "say ityes"
-        assert "".join(texts(kserve.stream(model, stream=True, **GREEDY))) == "yes"
-        options = without_prompt(version)
-        assert whole(kserve, stock_triton.ensemble(version, **options)).text == "yes"
-        assert whole(kserve, stock_triton.bls(version, **options)).text == "yes"
-
-
-@EACH
-def test_outputs_that_nobody_asked_for(stock_triton: StockServer, kserve: Kserve, version: str) -> None:
-    stock_triton.play(turn(text="yes"))
-    unasked = set(whole(kserve, stock_triton.ensemble(version)).tensors)
-    zeros = {"cum_log_probs", "output_log_probs", "context_logits", "generation_logits", "batch_index"}
-    assert unasked == ({"text_output", *zeros} if version == "0.12" else {"text_output"})
-    if version == "0.12":
-        assert not any(whole(kserve, stock_triton.ensemble(version)).tensors[name].any() for name in zeros)
-
-
-@EACH
-def test_log_probs_of_a_stream_are_cumulative(stock_triton: StockServer, kserve: Kserve, version: str) -> None:
-    stock_triton.play(turn(text="abc"))
-    streamed = kserve.stream(stock_triton.ensemble(version), stream=True, return_log_probs=True, **GREEDY)
-    assert [answer.tensors["output_log_probs"].shape for answer in streamed] == [(1, 1, n) for n in (1, 2, 3, 3)]
-    last = streamed[-1].tensors
-    assert last["cum_log_probs"].item() == pytest.approx(last["output_log_probs"].sum())
-
-
 @pytest.mark.parametrize(
     "version", [one if one in ("0.12", NEWEST) else pytest.param(one, marks=pytest.mark.long) for one in VERSIONS]
 )
@@ -156,45 +115,6 @@ def test_log_probs_are_relative_by_default(stock_triton: StockServer, tmp_path: 
         assert any(loss.startswith("log-probs are rejected") for loss in about["gateway"]["losses"])
 
 
-@pytest.mark.parametrize("version", ["1.0", NEWEST])
-def test_counts_by_the_response(stock_triton: StockServer, kserve: Kserve, version: str) -> None:
-    stock_triton.play(turn(text="abcd"), chunk=[1, 2])
-    counts = {"return_num_input_tokens": True, "return_num_output_tokens": True}
-    prompt = len(stock_triton.tokenizer().encode("say it").ids)
-    streamed = kserve.stream(stock_triton.ensemble(version), stream=True, **counts, **GREEDY)
-    assert [answer.tensors["num_output_tokens"].item() for answer in streamed] == [1, 2, 1, 0]
-    assert {answer.tensors["num_input_tokens"].item() for answer in streamed} == {prompt}
-    echoed = whole(kserve, stock_triton.ensemble(version), exclude_input_in_output=False, **counts)
-    assert echoed.tensors["num_output_tokens"].item() == prompt + 4
-    kept = whole(kserve, stock_triton.ensemble(version), **counts)
-    assert kept.tensors["num_output_tokens"].item() == 4
-    by_bls = whole(kserve, stock_triton.bls(version), **counts).tensors
-    assert by_bls["num_input_tokens"].item() == prompt
-    assert ("num_output_tokens" in by_bls) == (version == NEWEST)
-
-
-@EACH
-def test_the_engine_s_ends(stock_triton: StockServer, kserve: Kserve, version: str) -> None:
-    model = stock_triton.ensemble(version, **without_prompt(version))
-    stock_triton.play(turn(text="one, the two, three.<|im_end|>never said"))
-    assert whole(kserve, model).text == "one, the two, three."
-    assert whole(kserve, model, max_tokens=2).text == "one"
-    # "he" is one token of its own, and a part of another in " the": no match; " two" is made of the same tokens.
-    assert whole(kserve, model, stop_words=["he", " two"]).text == "one, the two"
-    assert whole(kserve, model, max_tokens=25, end_id=0).text.startswith("one, the two, three.never")
-    assert [entry["finish"] for entry in stock_triton.requests()] == ["stop", "length", "stop", "length"]
-
-
-def test_max_tokens_is_clamped_in_silence(stock_triton: StockServer, kserve: Kserve) -> None:
-    model = stock_triton.ensemble(NEWEST)
-    stock_triton.play(turn(text="x"))
-    prompt = "y" * 2000
-    assert whole(kserve, model, text_input=prompt, max_tokens=100, end_id=-1).text.count("x") < 100
-    assert stock_triton.requests()[0]["effective"]["max_tokens"] == 48
-    [error] = kserve.stream(model, text_input="y" * 2048, max_tokens=1)
-    assert "Prompt length (2048) exceeds maximum input length (2047)" in error.error
-
-
 @EACH
 def test_temperature_alone_is_greedy(stock_triton: StockServer, kserve: Kserve, version: str) -> None:
     model = stock_triton.ensemble(version, **without_prompt(version))
@@ -214,15 +134,6 @@ def test_temperature_alone_is_greedy(stock_triton: StockServer, kserve: Kserve, 
     assert len(said(temperature=0.8)) == len(said(temperature=0.8, top_k=1)) == 1
     assert len(said(temperature=0.8, top_p=1.0)) == len(said(temperature=0.0, top_p=0.5)) == 3
     assert [entry["effective"]["greedy"] for entry in stock_triton.requests()] == [True] * 6 + [False] * 6
-
-
-def test_bls_of_the_oldest_version_drops_the_temperature(stock_triton: StockServer, kserve: Kserve) -> None:
-    stock_triton.play(turn(text="x"))
-    for version in ("0.12", "0.16"):
-        whole(kserve, stock_triton.bls(version), temperature=0.5, top_p=1.0)
-    oldest, next_one = (entry["tensors"] for entry in stock_triton.requests())
-    assert ("temperature" in oldest, "temperature" in next_one) == (False, True)
-    assert "runtime_top_p" in oldest
 
 
 def test_who_passes_a_cancel_on(stock_triton: StockServer, kserve: Kserve) -> None:
@@ -274,20 +185,6 @@ def test_bls_streams_what_is_new_damaged_or_all_so_far(stock_triton: StockServer
     assert any(text.endswith("\ufffd") for text in streamed)
 
 
-@EACH
-def test_bls_s_final_flag_comes_by_itself_and_only_where_asked_for(
-    stock_triton: StockServer, kserve: Kserve, version: str
-) -> None:
-    model = stock_triton.bls(version)
-    stock_triton.play(turn(text="ab"))
-    request = infer_request(model, stream=True, **GREEDY)
-    assert [answer.final for answer in answers(kserve.call(request))] == [False] * 3
-    request.parameters["triton_enable_empty_final_response"].bool_param = True
-    *data, last = answers(kserve.call(request))
-    assert [answer.final for answer in data] == [False] * 3
-    assert (last.final, last.tensors) == (True, {})
-
-
 def test_bls_serves_one_request_under_an_id_of_its_own(stock_triton: StockServer, kserve: Kserve) -> None:
     model = stock_triton.bls(NEWEST)
     stock_triton.play(turn("first", text="a", hold=True), turn("second", text="b"))
@@ -304,17 +201,6 @@ def test_bls_serves_one_request_under_an_id_of_its_own(stock_triton: StockServer
     assert "".join(texts(list(answers(call)))) == "b"
 
 
-def test_bls_cuts_whole_answers_behind_a_stop_word(stock_triton: StockServer, kserve: Kserve) -> None:
-    # In the middle of a token the engine sees no match, and before 0.19 nobody else looks.
-    stock_triton.play(turn(text=" the other one"))
-    cut = {"stop_words": ["e o"], "exclude_input_in_output": True}
-    assert whole(kserve, stock_triton.bls("0.16"), **cut).text == " the other one"
-    for version in ("0.19", NEWEST):
-        assert whole(kserve, stock_triton.bls(version), **cut).text == " the o"
-        streamed = kserve.stream(stock_triton.bls(version, accumulate=True), stream=True, **{**GREEDY, **cut})
-        assert texts(streamed)[-1] == " the other one"
-
-
 def test_an_engine_s_error_in_mid_answer(stock_triton: StockServer, kserve: Kserve) -> None:
     stock_triton.play(turn(text="abcdef", fail_after=2, pause=0.1))
     *data, error = kserve.stream(stock_triton.ensemble(NEWEST), stream=True, **GREEDY)
@@ -326,61 +212,3 @@ def test_an_engine_s_error_in_mid_answer(stock_triton: StockServer, kserve: Kser
     stock_triton.play(turn(text="well"))
     with pytest.raises(grpc.RpcError, match="DEADLINE_EXCEEDED"):
         kserve.stream(model, timeout=1, **GREEDY)
-
-
-def test_an_engine_that_falls_silent(stock_triton: StockServer, kserve: Kserve) -> None:
-    stock_triton.play(turn(text="abcdef", stall_after=2))
-    call = kserve.call(infer_request(stock_triton.ensemble(NEWEST), "silent", stream=True, **GREEDY), timeout=1)
-    got = []
-    with pytest.raises(grpc.RpcError, match="DEADLINE_EXCEEDED"):
-        got.extend(answer.text for answer in answers(call))
-    stop = {"input_ids": [0], "input_lengths": 1, "request_output_len": 1, "stop": True}
-    kserve.stream(stock_triton.engine(NEWEST), "silent", **stop)
-    assert stock_triton.requests_with("ended")[0]["tokens"] == 2
-
-
-@EACH
-def test_errors_of_bls_show_its_source(stock_triton: StockServer, kserve: Kserve, version: str) -> None:
-    [answer] = kserve.stream(stock_triton.bls(version), text_input="x", max_tokens=0)
-    assert "Traceback (most recent call last)" in answer.error
-    assert "model.py" in answer.error
-    stock_triton.play(turn("known", text="x"))
-    [answer] = kserve.stream(stock_triton.bls(version), text_input="other", max_tokens=9)
-    assert "Traceback" in answer.error
-
-
-def test_models_that_are_not_decoupled_answer_once(stock_triton: StockServer, kserve: Kserve) -> None:
-    stock_triton.play(turn(text=TEXT))
-    for model in (stock_triton.ensemble("0.16", decoupled=False), stock_triton.bls("0.16", decoupled=False)):
-        assert kserve.infer(model, exclude_input_in_output=True, **GREEDY).text == TEXT
-        with pytest.raises(grpc.RpcError, match="Streaming is only supported in decoupled mode"):
-            kserve.infer(model, stream=True, **GREEDY)
-        stock_triton.play(turn(text=TEXT, fail_after=2))
-        with pytest.raises(grpc.RpcError, match="Executor failed process requestId"):
-            kserve.infer(model, **GREEDY)
-        assert stock_triton.requests_with("ended")[0]["ended"] == "failed"
-        stock_triton.play(turn(text=TEXT))
-    with pytest.raises(grpc.RpcError, match="doesn't support models with decoupled transaction policy"):
-        kserve.infer(stock_triton.ensemble("0.16"), **GREEDY)
-
-
-def test_a_prompt_gets_bos_from_preprocessing_unless_told_otherwise(stock_triton: StockServer, kserve: Kserve) -> None:
-    stock_triton.play(turn(text="x"))
-    whole(kserve, stock_triton.ensemble(NEWEST, spelling="sentencepiece"), text_input="<s>the")
-    whole(
-        kserve, stock_triton.ensemble(NEWEST, spelling="sentencepiece", add_special_tokens=False), text_input="<s>the"
-    )
-    doubled, once = (entry["prompt_ids"] for entry in stock_triton.requests())
-    assert doubled == [1, *once]
-
-
-def test_guides_reach_an_engine_that_is_set_up_for_them(stock_triton: StockServer, kserve: Kserve) -> None:
-    stock_triton.play(turn(text="{}"))
-    guide = {"guided_decoding_guide_type": "regex", "guided_decoding_guide": "a+"}
-    [rejected] = kserve.stream(stock_triton.ensemble(NEWEST), **guide, **GREEDY)
-    assert "GuidedDecoder is not set up" in rejected.error
-    for model in (stock_triton.ensemble(NEWEST, guided=True), stock_triton.bls(NEWEST, guided=True)):
-        whole(kserve, model, **guide)
-    whole(kserve, model, **{**guide, "guided_decoding_guide_type": "no_such_kind"})
-    kinds = [entry["effective"]["guide"] for entry in stock_triton.requests()]
-    assert kinds == [{"kind": "regex", "text": "a+"}] * 2 + [None]

@@ -20,13 +20,11 @@ _SAMPLED = (("max_tokens", "INT32", True), ("temperature", "FP32", True), ("seed
 PLAIN: Mapping[str, dict[str, Any]] = {
     "plain_stream": {"decoupled": True, "inputs": (*_TEXT, *_SAMPLED)},
     "plain_whole": {"decoupled": False, "batch": 4, "inputs": _TEXT},
-    "plain_counts": {
-        "decoupled": True,
-        "inputs": (*_TEXT, *_SAMPLED),
-        "outputs": (("finish_reason", "STRING"), ("num_input_tokens", "INT32"), ("num_output_tokens", "INT32")),
-    },
+    "plain_counts": {"decoupled": True, "inputs": (*_TEXT, *_SAMPLED),
+                     "outputs": (("finish_reason", "STRING"), ("num_input_tokens", "INT32"),
+                                 ("num_output_tokens", "INT32"))},
     "plain_picky": {"decoupled": True, "inputs": (*_TEXT, ("persona", "STRING", False))},
-}
+}  # fmt: skip
 """Plain text models by name: whether they are decoupled, and their inputs with types, and whether they are optional."""
 
 

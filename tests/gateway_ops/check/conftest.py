@@ -19,6 +19,7 @@ from gateway_ops.repository.pbtxt import from_text
 from gateway_ops.repository.rendered_files import render, write
 from tests.gateway_ops.check.planting import ENGINE, edit, parameter
 from tests.gateway_ops.repository.stock import UPSTREAM
+from tests.tiny_model import write_tiny_model
 from tests.tokens.kept_helper import one_helper  # noqa: F401 - a fixture
 
 OLDER: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("older.json").read_text())
@@ -53,6 +54,13 @@ def rendered(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Call
         return made[name]
 
     return get
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the tiny model in ``tiny``."""
+    write_tiny_model(tmp_path / "tiny")
+    return tmp_path
 
 
 @pytest.fixture

@@ -56,12 +56,6 @@ def test_an_ensemble_that_is_not_stock_is_on_the_text_path(tmp_path: Path, stock
     assert said.severity is Severity.WARNING
 
 
-def test_a_bls_model_that_cannot_leave_out_the_prompt_is_refused(tmp_path: Path, stock_facts: None) -> None:
-    folder = fill(tmp_path, "0.12.0", exclude_input_in_output="False")
-    edit(folder / BLS, *parameter("accumulate_tokens", "false"))
-    assert "returns the prompt before the answer" in str(agree(folder)["tensorrt_llm_bls"])
-
-
 @pytest.mark.parametrize("version", LLMAPI_VERSIONS)
 def test_the_llm_api_however_its_policy_is_said(tmp_path: Path, version: str) -> None:
     for index, (decoupled, policy) in enumerate(itertools.product((True, False), (True, False))):

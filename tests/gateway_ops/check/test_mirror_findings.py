@@ -14,12 +14,6 @@ from tests.tiny_model import write_tiny_model
 SERVER = "server: {internal_port: 9001}\n"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_tiny_model(tmp_path / "tiny")
-    return tmp_path
-
-
 def model(name: str, more: str = "", length: int = 2048) -> str:
     triton = "{url: 'localhost:8001'}"
     return f"- {{name: {name}, triton: {triton}, tokenizer: tiny, max_seq_len: {length}{more}}}\n"
@@ -42,12 +36,10 @@ async def said(file: Path) -> list[str]:
         ("{to: a}", "models[0].mirror.to: a model cannot be its own mirror."),
         ("{to: c}", "models[0].mirror.to: 'c' must be the name of a configured model."),
         ("{to: b, share: 0}", "models[0].mirror.share: input should be greater than 0."),
-        (
-            "{to: b, show_text: true}",
-            "models[0].mirror.show_text: requires server.internal_port because texts are only shown on that port.",
-        ),
+        ("{to: b, show_text: true}",
+         "models[0].mirror.show_text: requires server.internal_port because texts are only shown on that port."),
     ],
-)
+)  # fmt: skip
 async def test_a_mirror_that_cannot_be_is_refused(folder: Path, mirror: str, problem: str) -> None:
     file = write(folder, model("a", f", mirror: {mirror}"), model("b"), server="")
     assert [line for line in await said(file) if problem in line] == [f"2: {problem}"]

@@ -11,11 +11,9 @@ import pytest
 from gateway_ops.check.findings import Severity
 from gateway_ops.check.repository import check_repository
 from gateway_ops.check.repository.version_folders import OWN_GENERIC_MODULES, OWN_MODULES
-from gateway_ops.repository.pbtxt import to_text
 from tests.gateway_ops.check.configured_triton import agree
 from tests.gateway_ops.check.planted import PLANTED
 from tests.gateway_ops.check.planting import BLS, ENGINE, FIRST, TEXT, added, bad, edit, parameter
-from tests.gateway_ops.repository.stock import filled_by_hand
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -29,12 +27,6 @@ def test_a_planted_mistake_is_named_with_its_fix(name: str, repo: Path) -> None:
     assert Path(path).parent.parent == repo
     assert int(line) >= 1
     agree(repo)
-
-
-def test_a_file_that_does_not_parse_is_the_only_finding(repo: Path) -> None:
-    edit(repo / ENGINE, r"max_batch_size: 16", "max_batch_size 16")
-    (found,) = check_repository(repo)
-    assert found.what.startswith("It is not a model configuration")
 
 
 def test_a_number_that_no_field_can_hold(repo: Path) -> None:
@@ -185,22 +177,6 @@ def test_a_draft_model_that_nothing_asks(
     assert tensor in found.fix
 
 
-@pytest.mark.parametrize(
-    ("file", "pattern", "replacement", "name"),
-    [
-        (TEXT, r"max_batch_size: 16", "max_batch_size: ${triton_max_batch_size}", "triton_max_batch_size"),
-        (ENGINE, r'(name: "context_logits" data_type: )\w+', r"\1${logits_datatype}", "logits_datatype"),
-        (ENGINE, r"decoupled: true", "decoupled: ${decoupled_mode}", "decoupled_mode"),
-    ],
-)
-def test_what_is_not_filled_in_is_the_only_finding(
-    repo: Path, file: str, pattern: str, replacement: str, name: str
-) -> None:
-    edit(repo / file, pattern, replacement)
-    (found,) = check_repository(repo)
-    assert found.what == f"${{{name}}} is an unfilled template variable, so the file does not parse."
-
-
 def test_a_draft_that_is_its_target_and_an_engine_that_is_none(rendered: Callable[[str], Path], tmp_path: Path) -> None:
     repo = shutil.copytree(rendered("draft-target"), tmp_path / "drafts")
     edit(repo / "tensorrt_llm_draft" / "config.pbtxt", *parameter("gpt_model_path", "/engines/llama-3.1-8b"))
@@ -261,12 +237,9 @@ def test_folders_beside_a_version(repo: Path) -> None:
         (repo / "preprocessing" / name).mkdir()
     assert {(found.severity, found.what) for found in bad(repo)} == {
         (Severity.WARNING, "The folder 01/ is not a version but a number with leading zeros: Triton ignores it."),
-        (
-            Severity.WARNING,
-            "The folder 1abc/ is not a version, but Triton reads it as 1, and looks for that folder.",
-        ),
+        (Severity.WARNING, "The folder 1abc/ is not a version, but Triton reads it as 1, and looks for that folder."),
         (Severity.ERROR, "The folder 2abc/ is not a version, but Triton reads it as 2, and looks for that folder."),
-    }
+    }  # fmt: skip
 
 
 def test_engines_that_take_each_others_gpus(rendered: Callable[[str], Path], tmp_path: Path) -> None:
@@ -304,35 +277,6 @@ def test_an_engine_folder_that_does_not_exist(repo: Path, tmp_path: Path) -> Non
     edit(repo / ENGINE, *parameter("gpt_model_path", "/of/another/machine/llama3"))
     (found,) = check_repository(repo)
     assert (found.severity, found.what) == (Severity.INFO, "/of/another/machine/llama3 does not exist on this machine.")
-
-
-def test_stock_templates_filled_by_hand(tmp_path: Path) -> None:
-    """What people have after the README's steps: it loads, and is bad for chat in these ways."""
-    batch = {"triton_max_batch_size": "4", "decoupled_mode": "true", "logits_datatype": "TYPE_FP32"}
-    text = {**batch, "tokenizer_dir": "/data/m"}
-    engine = {
-        **batch,
-        "triton_backend": "tensorrtllm",
-        "engine_dir": "/engines/x",
-        "batching_strategy": "inflight_fused_batching",
-        "encoder_input_features_data_type": "TYPE_FP16",
-        "prompt_embedding_table_data_type": "TYPE_FP16",
-    }
-    values = {"ensemble": batch, "preprocessing": text, "postprocessing": text, "tensorrt_llm": engine}
-    values["tensorrt_llm_bls"] = {**batch, "bls_instance_count": "1"}
-    for name, config in filled_by_hand("1.2.1", values).items():
-        version = tmp_path / name / "1"
-        version.mkdir(parents=True)
-        (version / "model.py").write_text("class TritonPythonModel: ...\n")
-        (tmp_path / name / "config.pbtxt").write_text(to_text(config))
-    found = [finding.what for finding in bad(tmp_path) if not finding.what.startswith("Optional template variables")]
-    assert [what.partition(":")[0] for what in found] == [
-        "With dynamic_batching Triton 25.07 and newer can deliver streamed pieces out of order.",
-        "log-probs are rejected with temperature 0, top_k, top_p or min_p",
-        "Answers that are not streamed begin with the prompt.",
-        "1 instances serve 1 requests at a time",
-        "streamed answers are rejected",
-    ]
 
 
 @pytest.mark.parametrize("value", ["true", None])

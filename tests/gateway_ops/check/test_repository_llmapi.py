@@ -122,14 +122,10 @@ def test_a_configuration_that_takes_batches(llmapi: Path) -> None:
     edit(llmapi / "tensorrt_llm" / "config.pbtxt", "^", "max_batch_size: 8\n")
     assert [(found.severity, found.what) for found in bad(llmapi)] == [
         (Severity.ERROR, "max_batch_size is 8, but this model does not support batches."),
-        (
-            Severity.ERROR,
-            (
-                "model 'tensorrt_llm' of the LLM API has a max_batch_size above 0, which its code does not support; "
-                "set it to 0."
-            ),
-        ),
-    ]
+        (Severity.ERROR,
+         ("model 'tensorrt_llm' of the LLM API has a max_batch_size above 0, which its code does not support; "
+          "set it to 0.")),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("gone", ["model.yaml", "helpers.py"])

@@ -12,7 +12,7 @@ from gateway_ops.check.findings import Finding, Severity
 from gateway_ops.check.repository import check_repository
 from gateway_ops.repository.pbtxt import to_text
 from tests.gateway_ops.check.conftest import OLDER
-from tests.gateway_ops.check.planting import BACK, BLS, BLS_FIRST, ENGINE, TEXT, added, bad, edit, parameter
+from tests.gateway_ops.check.planting import BACK, BLS, ENGINE, TEXT, bad, edit, parameter
 from tests.gateway_ops.repository.stock import UPSTREAM, filled_by_hand
 
 VERSIONS = (*OLDER, *UPSTREAM)
@@ -25,16 +25,11 @@ def fill(folder: Path, version: str, **more: str) -> Path:
     batch = {"triton_max_batch_size": "16", "decoupled_mode": "true", "logits_datatype": "TYPE_FP32"}
     text = {**batch, "tokenizer_dir": "/data/m", "add_special_tokens": "false", "skip_special_tokens": "true"}
     engine = {
-        **batch,
-        "triton_backend": "tensorrtllm",
-        "engine_dir": "/engines/x",
-        "batching_strategy": "inflight_fused_batching",
-        "encoder_input_features_data_type": "TYPE_FP16",
-        "prompt_embedding_table_data_type": "TYPE_FP16",
-        "exclude_input_in_output": "True",
-        "normalize_log_probs": "False",
-        **more,
-    }
+        **batch, "triton_backend": "tensorrtllm", "engine_dir": "/engines/x",
+        "batching_strategy": "inflight_fused_batching", "encoder_input_features_data_type": "TYPE_FP16",
+        "prompt_embedding_table_data_type": "TYPE_FP16", "exclude_input_in_output": "True",
+        "normalize_log_probs": "False", **more,
+    }  # fmt: skip
     values = {"ensemble": batch, "preprocessing": text, "postprocessing": text, "tensorrt_llm": engine}
     values["tensorrt_llm_bls"] = {**batch, "bls_instance_count": "16", "accumulate_tokens": "true"}
     values["tensorrt_llm_bls"]["tensorrt_llm_model_name"] = "tensorrt_llm"
@@ -102,13 +97,6 @@ def test_copies_of_an_engine_on_gpus_of_their_own(tmp_path: Path) -> None:
     assert found.what == "tensorrt_llm_2 and tensorrt_llm load the same engine, /engines/x."
 
 
-def test_a_draft_that_loads_its_targets_engine_elsewhere(tmp_path: Path) -> None:
-    repo = fill(tmp_path, "0.19.0", gpu_device_ids="0")
-    second_engine(repo, "draft", "1")
-    edit(repo / BLS, r'(key: "tensorrt_llm_draft_model_name" value { string_value: )"[^"]*"', r'\1"draft"')
-    assert [finding.what for finding in said(repo)] == ["tensorrt_llm and draft load the same engine, /engines/x."]
-
-
 def test_the_model_of_disaggregated_serving_has_no_settings_of_an_engine(tmp_path: Path) -> None:
     """It has an engine's tensors, but calls engines, which echo as they are set; of their log-probs it can say so."""
     repo = fill(tmp_path, "0.16.0", gpu_device_ids="0")
@@ -170,14 +158,6 @@ def test_an_unknown_library_of_guides(tmp_path: Path) -> None:
     ]
 
 
-def test_a_bls_model_that_calls_an_engine_of_other_logits(tmp_path: Path) -> None:
-    repo = fill(tmp_path, "0.19.0")
-    edit(repo / BLS, BLS_FIRST, added("unrelated", "x"))
-    edit(repo / BLS, r'(name: "context_logits" data_type: )TYPE_FP32', r"\1TYPE_FP16")
-    (found,) = said(repo)
-    assert found.what == "The output 'context_logits' is FP16, but FP32 in tensorrt_llm, which it calls."
-
-
 def as_the_readme_has_it(folder: Path, version: str) -> Path:
     """What the README's commands leave: BLS neither accumulates nor streams, special tokens are added."""
     repo = fill(folder, version, normalize_log_probs="${normalize_log_probs}")
@@ -192,17 +172,6 @@ HEALTHY = ("0.12.0", "0.16.0", "0.19.0", "1.2.1")
 
 
 @pytest.mark.parametrize("version", HEALTHY)
-def test_a_stock_repository_for_chat_has_no_mistakes(tmp_path: Path, version: str) -> None:
-    """With an engine that is there, as where it is served; of the newest, its text steps must keep the order."""
-    (tmp_path / "engine").mkdir()
-    (tmp_path / "engine" / "rank0.engine").touch()
-    repo = fill(tmp_path / "repo", version, engine_dir=str(tmp_path / "engine"))
-    if version == "1.2.1":
-        edit(repo / BACK, r"dynamic_batching \{[^}]*\}\s*\}", "dynamic_batching { preserve_ordering: true }")
-    assert said(repo) == []
-
-
-@pytest.mark.parametrize("version", HEALTHY)
 def test_a_stock_repository_by_the_readme_is_no_error(tmp_path: Path, version: str) -> None:
     """It is served; what is lost of answers is said, and nothing else."""
     found = said(as_the_readme_has_it(tmp_path, version))
@@ -212,15 +181,6 @@ def test_a_stock_repository_by_the_readme_is_no_error(tmp_path: Path, version: s
         "log-probs are rejected with temperature 0, top_k, top_p or min_p",
         *([RECENT] if version == "1.2.1" else []),
     }
-
-
-@pytest.mark.parametrize("version", ["0.9.0", "0.12.0"])
-def test_an_engine_that_nobody_named_to_an_old_bls_model(tmp_path: Path, version: str) -> None:
-    repo = fill(tmp_path, version)
-    edit(repo / BLS, *parameter("tensorrt_llm_model_name", "${tensorrt_llm_model_name}"))
-    assert [(found.severity, "unfilled template placeholder" in found.what) for found in said(repo)] == [
-        (Severity.ERROR, True)
-    ]
 
 
 def test_a_bls_model_that_does_not_accumulate_is_told_to(tmp_path: Path) -> None:

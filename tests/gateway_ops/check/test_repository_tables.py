@@ -20,24 +20,6 @@ SPOILED = {
         "The input 'input_ids' is INT64; tensorrt_llm declares it as INT32.",
         "TYPE_INT32",
     ),
-    "type of the seed": (
-        r'(name: "seed" data_type: )TYPE_UINT64',
-        r"\1TYPE_INT32",
-        "The input 'seed' is INT32; tensorrt_llm declares it as UINT64.",
-        "TYPE_UINT64",
-    ),
-    "dims of stop words": (
-        r'(name: "stop_words_list" data_type: TYPE_INT32) dims: 2 dims: -1',
-        r"\1 dims: -1",
-        "The input 'stop_words_list' has dims [-1]; tensorrt_llm declares [2, -1].",
-        "[2, -1]",
-    ),
-    "renamed answer": (
-        r'name: "output_ids"',
-        'name: "output_id"',
-        "The output 'output_id' is not one of tensorrt_llm's.",
-        "Did you mean 'output_ids'?",
-    ),
     "renamed prompt": (
         r'name: "input_ids"',
         'name: "input_id"',
@@ -49,12 +31,6 @@ SPOILED = {
         "",
         "It has no input 'input_lengths', which tensorrt_llm needs for every request.",
         'Declare input { name: "input_lengths" data_type: TYPE_INT32 dims: [1] }.',
-    ),
-    "no lengths of answers": (
-        r'output \{ name: "sequence_length"[^\n]*\n',
-        "",
-        "It has no output 'sequence_length', which tensorrt_llm needs for every request.",
-        "Declare output",
     ),
     "type that no logits have": (
         r'(name: "context_logits" data_type: )TYPE_FP32',

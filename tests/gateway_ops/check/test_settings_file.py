@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import json
-import ssl
 from pathlib import Path
 from textwrap import dedent
 
@@ -17,7 +15,6 @@ from gateway_ops.check import Finding, Severity
 from gateway_ops.check.settings_file import check_file
 from tests.certificates import Authority
 from tests.ports import free_port
-from tests.tiny_model import write_tiny_model
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
 
@@ -34,12 +31,6 @@ async def lines(folder: Path, text: str, *, offline: bool = True) -> list[tuple[
     return [(where, f"{each.what} {each.fix}".strip()) for where, each in await findings(folder, text, offline=offline)]
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    write_tiny_model(tmp_path / "tiny")
-    return tmp_path
-
-
 RIGHT = """\
     models:
       - name: tiny
@@ -49,44 +40,44 @@ RIGHT = """\
     """
 
 
-async def test_a_right_file_has_no_findings(model: Path) -> None:
-    assert await lines(model, RIGHT) == []
+async def test_a_right_file_has_no_findings(folder: Path) -> None:
+    assert await lines(folder, RIGHT) == []
 
 
-async def test_a_tokenizer_that_reads_prompts_as_a_whole_is_named(model: Path) -> None:
-    file = model / "tiny" / "tokenizer.json"
+async def test_a_tokenizer_that_reads_prompts_as_a_whole_is_named(folder: Path) -> None:
+    file = folder / "tiny" / "tokenizer.json"
     spec = json.loads(file.read_text())
     for token in spec["added_tokens"]:
         token["normalized"] = True
     file.write_text(json.dumps(spec))
-    ((_, found),) = await findings(model, RIGHT)
+    ((_, found),) = await findings(folder, RIGHT)
     assert found.severity is Severity.INFO
     assert "tokenizes its whole prompt again" in found.what
 
 
-async def test_a_missing_package_of_telemetry_is_found(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_package_of_telemetry_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = dedent(RIGHT) + "telemetry:\n  traces: true\n"
-    assert await lines(model, text) == []
+    assert await lines(folder, text) == []
     monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
-    ((where, said),) = await lines(model, text)
+    ((where, said),) = await lines(folder, text)
     assert (where, pip_install("otel") in said) == ("7", True)
 
 
-async def test_what_keeps_a_gateway_from_its_state_is_found(model: Path) -> None:
-    (model / "text").write_text("no database")
-    (model / "keys").write_text("no key")
+async def test_what_keeps_a_gateway_from_its_state_is_found(folder: Path) -> None:
+    (folder / "text").write_text("no database")
+    (folder / "keys").write_text("no key")
     state = "state: {path: text, keys_file: none}\n"
-    found = await findings(model, dedent(RIGHT) + state)
+    found = await findings(folder, dedent(RIGHT) + state)
     assert [(where, each.severity) for where, each in found] == [("6", Severity.ERROR)] * 2
     assert [each.what.partition(":")[0] for _, each in found] == ["state.path", "state.keys_file"]
     state = "state:\n  path: text/state.sqlite\n  keys_file: keys\n"
-    found = await findings(model, dedent(RIGHT) + state)
+    found = await findings(folder, dedent(RIGHT) + state)
     assert [(where, each.what.partition(":")[0]) for where, each in found] == [
         ("7", "state.path"), ("8", "state.keys_file"),
     ]  # fmt: skip
 
 
-async def test_every_mistake_is_named_with_its_line(model: Path) -> None:
+async def test_every_mistake_is_named_with_its_line(folder: Path) -> None:
     text = """\
         server:
           prot: 9000
@@ -109,14 +100,14 @@ async def test_every_mistake_is_named_with_its_line(model: Path) -> None:
             whatever: 1
           - just text
         """
-    found = await lines(model, text)
+    found = await lines(folder, text)
     expected = [
         ("2", "server.prot: unknown key. Did you mean 'port'?"),
         ("3", "port: unknown key. Did you mean 'server.port'?"),
         ("4", "timeouts: must be a mapping."),
         ("8", "models[0].triton.modle: unknown key. Did you mean 'model'?"),
         ("9", "models[0].max_seq_len: must be an integer."),
-        ("10", f"The folder {model / 'nowhere'} does not exist."),
+        ("10", f"The folder {folder / 'nowhere'} does not exist."),
         ("11", "models[1].triton: is required."),
         ("11", "models[1].name: the name 'b' is already taken by models[0].aliases."),
         ("14", "models[2].name: duplicate key, first used in line 13."),
@@ -131,32 +122,12 @@ async def test_every_mistake_is_named_with_its_line(model: Path) -> None:
         assert said.startswith(beginning)
 
 
-@pytest.mark.parametrize(
-    ("text", "where", "says"),
-    [
-        ("models: [\n", "2", "not valid YAML"),
-        ("a: 1\n b: 2\n", "2", "not valid YAML"),
-        ("- a\n", "1", "must contain a mapping"),
-        ("models: &m\n- *m\n", "", "not valid YAML"),
-        ("{}", "", "models: no model is configured"),
-        ("server: {}\nmodels: []\n", "2", "models: no model is configured"),
-        ("models:\n- &a {name: x, triton: {url: 'h:1'}}\n- *a\n", "2", "already taken"),
-        ("base: &b {path: fast}\nmodels:\n- {<<: *b, name: x, triton: {url: 'h:1'}}\n", "1", "base: unknown key"),
-        ("models: [{name: 7, triton: {url: 'h:1'}}]", "1", "models[0].name: must be a string; put it in quotes."),
-    ],
-)
-async def test_odd_files(tmp_path: Path, text: str, where: str, says: str) -> None:
-    found = await findings(tmp_path, text)
-    places = [place for place, each in found if says in each.what and each.severity is Severity.ERROR]
-    assert places == [where or "gateway.yaml"]
-
-
 async def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     (finding,), _ = await check_file(tmp_path / "none.yaml", offline=True)
     assert (finding.severity, "cannot be read" in finding.what) == (Severity.ERROR, True)
 
 
-async def test_merged_mappings_are_read_as_yaml_means_them(model: Path) -> None:
+async def test_merged_mappings_are_read_as_yaml_means_them(folder: Path) -> None:
     text = """\
         models:
           - &base
@@ -168,16 +139,16 @@ async def test_merged_mappings_are_read_as_yaml_means_them(model: Path) -> None:
             name: two
             max_sto: 4
         """
-    assert await lines(model, text) == [("9", "models[1].max_sto: unknown key. Did you mean 'max_stops'?")]
+    assert await lines(folder, text) == [("9", "models[1].max_sto: unknown key. Did you mean 'max_stops'?")]
 
 
-async def test_tokenizer_and_template(model: Path) -> None:
-    (model / "broken.jinja").write_text("{{ 1 }}\n{% for %}\n")
-    (model / "empty").mkdir()
-    (model / "spoilt").mkdir()
-    (model / "spoilt" / "tokenizer.json").write_text("{}")
-    (model / "bare").mkdir()
-    (model / "bare" / "tokenizer.json").write_bytes((model / "tiny" / "tokenizer.json").read_bytes())
+async def test_tokenizer_and_template(folder: Path) -> None:
+    (folder / "broken.jinja").write_text("{{ 1 }}\n{% for %}\n")
+    (folder / "empty").mkdir()
+    (folder / "spoilt").mkdir()
+    (folder / "spoilt" / "tokenizer.json").write_text("{}")
+    (folder / "bare").mkdir()
+    (folder / "bare" / "tokenizer.json").write_bytes((folder / "tiny" / "tokenizer.json").read_bytes())
     text = """\
         models:
           - {name: a, triton: {url: 'h:1'}, max_seq_len: 64, tokenizer: empty}
@@ -187,7 +158,7 @@ async def test_tokenizer_and_template(model: Path) -> None:
           - {name: e, triton: {url: 'h:1'}, max_seq_len: 64, tokenizer: tiny, template: none.jinja}
           - {name: f, triton: {url: 'h:1'}, max_seq_len: 64, tokenizer: bare}
         """
-    found = await findings(model, text)
+    found = await findings(folder, text)
     assert [where for where, _ in found] == ["2", "3", "4", "broken.jinja:2", "6", "7"]
     assert {each.severity for _, each in found} == {Severity.ERROR}
     what = [each.what for _, each in found]
@@ -198,31 +169,20 @@ async def test_tokenizer_and_template(model: Path) -> None:
     assert "chat template" in what[5]
 
 
-async def test_a_template_that_fails_at_each_message(model: Path) -> None:
-    (model / "fails.jinja").write_text("{% for m in messages %}{{ m.rol.x }}{% endfor %}")
-    text = """\
-        models:
-          - {name: a, triton: {url: 'h:1'}, max_seq_len: 64, tokenizer: tiny, template: fails.jinja}
-        """
-    [(where, found)] = await findings(model, text)
-    assert (where, found.severity) == ("2", Severity.WARNING)
-    assert "'dict object' has no attribute 'rol'" in found.what
-
-
 @pytest.mark.usefixtures("one_helper")
 @pytest.mark.parametrize("content", [None, b"no model"])
-async def test_a_tokenizer_is_refused_in_the_words_of_the_server(model: Path, content: bytes | None) -> None:
-    folder = model / "native"
-    folder.mkdir()
+async def test_a_tokenizer_is_refused_in_the_words_of_the_server(folder: Path, content: bytes | None) -> None:
+    native = folder / "native"
+    native.mkdir()
     if content is not None:
-        (folder / "tokenizer.model").write_bytes(content)
+        (native / "tokenizer.model").write_bytes(content)
     text = "models: [{name: a, triton: {url: 'h:1'}, max_seq_len: 64, tokenizer: native}]"
     with pytest.raises(TokenizerError) as refusal:
-        Tokenizer.from_folder(folder)
-    assert [each.what for _, each in await findings(model, text)] == [str(refusal.value)]
+        Tokenizer.from_folder(native)
+    assert [each.what for _, each in await findings(folder, text)] == [str(refusal.value)]
 
 
-async def test_what_is_allowed_but_hardly_meant(model: Path) -> None:
+async def test_what_is_allowed_but_hardly_meant(folder: Path) -> None:
     text = """\
         server:
           host: 0.0.0.0
@@ -237,27 +197,12 @@ async def test_what_is_allowed_but_hardly_meant(model: Path) -> None:
             defaults:
               max_tokens: 9000
         """
-    found = await findings(model, text)
+    found = await findings(folder, text)
     assert [where for where, _ in found] == ["2", "5", "10", "12"]
     assert {each.severity for _, each in found} == {Severity.WARNING}
 
 
-async def test_a_doubtful_family_is_told_of_where_it_is_set(model: Path) -> None:
-    call = (
-        "{% for call in message.tool_calls %}<call>{{ call.function.name }} {{ call.function.arguments }}{% endfor %}"
-    )
-    text = "{{ tools }}{% for message in messages %}{{ message.role }}{{ message.content }}" + call + "{% endfor %}"
-    (model / "calls.jinja").write_text(text)
-    says = "The model is treated as family {}, but its chat template writes tool calls as <call>get_weather "
-    for family, line, fix in (("", "2", "Set `family` if the model"), ("family: kimi", "7", "Set `template` to a")):
-        found = await findings(model, f"{dedent(RIGHT)}    template: calls.jinja\n    {family}\n")
-        assert [(where, each.severity) for where, each in found] == [(line, Severity.WARNING)]
-        (doubt,) = (each for _, each in found)
-        assert doubt.what.startswith(says.format("kimi" if family else "plain"))
-        assert doubt.fix.startswith(fix)
-
-
-async def test_a_triton_that_is_away_is_a_warning(model: Path) -> None:
+async def test_a_triton_that_is_away_is_a_warning(folder: Path) -> None:
     text = f"""\
         models:
           - name: known
@@ -269,13 +214,13 @@ async def test_a_triton_that_is_away_is_a_warning(model: Path) -> None:
             triton:
               url: 127.0.0.1:{free_port()}
         """
-    found = await findings(model, text, offline=False)
+    found = await findings(folder, text, offline=False)
     assert {each.severity for _, each in found} == {Severity.WARNING}
     assert [where for where, _ in found] == ["4", "7", "9"]
     assert "must come from Triton" in found[1][1].what
 
 
-async def test_a_model_wants_no_more_drafts_than_its_deployment_takes(model: Path) -> None:
+async def test_a_model_wants_no_more_drafts_than_its_deployment_takes(folder: Path) -> None:
     text = (EXAMPLES / "draft-target.yaml").read_text()
     wanted = "{num_draft_tokens: 8, max_draft_tokens: 8}"
     for asked, keys in (
@@ -284,25 +229,25 @@ async def test_a_model_wants_no_more_drafts_than_its_deployment_takes(model: Pat
         ("{num_draft_tokens: 7, max_draft_tokens: 9}", ["max_draft_tokens"]),
         ("{num_draft_tokens: 10, max_draft_tokens: 10}", ["num_draft_tokens", "max_draft_tokens"]),
     ):
-        found = [each for _, each in await findings(model, text.replace(wanted, asked)) if "speculative" in each.what]
+        found = [each for _, each in await findings(folder, text.replace(wanted, asked)) if "speculative" in each.what]
         reason = "the value is more than max_draft_tokens of deployment 'target', 8."
         assert [each.what for each in found] == [f"models[0].speculative.{key}: {reason}" for key in keys]
         assert all(each.fix.startswith("Take at most 8") and each.severity is Severity.ERROR for each in found)
     elsewhere = text.replace(wanted, "{num_draft_tokens: 9}").replace("model: tensorrt_llm_bls", "model: another_bls")
-    assert not [each for _, each in await findings(model, elsewhere) if "speculative" in each.what]
+    assert not [each for _, each in await findings(folder, elsewhere) if "speculative" in each.what]
 
 
-async def test_a_deployment_that_does_not_stream_is_told_of(model: Path) -> None:
+async def test_a_deployment_that_does_not_stream_is_told_of(folder: Path) -> None:
     text = (
         (EXAMPLES / "llama3-8b-awq.yaml").read_text().replace("    triton:\n", "    triton:\n      decoupled: false\n")
     )
-    (found,) = [each for _, each in await findings(model, text) if "decoupled" in each.what]
+    (found,) = [each for _, each in await findings(folder, text) if "decoupled" in each.what]
     assert (found.severity, found.fix) == (Severity.WARNING, "Leave it true.")
     assert "one event" in found.what
 
 
-async def test_certificates_that_cannot_be_used_are_found_and_those_that_end_soon(model: Path) -> None:
-    authority = Authority(model / "ca")
+async def test_certificates_that_cannot_be_used_are_found_and_those_that_end_soon(folder: Path) -> None:
+    authority = Authority(folder / "ca")
     soon, other = authority.issue("soon", days=3), authority.issue("other")
     file = f"""\
     server:
@@ -319,23 +264,10 @@ async def test_certificates_that_cannot_be_used_are_found_and_those_that_end_soo
         tokenizer: tiny
         max_seq_len: 2048
     """
-    found = await findings(model, file)
+    found = await findings(folder, file)
     assert [(where, each.severity) for where, each in found] == [
         ("3", Severity.WARNING), ("6", Severity.WARNING), ("11", Severity.ERROR),
     ]  # fmt: skip
     said = [each.what for _, each in found]
     assert said[0] == f"The certificate in {soon.certificate} expires in 2 days."
     assert said[2] == f"triton.tls: the key in {soon.key} does not match the certificate in {other.certificate}."
-
-
-async def test_a_triton_that_speaks_tls_is_told_from_one_that_is_away(model: Path) -> None:
-    authority = Authority(model / "ca")
-    pair = authority.issue("triton")
-    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    served.load_cert_chain(pair.certificate, pair.key)
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=served)
-    async with server:
-        url = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        found = await lines(model, RIGHT.replace("localhost:8001", url), offline=False)
-    sentence = f"Triton at {url} requires TLS, but the gateway does not use TLS: set triton.tls (with ca, or {{}})."
-    assert found[0][1].startswith(sentence)

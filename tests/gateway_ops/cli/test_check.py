@@ -67,11 +67,9 @@ def test_mistakes_are_plain_lines_and_exit_status_1(folder: Path) -> None:
     values = json.loads(check(folder, "gateway.yaml", "--offline", "--json").stdout)
     assert values["ok"] is False
     assert values["findings"][0] == {
-        "severity": "error",
-        "where": "gateway.yaml:6",
-        "what": "models[0].max_stp: unknown key.",
+        "severity": "error", "where": "gateway.yaml:6", "what": "models[0].max_stp: unknown key.",
         "fix": "Did you mean 'max_stops'?",
-    }
+    }  # fmt: skip
 
 
 def test_a_terminal_gets_the_mistakes_of_each_place_together_and_whole(folder: Path) -> None:
@@ -100,11 +98,9 @@ def test_what_a_triton_can_do_fits_a_screen(folder: Path, triton: Any) -> None:
     done = check(folder, triton.grpc_url)
     assert done.returncode == 0, done.stdout
     begins = [
-        "ensemble: the tokens path to tensorrt_llm: ",
-        "  can: streams, ",
-        "  cannot: beam search, ",
+        "ensemble: the tokens path to tensorrt_llm: ", "  can: streams, ", "  cannot: beam search, ",
         "  up to the chat template: tools ",
-    ]
+    ]  # fmt: skip
     lines = [line for line in done.stdout.splitlines() if ": warning: " not in line and ": info: " not in line]
     assert [line[: len(begin)] for line, begin in zip(lines, begins, strict=False)] == begins
     assert ", guaranteed tool calls, JSON schemas, " in lines[1]

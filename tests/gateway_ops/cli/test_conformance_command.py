@@ -52,11 +52,9 @@ def test_what_is_untrue_comes_first_with_lines_that_can_be_copied() -> None:
     lines = done.stdout.splitlines()
     assert done.returncode == 1
     assert lines[:4] == [
-        "untrue: 1",
-        "  Form of responses",
-        "    form-id: Each response has a different `id`.",
+        "untrue: 1", "  Form of responses", "    form-id: Each response has a different `id`.",
         "      but two responses have the `id` chatcmpl-1",
-    ]
+    ]  # fmt: skip
     for line in lines[4:6]:
         assert line.startswith(f"      curl -sS -i -N {server.url}/v1/chat/completions -H ")
         assert line.endswith("}'")
@@ -130,7 +128,7 @@ def test_a_server_that_stops_answering_has_not_passed() -> None:
 
     def stop(_body: dict[str, Any], _reply: Reply) -> None:
         if next(asked) == 2:  # the requests by which it is met
-            threading.Thread(target=server._server.shutdown).start()
+            threading.Thread(target=server.http.shutdown).start()
 
     with HonestServer(Lie(after=stop)) as server:
         done = check(server.url, "--json", "--timeout", "1")

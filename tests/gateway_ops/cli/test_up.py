@@ -10,8 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from gateway.settings.model_settings import ModelSettings
 from gateway_ops.local_stack.minilm import ensure_embedding_folder
 from gateway_ops.local_stack.stack import embedding_entry
 from tests.bound_process import BoundProcess
+from tests.gateway_ops.launch.launched import alive, command_of, until
 from tests.ports import free_port
 from tests.stack import GatewayProcess
 from tests.tiny_model import write_tiny_model
@@ -61,7 +61,6 @@ def foreground(environ: dict[str, str], port: int, model: Path) -> Iterator[subp
                 if line == READY:
                     break
             else:
-                assert process.stderr is not None
                 pytest.fail(process.stderr.read())
             yield process
         finally:
@@ -78,30 +77,9 @@ def children(pid: int) -> list[int]:
     ]
 
 
-def command_of(pid: int) -> str:
-    """Empty where it has ended."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    return ""
-
-
 def find_child(pid: int, mark: str) -> int:
     (found,) = [child for child in children(pid) if mark in command_of(child)]
     return found
-
-
-def gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def free(port: int) -> bool:
@@ -150,7 +128,7 @@ def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, 
     finally:
         down = run(environ, "down", "--port", str(port))
     assert (down.returncode, down.stdout) == (0, f"The gateway on port {port} and its Triton are stopped.\n")
-    assert all(gone(pid) for pid in [*pids, state["supervisor"]["pid"]])
+    assert not any(alive(pid) for pid in [*pids, state["supervisor"]["pid"]])
     assert free(port)
 
 
@@ -224,7 +202,7 @@ def test_a_signal_stops_everything_quietly(environ: dict[str, str], model: Path,
     assert out == ""
     assert err.endswith("stopping\nstopped\n")
     assert "Traceback" not in err
-    assert all(gone(pid) for pid in pids)
+    assert not any(alive(pid) for pid in pids)
     assert free(port)
 
 
@@ -235,7 +213,7 @@ def test_the_death_of_the_gateway_is_said(environ: dict[str, str], model: Path) 
         _, err = up.communicate(timeout=30)
     assert up.returncode == 1
     assert "error: The gateway died" in err
-    assert gone(triton)
+    assert not alive(triton)
 
 
 def belongings(environ: dict[str, str]) -> list[int]:
@@ -244,7 +222,7 @@ def belongings(environ: dict[str, str]) -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # ended meanwhile
-            if mark in (entry / "environ").read_bytes() and not gone(int(entry.name)):
+            if mark in (entry / "environ").read_bytes() and alive(int(entry.name)):
                 found.append(int(entry.name))
     return found
 
@@ -325,14 +303,12 @@ def test_the_first_step_of_a_triton(environ: dict[str, str], model: Path, tmp_pa
     try:
         assert up.returncode == 0, up.stderr
         triton = re.search(r" HTTP (http://\S+)$", up.stdout, re.MULTILINE)
-        assert triton is not None
         text = {"name": "text", "shape": [1, 1], "datatype": "BYTES", "data": ["Hi"]}
         embedded = httpx.post(f"{triton[1]}/v2/models/embedding/infer", json={"inputs": [text]}, timeout=60).json()
         assert [output["shape"] for output in embedded["outputs"]] == [[1, 384], [1, 1]]
         told = re.search(
             r"^To run your own gateway in front of this Triton:\n(.+) \S*gateway serve$", up.stdout, re.MULTILINE
         )
-        assert told is not None
         variables = dict(word.split("=", 1) for word in shlex.split(told[1]))
         assert variables.pop("GATEWAY_PORT") == port
         with GatewayProcess(tmp_path / "log", **variables) as own:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.handler_server import HandlerServer
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Said:
 
 
 @dataclass
-class OtherServer:
+class OtherServer(HandlerServer):
     """Answers each POST by a function of its path and body; a context manager.
 
     Attributes:
@@ -48,26 +48,9 @@ class OtherServer:
     asked: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
 
-    def __enter__(self) -> OtherServer:
-        self._closing = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = False  # closing waits for them
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._closing.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        """Its base."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+    def __post_init__(self) -> None:
+        super().__init__(self._handler())
+        self.http.daemon_threads = False  # closing waits for them
 
     def _get(self, path: str) -> Said:
         if path == "/v1/models" and self.models is not None:
@@ -104,10 +87,7 @@ class OtherServer:
                 except ConnectionError:
                     return  # the client has had enough
                 if said.hangs:
-                    server._closing.wait(30)
-
-            def log_message(self, *_arguments: Any) -> None:
-                """Say nothing."""
+                    server.closing.wait(30)
 
         return Handler
 

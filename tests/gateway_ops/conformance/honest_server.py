@@ -10,9 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.handler_server import HandlerServer
 
 MODEL = "honest"
 KEY = "sk-right"
@@ -67,7 +68,7 @@ class RejectedError(Exception):
         self.reply = Reply(status, {"error": error})
 
 
-class HonestServer:
+class HonestServer(HandlerServer):
     """The server; a context manager."""
 
     def __init__(self, lie: Lie | None = None) -> None:
@@ -77,34 +78,11 @@ class HonestServer:
         self.ids = itertools.count(1)
         self.lock = threading.Lock()
         self.slot = threading.Lock()
-        self.ended = threading.Event()
-        outer = self
-
-        class Handler(_Handler):
-            owner = outer
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> HonestServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.ended.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__init__(type("Handler", (_Handler,), {"owner": self}))
 
 
 class _Handler(BaseHTTPRequestHandler):
     owner: HonestServer
-
-    def log_message(self, *args: Any) -> None:
-        pass
 
     def do_GET(self) -> None:
         if self.path == "/metrics":
@@ -129,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
             with self.owner.slot if self.owner.lie.goes_on_s else contextlib.nullcontext():
                 self._answer(body, lambda: _generate(self.path, body, self.owner))
                 if self.owner.left != left:
-                    self.owner.ended.wait(self.owner.lie.goes_on_s)
+                    self.owner.closing.wait(self.owner.lie.goes_on_s)
         else:
             self._answer({}, lambda: _no_object(raw))
 
@@ -357,11 +335,9 @@ def _chat_choice(body: dict[str, Any], index: int, choice: _Choice, given: Any) 
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
     entries = [_entry(token, body.get("top_logprobs", 0)) for token in choice.tokens] if body.get("logprobs") else None
     return {
-        "index": index,
-        "message": message,
-        "finish_reason": choice.finish,
+        "index": index, "message": message, "finish_reason": choice.finish,
         "logprobs": None if entries is None else {"content": entries},
-    }
+    }  # fmt: skip
 
 
 def _text_choice(body: dict[str, Any], index: int, choice: _Choice, given: Any) -> dict[str, Any]:

@@ -93,6 +93,10 @@ def entries(change: Callable[[list[Body]], object]) -> Lie:
     return of_choices(after)
 
 
+def each_entry(change: Callable[[Body], object]) -> Lie:
+    return entries(lambda found: [change(entry) for entry in found])
+
+
 def dropped(role: str) -> Lie:
     def before(body: Body) -> None:
         if isinstance(body.get("messages"), list):
@@ -128,6 +132,11 @@ def _torn(events: list[Any]) -> None:
             event["choices"][0]["delta"]["content"] = "\ufffd\ufffd"
 
 
+def _ends_stop(choice: Body) -> None:
+    if "message" not in choice and choice["finish_reason"]:
+        choice["finish_reason"] = "stop"
+
+
 def _every_usage(events: list[Any]) -> None:
     chunks = [event for event in events if isinstance(event, dict)]
     if "usage" in chunks[-1]:
@@ -140,22 +149,10 @@ def _twice(events: list[Any]) -> None:
     events.insert(len(events) - 1, ends[0])
 
 
-def _ends_stop(events: list[Any]) -> None:
-    for event in events:
-        if isinstance(event, dict) and event["choices"] and event["choices"][0]["finish_reason"]:
-            event["choices"][0]["finish_reason"] = "stop"
-
-
 def _changing_id(events: list[Any]) -> None:
     for place, event in enumerate(events):
         if isinstance(event, dict):
             event["id"] = f"id-{place}"
-
-
-def _all_at_0(events: list[Any]) -> None:
-    for event in events:
-        for choice in event["choices"] if isinstance(event, dict) else ():
-            choice["index"] = 0
 
 
 def _error_event(body: Body, reply: Reply) -> None:
@@ -166,30 +163,6 @@ def _error_event(body: Body, reply: Reply) -> None:
 def _line(body: Body, reply: Reply) -> None:
     if reply.events:
         reply.raw = b"".join(f"{event}\n\n".encode() for event in reply.events)
-
-
-def _plain(body: Body, reply: Reply) -> None:
-    reply.headers["Content-Type"] = "text/plain"
-
-
-def _same_values(found: list[Body]) -> None:
-    for entry in found:
-        entry["logprob"] = 0.4
-
-
-def _unsorted(found: list[Body]) -> None:
-    for entry in found:
-        entry["top_logprobs"].reverse()
-
-
-def _not_first(found: list[Body]) -> None:
-    for entry in found:
-        entry["logprob"] -= 0.5
-
-
-def _one_more(found: list[Body]) -> None:
-    for entry in found:
-        entry["top_logprobs"] = entry["top_logprobs"][:-1]
 
 
 def _pieces_lost(events: list[Any]) -> None:
@@ -234,18 +207,12 @@ def _accepts(body: Body, reply: Reply) -> None:
         reply.status, reply.json = 200, {"object": "chat.completion", "choices": []}
 
 
-def _error(**fields: Any) -> Callable[[Reply], None]:
-    def change(reply: Reply) -> None:
-        reply.json["error"].update(fields)
-
-    return change
+def _error(**fields: Any) -> Lie:
+    return of_refusals(lambda reply: reply.json["error"].update(fields))
 
 
-def _status(status: int) -> Callable[[Reply], None]:
-    def change(reply: Reply) -> None:
-        reply.status = status
-
-    return change
+def _status(status: int) -> Lie:
+    return of_refusals(lambda reply: setattr(reply, "status", status))
 
 
 def _detail(reply: Reply) -> None:
@@ -277,13 +244,11 @@ FAULT = Lie(after=_accepts)
 LIES: Mapping[str, Callable[[], Lie]] = {
     "usage-present": lambda: of_whole(lambda answer: answer.pop("usage")),
     "usage-total": lambda: of_usage(lambda _, usage: usage.update(total_tokens=usage["prompt_tokens"])),
-    "usage-details": lambda: of_usage(
-        lambda _, usage: usage.update(completion_tokens_details={"reasoning_tokens": 99})
-    ),
+    "usage-details": lambda: of_usage(lambda _,
+                                      usage: usage.update(completion_tokens_details={"reasoning_tokens": 99})),
     "usage-at-limit": lambda: of_usage(lambda _, usage: usage.update(completion_tokens=2)),
-    "usage-of-choices": lambda: of_usage(
-        lambda body, usage: usage.update(completion_tokens=4) if "n" in body else None
-    ),
+    "usage-of-choices": lambda: of_usage(lambda body,
+                                         usage: usage.update(completion_tokens=4) if "n" in body else None),
     "usage-prompt-fixed": lambda: of_usage(lambda body, usage: usage.update(prompt_tokens=9 + body["max_tokens"])),
     "usage-prompt-counted": lambda: of_usage(lambda _, usage: usage.update(prompt_tokens=7)),
     "usage-of-stream": lambda: deaf("stream_options"),
@@ -294,7 +259,7 @@ LIES: Mapping[str, Callable[[], Lie]] = {
     "finish-stop": lambda: finish("length"),
     "finish-known": lambda: finish("eos_token"),
     "finish-once": lambda: of_stream(_twice),
-    "finish-stream-same": lambda: of_stream(_ends_stop),
+    "finish-stream-same": lambda: of_choices(_ends_stop),
     "stop-cuts": lambda: deaf("stop"),
     "stop-in-stream": lambda: only_streamed(lambda body: body.pop("stop", None)),
     "stop-finish": lambda: finish("length"),
@@ -311,21 +276,21 @@ LIES: Mapping[str, Callable[[], Lie]] = {
     "form-id": lambda: of_whole(lambda answer: answer.update(id="chatcmpl-1")),
     "form-choices": lambda: deaf("n"),
     "form-unasked": lambda: Lie(lambda body: body.update(logprobs=True)),
-    "form-json": lambda: Lie(after=_plain),
-    "stream-type": lambda: Lie(after=_plain),
+    "form-json": lambda: Lie(after=lambda _, reply: reply.headers.update({"Content-Type": "text/plain"})),
+    "stream-type": lambda: Lie(after=lambda _, reply: reply.headers.update({"Content-Type": "text/plain"})),
     "stream-events": lambda: Lie(after=_line),
     "stream-done": lambda: of_stream(lambda events: events.pop()),
     "stream-same-head": lambda: of_stream(_changing_id),
     "stream-role": lambda: of_stream(lambda events: events[0]["choices"][0]["delta"].pop("role")),
-    "stream-choices": lambda: of_stream(_all_at_0),
+    "stream-choices": lambda: of_choices(lambda choice: choice.update(index=0)),
     "stream-refusal": lambda: Lie(after=_error_event),
     "logprobs-present": lambda: deaf("logprobs", "top_logprobs"),
     "logprobs-each-token": lambda: entries(lambda found: found.pop()),
     "logprobs-text": lambda: entries(lambda found: found[1].update(token="?", bytes=[63])),
-    "logprobs-negative": lambda: entries(_same_values),
-    "logprobs-top-count": lambda: entries(_one_more),
-    "logprobs-top-sorted": lambda: entries(_unsorted),
-    "logprobs-greedy-first": lambda: entries(_not_first),
+    "logprobs-negative": lambda: each_entry(lambda entry: entry.update(logprob=0.4)),
+    "logprobs-top-count": lambda: each_entry(lambda entry: entry["top_logprobs"].pop()),
+    "logprobs-top-sorted": lambda: each_entry(lambda entry: entry["top_logprobs"].reverse()),
+    "logprobs-greedy-first": lambda: each_entry(lambda entry: entry.update(logprob=entry["logprob"] - 0.5)),
     "logprobs-stream-same": lambda: of_stream(_pieces_lost),
     "max-completion-tokens": lambda: deaf("max_completion_tokens"),
     "max-tokens": lambda: deaf("max_tokens"),
@@ -353,11 +318,11 @@ LIES: Mapping[str, Callable[[], Lie]] = {
     "cancel-frees": lambda: Lie(counts_for_ever=True),
     "cancel-harmless": _somebody_left,
     "error-form": lambda: of_refusals(lambda reply: reply.json["error"].pop("type")),
-    "error-no-model": lambda: of_refusals(_error(code=404)),
-    "error-bad-json": lambda: of_refusals(_status(422)),
-    "error-no-object": lambda: of_refusals(_status(500)),
+    "error-no-model": lambda: _error(code=404),
+    "error-bad-json": lambda: _status(422),
+    "error-no-object": lambda: _status(500),
     "error-no-path": lambda: of_refusals(_detail),
     "error-wrong-key": lambda: Lie(takes_every_key=True),
     "error-context": lambda: Lie(_shorten),
-    "error-no-trace": lambda: of_refusals(_error(message='Traceback (most recent call last):\n  File "/app/x.py"')),
-}
+    "error-no-trace": lambda: _error(message='Traceback (most recent call last):\n  File "/app/x.py"'),
+}  # fmt: skip

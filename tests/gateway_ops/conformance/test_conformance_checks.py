@@ -165,15 +165,8 @@ def test_a_server_that_never_answers_alike_is_not_called_untrue_for_it() -> None
     with HonestServer(Lie(after=_never_alike)) as server:
         found = {each.check.name: each for each in suite.run(meet(server))}
     texts = [
-        "text-stream-same",
-        "text-parts",
-        "stop-cuts",
-        "stop-in-stream",
-        "stop-list",
-        "top-p",
-        "seed",
-        "logit-bias",
-    ]
+        "text-stream-same", "text-parts", "stop-cuts", "stop-in-stream", "stop-list", "top-p", "seed", "logit-bias",
+    ]  # fmt: skip
     assert {found[name].verdict for name in texts} == {Verdict.UNCLEAR}
     assert found["text-stream-same"].evidence == "the same greedy request gets different answers"
     assert {found[name].verdict for name in ("usage-total", "finish-known", "fault-no-model")} == {Verdict.TRUE}

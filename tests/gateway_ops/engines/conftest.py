@@ -54,13 +54,9 @@ class Image:
         model = {"source": str(self.disk / "model"), "dtype": "bfloat16"}
         limits = {"max_batch_size": 8, "max_input_len": 1000, "max_seq_len": 2000, "max_num_tokens": 4096}
         return {
-            "name": "small",
-            "engine": "tensorrt",
-            "model": model,
-            "engine_dir": str(self.engine),
-            "limits": limits,
+            "name": "small", "engine": "tensorrt", "model": model, "engine_dir": str(self.engine), "limits": limits,
             "triton": {"max_batch_size": 8},
-        }
+        }  # fmt: skip
 
     def gateway(self, *words: str) -> Result:
         """Run ``gateway engine`` with the settings file."""

@@ -123,16 +123,10 @@ def engine(told: dict[str, Any], output: Path) -> None:
 
 
 CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 128,
-    "vocab_size": 100,
-    "max_position_embeddings": 8192,
+    "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 100, "max_position_embeddings": 8192,
     "tie_word_embeddings": False,
-}
+}  # fmt: skip
 
 
 def safetensors() -> bytes:

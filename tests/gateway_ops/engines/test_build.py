@@ -27,11 +27,8 @@ def test_an_engine_is_built_and_says_what_made_it(image: Image) -> None:
     image.built()
     assert image.calls() == [CONVERT, BUILD]
     assert {path.name for path in image.engine.iterdir()} == {
-        "config.json",
-        "rank0.engine",
-        "rank1.engine",
-        "gateway_manifest.json",
-    }
+        "config.json", "rank0.engine", "rank1.engine", "gateway_manifest.json",
+    }  # fmt: skip
     manifest = json.loads((image.engine / "gateway_manifest.json").read_text())
     assert (manifest["trtllm"], manifest["gpu"], manifest["capability"]) == ("1.2.1", "NVIDIA L4", "8.9")
     assert manifest["outputs"]["rank1.engine"]["bytes"] == 600
@@ -63,23 +60,15 @@ def test_a_dry_run_prints_the_words_that_a_build_runs(image: Image) -> None:
     [
         ({"model": {"source": "a/model", "folder": "DISK/fetched", "family": "llama"}}, ["hf", CONVERT, BUILD]),
         ({"model": {"source": "DISK/model", "quantization": "fp8"}}, ["quantization/quantize.py", BUILD]),
-        (
-            {
-                "model": {"source": "DISK/model", "dtype": "float16"},
-                "speculative": {"method": "medusa", "heads": "/heads", "num_heads": 4, "max_draft_tokens": 63},
-            },
-            ["medusa/convert_checkpoint.py", BUILD],
-        ),
-        (
-            {"lora": {"prefetch_dir": "DISK/lora", "adapters": {1: "/lora/sql", 7: "/lora/law"}}},
-            [CONVERT, BUILD, "hf_lora_convert.py", "hf_lora_convert.py"],
-        ),
-        (
-            {"guided_decoding": {"tokenizer_info": "DISK/engines/tokenizer.json"}},
-            [CONVERT, BUILD, "generate_xgrammar_tokenizer_info.py"],
-        ),
+        ({"model": {"source": "DISK/model", "dtype": "float16"},
+          "speculative": {"method": "medusa", "heads": "/heads", "num_heads": 4, "max_draft_tokens": 63}},
+         ["medusa/convert_checkpoint.py", BUILD]),
+        ({"lora": {"prefetch_dir": "DISK/lora", "adapters": {1: "/lora/sql", 7: "/lora/law"}}},
+         [CONVERT, BUILD, "hf_lora_convert.py", "hf_lora_convert.py"]),
+        ({"guided_decoding": {"tokenizer_info": "DISK/engines/tokenizer.json"}},
+         [CONVERT, BUILD, "generate_xgrammar_tokenizer_info.py"]),
     ],
-)
+)  # fmt: skip
 def test_each_kind_of_deployment_has_its_steps(image: Image, change: dict[str, Any], tools: list[str]) -> None:
     image.write(json.loads(json.dumps(change).replace("DISK", str(image.disk))))
     image.built()
@@ -215,16 +204,6 @@ def test_a_disk_must_hold_all_that_is_made(image: Image) -> None:
     one: dict[str, Any] = {"triton": {"executor": "orchestrator", "gpu_ids": [[0]]}}
     other: dict[str, Any] = {"name": "other", "prefix": "b_", "engine_dir": str(image.disk / "engines" / "other")}
     image.write(one, one | other | {"triton": {"executor": "orchestrator", "gpu_ids": [[1]]}})
-    result = image.gateway("build")
-    assert result.exit_code == 1
-    assert "are needed there, and" in result.output
-    assert image.calls() == []
-
-
-def test_a_disk_that_is_too_small_is_named_before_anything_runs(image: Image) -> None:
-    path = image.disk / "model" / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_size": 2**20, "num_hidden_layers": 1000}))
-    image.set("GPU", f"NVIDIA Huge, {2**40}, 9.0")
     result = image.gateway("build")
     assert result.exit_code == 1
     assert "are needed there, and" in result.output

@@ -18,16 +18,10 @@ GIB, MIB = 2**30, 2**20
 def llama(hidden: int, layers: int, heads: int, kv: int, inner: int, vocab: int, **more: Any) -> dict[str, Any]:
     """The ``config.json`` of a model of Llama's form."""
     return {
-        "model_type": "llama",
-        "hidden_size": hidden,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv,
-        "intermediate_size": inner,
-        "vocab_size": vocab,
-        "max_position_embeddings": 131072,
+        "model_type": "llama", "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads,
+        "num_key_value_heads": kv, "intermediate_size": inner, "vocab_size": vocab, "max_position_embeddings": 131072,
         "tie_word_embeddings": False,
-    } | more
+    } | more  # fmt: skip
 
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -76,22 +70,17 @@ OTHERS = {**EXPERTS, "StarCoder": STARCODER, "GLM-4-9B": GLM}
 
 def estimated(config: dict[str, Any], quantization: str = "none", cache: str = "auto", **limits: int) -> Estimate:
     shape, weights = shape_from(config), shaped_weights(config)
-    assert shape is not None
-    assert weights is not None
     return estimate(deployment(quantization, cache, **limits), shape, weights)
 
 
 def deployment(quantization: str = "none", cache: str = "auto", **limits: int) -> DeploymentSettings:
     return DeploymentSettings.model_validate(
         {
-            "name": "one",
-            "engine": "tensorrt",
-            "engine_dir": "/engines/one",
+            "name": "one", "engine": "tensorrt", "engine_dir": "/engines/one",
             "model": {"source": "/models/one", "quantization": quantization},
-            "kv_cache": {"dtype": cache, "reuse": False},
-            "limits": limits,
-        }
-    )
+            "kv_cache": {"dtype": cache, "reuse": False}, "limits": limits,
+        },
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -107,13 +96,11 @@ def deployment(quantization: str = "none", cache: str = "auto", **limits: int) -
 )
 def test_weights_in_16_bits_are_those_of_the_files_to_the_byte(model: str, published: int) -> None:
     weights = shaped_weights(MODELS[model])
-    assert weights is not None
     assert 2 * weights.total == published
 
 
 def test_gpt2_medium_has_the_parameters_of_its_card() -> None:
     weights = shaped_weights(MODELS["GPT-2 medium"])
-    assert weights is not None
     assert weights.total == pytest.approx(355e6, rel=0.01)  # openai-community/gpt2-medium: 355M
 
 
@@ -132,7 +119,6 @@ def test_gpt2_medium_has_the_parameters_of_its_card() -> None:
 )
 def test_quantised_weights_are_within_a_tenth(model: str, quantization: str, published: float) -> None:
     weights = shaped_weights(MODELS[model])
-    assert weights is not None
     assert weight_bytes(weights, deployment(quantization)) == pytest.approx(published, rel=0.1)
 
 
@@ -166,13 +152,11 @@ def test_what_is_taken_before_the_cache_is_within_a_tenth() -> None:
 
 def test_parallelism_shares_layers_and_repeats_the_input_table() -> None:
     weights = shaped_weights(MODELS["Llama 3.1 70B"])
-    assert weights is not None
     one = deployment("fp8")
     for tp, pp in ((8, 1), (4, 2)):
         shared = one.model_copy(update={"parallelism": one.parallelism.model_copy(update={"tp": tp, "pp": pp})})
         assert weight_bytes(weights, shared) > weights.linear / 8 + 2 * weights.embedding
     shape = shape_from(MODELS["Llama 3.1 70B"])
-    assert shape is not None
     sixteen = one.model_copy(update={"parallelism": one.parallelism.model_copy(update={"tp": 16})})
     eight = one.model_copy(update={"parallelism": one.parallelism.model_copy(update={"tp": 8})})
     # Eight heads of keys and values are repeated on sixteen GPUs.
@@ -195,7 +179,6 @@ def test_parallelism_shares_layers_and_repeats_the_input_table() -> None:
 )
 def test_parameters_of_other_forms_are_those_of_their_cards(model: str, published: float) -> None:
     weights = shaped_weights(usual_names(OTHERS[model]))
-    assert weights is not None
     assert weights.total == pytest.approx(published, rel=0.01)
 
 
@@ -216,8 +199,6 @@ def test_the_cache_of_latent_and_shared_heads_is_small(model: str, published: in
     assert estimated(config).kv_token == published
     eight = deployment().model_copy(update={"parallelism": deployment().parallelism.model_copy(update={"tp": 8})})
     shape, weights = shape_from(config), shaped_weights(config)
-    assert shape is not None
-    assert weights is not None
     least = {"DeepSeek-V3": 70_272, "DeepSeek-V2-Lite": 2 * 576 * 27}.get(model, 2 * 2 * 128 * 40)
     assert estimate(eight, shape, weights).kv_token == least  # each GPU has the latent, or one head
 
@@ -241,7 +222,6 @@ def test_a_source_that_is_quantised_has_the_size_of_its_files(
     config: dict[str, Any], quantization: dict[str, Any], published: float
 ) -> None:
     weights = shaped_weights(config, source_bits(quantization))
-    assert weights is not None
     assert weights.stored_bytes == pytest.approx(published, rel=0.03)
     assert weight_bytes(weights, deployment()) == weights.stored_bytes
 
@@ -253,8 +233,6 @@ def test_windows_that_come_in_turn_are_counted_by_layer() -> None:
     windows = {"max_attention_window": (1024, 1024, 1024, 1024, 1024, 32768)}
     turns = one.model_copy(update={"kv_cache": one.kv_cache.model_copy(update=windows)})
     shape, weights = shape_from(config), shaped_weights(config)
-    assert shape is not None
-    assert weights is not None
     by_hand = 2 * 16 * 128 * 2 * (52 * 1024 + 10 * 32768)
     assert estimate(turns, shape, weights).kv_sequence == pytest.approx(by_hand, rel=0.001)
     assert estimate(one, shape, weights).kv_sequence == 2 * 16 * 128 * 2 * 62 * 32768
@@ -263,7 +241,6 @@ def test_windows_that_come_in_turn_are_counted_by_layer() -> None:
 def test_the_llm_api_has_a_tied_table_once() -> None:
     config = llama(2048, 16, 32, 8, 8192, 128256, head_dim=64, tie_word_embeddings=True)  # Llama 3.2 1B: 2.47 GB
     weights = shaped_weights(config)
-    assert weights is not None
     llmapi = deployment().model_copy(update={"engine": "llmapi"})
     assert weight_bytes(weights, llmapi) == pytest.approx(2.47e9, rel=0.01)
     assert weight_bytes(weights, deployment()) == pytest.approx(2.47e9 + 2 * 128256 * 2048, rel=0.01)

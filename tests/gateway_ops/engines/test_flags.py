@@ -15,11 +15,9 @@ from gateway_ops.repository.tool_flags import TABLES, rejected_words, table_of
 
 ENGINE_VERSIONS = ("0.19.0", "0.20.0", "0.21.0", "1.0.0", "1.1.0", "1.2.1")
 BASE: dict[str, Any] = {
-    "name": "one",
-    "engine": "tensorrt",
-    "engine_dir": "/engines/one",
+    "name": "one", "engine": "tensorrt", "engine_dir": "/engines/one",
     "model": {"source": "/models/one", "family": "llama", "dtype": "float16"},
-}
+}  # fmt: skip
 
 
 def words(changes: dict[str, Any], version: str) -> list[str]:
@@ -36,29 +34,23 @@ def words(changes: dict[str, Any], version: str) -> list[str]:
 # The flows of upstream's README and of the tutorials that follow it, and every section that becomes a flag.
 FLOWS: dict[str, dict[str, Any]] = {
     "GPT-2 on four GPUs": {"model": {"family": "gpt"}, "parallelism": {"tp": 4}},
-    "Llama 3 8B, AWQ and INT8 cache": {
-        "model": {"quantization": "int4_awq", "dtype": "bfloat16"},
-        "kv_cache": {"dtype": "int8", "reuse": False},
-        "build": {"awq_block_size": 128, "gemm_plugin": "bfloat16", "attention_plugin": "bfloat16"},
-    },
-    "Medusa": {
-        "model": {"source": "lmsys/vicuna-7b-v1.3", "folder": "/models/vicuna"},
-        "speculative": {"method": "medusa", "heads": "/models/heads", "num_heads": 4, "max_draft_tokens": 63},
-    },
+    "Llama 3 8B, AWQ and INT8 cache": {"model": {"quantization": "int4_awq", "dtype": "bfloat16"},
+                                       "kv_cache": {"dtype": "int8", "reuse": False},
+                                       "build": {"awq_block_size": 128, "gemm_plugin": "bfloat16",
+                                                 "attention_plugin": "bfloat16"}},
+    "Medusa": {"model": {"source": "lmsys/vicuna-7b-v1.3", "folder": "/models/vicuna"},
+               "speculative": {"method": "medusa", "heads": "/models/heads", "num_heads": 4, "max_draft_tokens": 63}},
     "EAGLE": {"speculative": {"method": "eagle", "heads": "/models/heads", "max_draft_tokens": 63}},
-    "lookahead": {
-        "speculative": {"method": "lookahead", "window_size": 7, "ngram_size": 7, "verification_set_size": 7}
-    },
+    "lookahead": {"speculative": {"method": "lookahead", "window_size": 7, "ngram_size": 7,
+                                  "verification_set_size": 7}},
     "LoRA": {"lora": {"max_rank": 16, "prefetch_dir": "/lora", "adapters": {1: "/adapters/sql"}}},
     "two machines": {"parallelism": {"tp": 8, "pp": 2, "nodes": 2}},
-    "everything else": {
-        "limits": {"max_batch_size": 4, "max_input_len": 100, "max_seq_len": 200, "max_num_tokens": 400},
-        "logits": {"generation": True, "datatype": "FP16"},
-        "build": {"max_prompt_table_size": 10, "weight_streaming": True, "paged_context_fmha": False},
-        "kv_cache": {"tokens_per_block": 64, "reuse": False},
-        "guided_decoding": {"tokenizer_info": "/engines/info.json"},
-    },
-}
+    "everything else": {"limits": {"max_batch_size": 4, "max_input_len": 100, "max_seq_len": 200,
+                                   "max_num_tokens": 400}, "logits": {"generation": True, "datatype": "FP16"},
+                        "build": {"max_prompt_table_size": 10, "weight_streaming": True, "paged_context_fmha": False},
+                        "kv_cache": {"tokens_per_block": 64, "reuse": False},
+                        "guided_decoding": {"tokenizer_info": "/engines/info.json"}},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("version", ENGINE_VERSIONS)

@@ -28,19 +28,15 @@ def found(image: Image, *options: str) -> list[dict[str, Any]]:
         ({"limits": {"max_seq_len": 4000}}, "It was built for max_seq_len 2000, but the deployment asks for 4000."),
         ({"limits": {"max_input_len": 1500}}, "It was built for max_input_len 1000, but the deployment asks for 1500."),
         ({"limits": {"max_batch_size": 9}}, "It was built for max_batch_size 8, but the deployment asks for 9."),
-        (
-            {"limits": {"max_num_tokens": 5000}},
-            "It was built for max_num_tokens 4096, but the deployment asks for 5000.",
-        ),
+        ({"limits": {"max_num_tokens": 5000}},
+         "It was built for max_num_tokens 4096, but the deployment asks for 5000."),
         ({"trtllm": "1.1.0"}, "TensorRT-LLM 1.2.1 built it, but the deployment has 1.1.0."),
         ({"kv_cache": {"tokens_per_block": 64}}, "It was built for blocks of 32 tokens"),
         ({"lora": {}}, "It was built without the LoRA plugin, which adapters need."),
-        (
-            {"speculative": {"method": "lookahead", "window_size": 4, "ngram_size": 3, "verification_set_size": 4}},
-            "It was built for max_draft_len 0, but the deployment asks for 15.",
-        ),
+        ({"speculative": {"method": "lookahead", "window_size": 4, "ngram_size": 3, "verification_set_size": 4}},
+         "It was built for max_draft_len 0, but the deployment asks for 15."),
     ],
-)
+)  # fmt: skip
 def test_an_engine_for_another_deployment(image: Image, change: dict[str, Any], said: str) -> None:
     image.built()
     limits = image.small()["limits"] | change.pop("limits", {})

@@ -34,16 +34,8 @@ def test_tensors_are_counted_by_their_part(tmp_path: Path) -> None:
     layer = {"model.layers.0.mlp.up_proj.weight": ("BF16", [16, 8], 256), "model.norm.weight": ("BF16", [8], 16)}
     write(tmp_path / "model-2.safetensors", {**layer, "lm_head.weight": ("BF16", [100, 8], 1600)})
     found = stored_weights(tmp_path)
-    assert found is not None
     assert (found.linear, found.embedding, found.head, found.rest) == (128, 800, 800, 8)
     assert (found.stored_bytes, found.quantised) == (3472, False)
-
-
-def test_a_quantised_source_is_told_by_its_types(tmp_path: Path) -> None:
-    write(tmp_path / "model.safetensors", {"model.layers.0.mlp.up_proj.weight": ("F8_E4M3", [16, 8], 128)})
-    found = stored_weights(tmp_path)
-    assert found is not None
-    assert found.quantised
 
 
 def test_matrices_that_are_packed_into_whole_numbers_are_quantised(tmp_path: Path) -> None:
@@ -52,7 +44,6 @@ def test_matrices_that_are_packed_into_whole_numbers_are_quantised(tmp_path: Pat
     layer["model.layers.0.mlp.up_proj.scales"] = ("F16", [32, 14336], 32 * 14336 * 2)
     write(tmp_path / "model.safetensors", layer)
     found = stored_weights(tmp_path)
-    assert found is not None
     assert found.quantised
     assert found.stored_bytes == 4096 * 14336 // 2 + 32 * 14336 * 2
 

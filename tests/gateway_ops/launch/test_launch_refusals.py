@@ -90,16 +90,8 @@ def test_ranks_of_the_llm_api_need_it_and_its_launcher(
 
 def test_options_reach_the_command() -> None:
     chosen = (
-        "--host",
-        "0.0.0.0",
-        "--grpc-port",
-        "9001",
-        "--exit-timeout",
-        "5",
-        "--oversubscribe",
-        "--",
-        "--log-verbose=1",
-    )
+        "--host", "0.0.0.0", "--grpc-port", "9001", "--exit-timeout", "5", "--oversubscribe", "--", "--log-verbose=1",
+    )  # fmt: skip
     first, *others = printed("gpt2-medium-tp4", *chosen)
     assert first[:3] == ["mpirun", "--allow-run-as-root", "--oversubscribe"]
     assert {"--grpc-address=0.0.0.0", "--grpc-port=9001", "--exit-timeout-secs=5", "--log-verbose=1"} <= set(first)

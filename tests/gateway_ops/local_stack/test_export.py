@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer, pre_tokenizers
 
-from gateway_ops.local_stack.export import unpermute, write_folder
+from gateway_ops.local_stack.export import write_folder
 from gateway_ops.local_stack.gguf import GgufError, GgufFile
 from tests.gateway_ops.local_stack.gguf_bytes import ARRAY, F32, STRING, gguf_bytes
 
@@ -20,16 +20,6 @@ SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TOKENS = [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet()), "he", "Ġhe"]
 TEMPLATE = "{{ messages[0]['content'] }}"
 U32, FLOAT = 4, 6
-
-
-def rotary_pairs_to_neighbours(weight: Any, heads: int) -> Any:
-    """llama.cpp's order, written down row by row: row 2i is row i of a head, row 2i + 1 is row i + head_dim / 2."""
-    rows = []
-    for head in range(heads):
-        first = head * HEAD_DIM
-        for i in range(HEAD_DIM // 2):
-            rows += [weight[first + i], weight[first + i + HEAD_DIM // 2]]
-    return np.stack(rows)
 
 
 def metadata(**changed: tuple[int, Any]) -> list[tuple[str, int, Any]]:
@@ -78,51 +68,6 @@ def weights() -> dict[str, Any]:
 def export(folder: Path, source: dict[str, Any], **changed: tuple[int, Any]) -> None:
     tensors = [(f"{name}.weight", weight.shape, F32, weight.tobytes()) for name, weight in source.items()]
     write_folder(GgufFile(gguf_bytes(metadata(**changed), tensors)), folder, TEMPLATE, (2, 0))
-
-
-@pytest.mark.parametrize("heads", [1, 2, 3])
-def test_unpermute_undoes_llama_cpp_order(heads: int) -> None:
-    weight = np.random.default_rng(heads).standard_normal((heads * HEAD_DIM, 5)).astype(np.float32)
-    np.testing.assert_array_equal(unpermute(rotary_pairs_to_neighbours(weight, heads), heads), weight)
-
-
-def test_weights_have_hugging_face_names_and_row_order(tmp_path: Path) -> None:
-    wanted = weights()
-    stored = dict(wanted)
-    stored["blk.0.attn_q"] = rotary_pairs_to_neighbours(wanted["blk.0.attn_q"], HEADS)
-    stored["blk.0.attn_k"] = rotary_pairs_to_neighbours(wanted["blk.0.attn_k"], KV_HEADS)
-    export(tmp_path, stored)
-    read = load_file(tmp_path / "model.safetensors")
-    names = {
-        "model.embed_tokens": "token_embd",
-        "model.norm": "output_norm",
-        "model.layers.0.input_layernorm": "blk.0.attn_norm",
-        "model.layers.0.self_attn.q_proj": "blk.0.attn_q",
-        "model.layers.0.self_attn.k_proj": "blk.0.attn_k",
-        "model.layers.0.self_attn.v_proj": "blk.0.attn_v",
-        "model.layers.0.self_attn.o_proj": "blk.0.attn_output",
-        "model.layers.0.post_attention_layernorm": "blk.0.ffn_norm",
-        "model.layers.0.mlp.gate_proj": "blk.0.ffn_gate",
-        "model.layers.0.mlp.up_proj": "blk.0.ffn_up",
-        "model.layers.0.mlp.down_proj": "blk.0.ffn_down",
-    }
-    assert set(read) == {f"{name}.weight" for name in names}
-    for name, source in names.items():
-        np.testing.assert_array_equal(read[f"{name}.weight"], wanted[source], err_msg=name)
-
-
-def test_config_describes_the_model(tmp_path: Path) -> None:
-    export(tmp_path, weights())
-    config = json.loads((tmp_path / "config.json").read_text())
-    assert config["architectures"] == ["LlamaForCausalLM"]
-    assert config["head_dim"] == HEAD_DIM
-    assert config["num_key_value_heads"] == KV_HEADS
-    assert config["rms_norm_eps"] == 1e-5  # not 9.999999747378752e-06
-    assert config["tie_word_embeddings"] is True
-    assert config["vocab_size"] == len(TOKENS)
-    generation = json.loads((tmp_path / "generation_config.json").read_text())
-    assert generation == {"bos_token_id": 1, "eos_token_id": [2, 0], "pad_token_id": 2}
-    assert (tmp_path / "chat_template.jinja").read_text() == TEMPLATE
 
 
 def test_an_output_matrix_of_its_own_unties_the_embeddings(tmp_path: Path) -> None:

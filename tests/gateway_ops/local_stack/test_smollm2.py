@@ -100,14 +100,6 @@ def test_a_chat_prompt_has_the_ids_of_the_special_tokens(tokenizer: Tokenizer) -
     ]  # fmt: skip
 
 
-def test_the_default_system_line_is_ours_and_gives_way() -> None:
-    default = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
-    asked = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
-    assert render(("user", "hi")) == default + asked
-    assert render(("system", "Be brief."), ("user", "hi")) == f"<|im_start|>system\nBe brief.<|im_end|>\n{asked}"
-    assert render(("developer", "Be brief."), ("user", "hi")) == f"<|im_start|>system\nBe brief.<|im_end|>\n{asked}"
-
-
 def test_an_answer_without_text_and_no_generation_prompt() -> None:
     text = render(("system", ""), ("assistant", None), ("tool", "42"), generate=False)
     assert text == (

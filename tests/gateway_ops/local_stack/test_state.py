@@ -42,7 +42,6 @@ def child(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        assert process.stdout is not None
         process.stdout.readline()
         yield process
         process.kill()
@@ -107,7 +106,6 @@ def test_a_port_is_claimed_once_and_freed_by_a_crash() -> None:
     with BoundProcess(
         [sys.executable, "-c", CLAIMANT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
-        assert other.stdout is not None
         assert other.stdout.readline() == "claimed\n"
         with pytest.raises(LocalStackError, match="already up on port 9000: stop it with: gateway down --port 9000"):
             RunFolder(9000).claim().__enter__()

@@ -5,23 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gateway_ops.local_stack import sweeper
-from gateway_ops.local_stack.sweeper import SHARED_MEMORY, Sweeper, new_server_name, sweep_stale
-from tests.bound_process import BoundProcess
-
-OWNER = """
-import sys
-from gateway_ops.local_stack.sweeper import Sweeper
-sweeper = Sweeper(sys.argv[1])
-print("there", flush=True)
-sys.stdin.read()
-"""
+from gateway_ops.local_stack.sweeper import SHARED_MEMORY, new_server_name, sweep_stale
 
 
 @pytest.fixture
@@ -48,35 +38,6 @@ def member(name: str) -> subprocess.Popen[bytes]:
     with process.stdout as out:
         out.readline()
     return process
-
-
-def gone_within(seconds: float, path: Path) -> bool:
-    end = time.monotonic() + seconds
-    while path.exists() and time.monotonic() < end:
-        time.sleep(0.01)
-    return not path.exists()
-
-
-@pytest.mark.parametrize("end", ["closed", "owner killed"])
-def test_all_that_carries_the_name_goes_with_the_owner(region: Callable[[str], Path], end: str) -> None:
-    name, other = new_server_name(), new_server_name()
-    mine, theirs = region(name), region(other)
-    with member(name) as victim, member(other) as bystander:
-        if end == "closed":
-            Sweeper(name).close()
-        else:
-            with BoundProcess(
-                [sys.executable, "-c", OWNER, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            ) as owner:
-                assert owner.stdout is not None
-                owner.stdout.readline()
-                assert victim.poll() is None
-                owner.kill()
-        assert gone_within(20, mine)
-        assert victim.wait(20) == -9
-        assert bystander.poll() is None
-        assert theirs.exists()
-        bystander.kill()
 
 
 def test_stale_regions_are_those_without_a_process(region: Callable[[str], Path]) -> None:

@@ -43,11 +43,9 @@ def facts(text: str) -> dict[str, Any]:
         "outputs": {tensor.name: tensor_facts(tensor) for tensor in config.output},
         "parameters": {key: value.string_value for key, value in config.parameters.items()},
         "batching": config.HasField("dynamic_batching"),
-        "steps": [
-            {"model": step.model_name, "inputs": dict(step.input_map), "outputs": dict(step.output_map)}
-            for step in config.ensemble_scheduling.step
-        ],
-    }
+        "steps": [{"model": step.model_name, "inputs": dict(step.input_map),
+                   "outputs": dict(step.output_map)} for step in config.ensemble_scheduling.step],
+    }  # fmt: skip
 
 
 def tensor_facts(tensor: Any) -> dict[str, Any]:

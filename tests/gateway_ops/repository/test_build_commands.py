@@ -76,21 +76,9 @@ def test_each_converter_is_told_in_its_own_words(deployments_of, repository: Pat
     model = {"family": "gemma", "dtype": "bfloat16", "quantization": "int8_wo"}
     script = rendered(deployments_of({"model": model, "parallelism": {"tp": 2}}), repository).files[BUILD]
     assert options_of(script, "convert_checkpoint.py") == {
-        "--model_dir": "/models/small",
-        "--output_dir": "/tmp/small-checkpoint",
-        "--ckpt-type": "hf",
-        "--dtype": "bfloat16",
-        "--world-size": "2",
-        "--use_weight_only": "",
-        "--weight_only_precision": "int8",
-    }
-
-
-@pytest.mark.parametrize(("family", "dtype"), [("llama", "fp8"), ("llama", "int8"), ("gpt", "int8")])
-def test_a_converter_quantises_the_cache(family: str, dtype: str, deployments_of, repository: Path) -> None:
-    cache = {"dtype": dtype, "reuse": False}  # which needs attention in fp8
-    script = rendered(deployments_of({"model": {"family": family}, "kv_cache": cache}), repository).files[BUILD]
-    assert f"--{dtype}_kv_cache" in options_of(script, "convert_checkpoint.py")
+        "--model_dir": "/models/small", "--output_dir": "/tmp/small-checkpoint", "--ckpt-type": "hf",
+        "--dtype": "bfloat16", "--world-size": "2", "--use_weight_only": "", "--weight_only_precision": "int8",
+    }  # fmt: skip
 
 
 def test_a_model_that_nobody_can_read_here_is_converted_by_hand(deployments_of, repository: Path) -> None:
@@ -130,13 +118,6 @@ def test_lookahead_is_built_for_the_drafts_of_its_sizes(
     parameters = rendering.configs["tensorrt_llm"].parameters
     assert parameters["decoding_mode"].string_value == "lookahead"  # or the backend reads no sizes
     assert parameters["lookahead_window_size"].string_value == str(window)
-
-
-def test_logits_in_halves_are_what_the_engine_gives(deployments_of, repository: Path) -> None:
-    script = rendered(deployments_of({"logits": {"datatype": "FP16"}}), repository).files[BUILD]
-    assert options_of(script, "trtllm-build")["--logits_dtype"] == "float16"
-    plain = rendered(deployments_of({}), repository).files[BUILD]
-    assert "--logits_dtype" not in options_of(plain, "trtllm-build")
 
 
 def test_an_engine_that_two_load_is_built_once(deployments_of, repository: Path) -> None:

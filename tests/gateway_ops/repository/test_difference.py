@@ -46,41 +46,21 @@ def test_none(compare: Compare) -> None:
 @pytest.mark.parametrize(
     ("model", "old", "new", "said"),
     [
-        (
-            "preprocessing",
-            "max_batch_size: 16",
-            "max_batch_size: ${triton_max_batch_size}",
-            ["max_batch_size: 16 rendered, not filled in there"],
-        ),
-        (
-            "postprocessing",
-            "count: 1",
-            "count: ${postprocessing_instance_count}",
-            ["instances: 1 rendered, not filled in there"],
-        ),
-        (
-            "tensorrt_llm",
-            "preferred_batch_size: 16 default_queue_policy { }",
-            "preferred_batch_size: ${triton_max_batch_size} default_queue_policy { max_queue_size: ${max_queue_size} }",
-            [
-                "dynamic_batching max_queue_size: only there (not filled in)",
-                "dynamic_batching preferred_batch_size: [16] rendered, not filled in there",
-            ],
-        ),
-        (
-            "tensorrt_llm",
-            "decoupled: true",
-            "decoupled: ${decoupled_mode}",
-            ["decoupled: true rendered, not filled in there"],
-        ),
-        (
-            "ensemble",
-            'name: "context_logits" data_type: TYPE_FP32',
-            'name: "context_logits" data_type: ${logits_datatype}',
-            ["output context_logits type: FP32 rendered, not filled in there"],
-        ),
+        ("preprocessing", "max_batch_size: 16", "max_batch_size: ${triton_max_batch_size}",
+         ["max_batch_size: 16 rendered, not filled in there"]),
+        ("postprocessing", "count: 1", "count: ${postprocessing_instance_count}",
+         ["instances: 1 rendered, not filled in there"]),
+        ("tensorrt_llm", "preferred_batch_size: 16 default_queue_policy { }",
+         "preferred_batch_size: ${triton_max_batch_size} default_queue_policy { max_queue_size: ${max_queue_size} }",
+         ["dynamic_batching max_queue_size: only there (not filled in)",
+          "dynamic_batching preferred_batch_size: [16] rendered, not filled in there"]),
+        ("tensorrt_llm", "decoupled: true", "decoupled: ${decoupled_mode}",
+         ["decoupled: true rendered, not filled in there"]),
+        ("ensemble", 'name: "context_logits" data_type: TYPE_FP32',
+         'name: "context_logits" data_type: ${logits_datatype}',
+         ["output context_logits type: FP32 rendered, not filled in there"]),
     ],
-)
+)  # fmt: skip
 def test_what_nobody_filled_in_is_no_value(compare: Compare, model: str, old: str, new: str, said: list[str]) -> None:
     assert compare(model, old, new) == [f"{model}: {line}" for line in said]
 
@@ -92,73 +72,17 @@ def test_what_nobody_filled_in_is_not_the_value_that_stands_in_for_it(compare: C
 
 OTHERS = {
     "kind": ("postprocessing", "KIND_CPU", "KIND_GPU", "instance_group 1 kind: KIND_CPU rendered, KIND_GPU there"),
-    "GPUs": (
-        "postprocessing",
-        "kind: KIND_CPU",
-        "kind: KIND_CPU gpus: [ 0, 1 ]",
-        "instance_group 1 gpus: only there ([0, 1])",
-    ),
-    "batch": (
-        "tensorrt_llm",
-        "preferred_batch_size: 16",
-        "preferred_batch_size: [ 8, 16 ]",
-        "dynamic_batching preferred_batch_size: [16] rendered, [8, 16] there",
-    ),
-    "versions": (
-        "preprocessing",
-        "max_batch_size",
-        "version_policy { specific { versions: 3 } } max_batch_size",
-        "version_policy specific versions: only there ([3])",
-    ),
-    "all versions": (
-        "preprocessing",
-        "max_batch_size",
-        "version_policy { all { } } max_batch_size",
-        "version_policy all: only there (there)",
-    ),
-    "file": (
-        "preprocessing",
-        "max_batch_size",
-        'default_model_filename: "other.py" max_batch_size',
-        "default_model_filename: only there (other.py)",
-    ),
-    "cache": (
-        "preprocessing",
-        "max_batch_size",
-        "response_cache { enable: true } max_batch_size",
-        "response_cache enable: only there (true)",
-    ),
-    "version of a step": (
-        "ensemble",
-        'model_name: "postprocessing"\n    model_version: -1',
-        'model_name: "postprocessing"\n    model_version: 2',
-        "step postprocessing model_version: -1 rendered, 2 there",
-    ),
-    "timeout": (
-        "tensorrt_llm",
-        "default_queue_policy { }",
-        "default_queue_policy { timeout_action: DELAY }",
-        "dynamic_batching default_queue_policy timeout_action: only there (DELAY)",
-    ),
-    "priorities": (
-        "tensorrt_llm",
-        "default_queue_policy { }",
-        "default_queue_policy { } priority_queue_policy { key: 1 value { max_queue_size: 4 } }",
-        "dynamic_batching priority_queue_policy 1 max_queue_size: only there (4)",
-    ),
-    "warm-up": (
-        "preprocessing",
-        "max_batch_size",
-        'model_warmup { name: "one" batch_size: 2 } max_batch_size',
-        "model_warmup 1 batch_size: only there (2)",
-    ),
-    "format": (
-        "preprocessing",
-        'name: "QUERY"',
-        'name: "QUERY" is_shape_tensor: true',
-        "input QUERY is_shape_tensor: only there (true)",
-    ),
-}
+    "versions": ("preprocessing", "max_batch_size", "version_policy { specific { versions: 3 } } max_batch_size",
+                 "version_policy specific versions: only there ([3])"),
+    "version of a step": ("ensemble", 'model_name: "postprocessing"\n    model_version: -1',
+                          'model_name: "postprocessing"\n    model_version: 2',
+                          "step postprocessing model_version: -1 rendered, 2 there"),
+    "priorities": ("tensorrt_llm", "default_queue_policy { }",
+                   "default_queue_policy { } priority_queue_policy { key: 1 value { max_queue_size: 4 } }",
+                   "dynamic_batching priority_queue_policy 1 max_queue_size: only there (4)"),
+    "warm-up": ("preprocessing", "max_batch_size", 'model_warmup { name: "one" batch_size: 2 } max_batch_size',
+                "model_warmup 1 batch_size: only there (2)"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -20,11 +20,9 @@ BERT = {"architectures": ["BertModel"], "hidden_size": 384, "max_position_embedd
 MEAN = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True, "include_prompt": True}
 STEPS = [{"type": f"sentence_transformers.models.{name}"} for name in ("Transformer", "Pooling", "Normalize")]
 MINILM = {
-    "config.json": BERT,
-    "modules.json": STEPS,
-    "sentence_bert_config.json": {"max_seq_length": 256},
+    "config.json": BERT, "modules.json": STEPS, "sentence_bert_config.json": {"max_seq_length": 256},
     "1_Pooling/config.json": MEAN,
-}
+}  # fmt: skip
 CROSS = BERT | {"architectures": ["BertForSequenceClassification"]}
 
 
@@ -58,12 +56,9 @@ def test_a_folder_becomes_a_model_beside_others(tmp_path: Path, repository: Path
     assert [(tensor.name, [*tensor.dims]) for tensor in config.input] == [("pair", [2])]
     assert [(tensor.name, [*tensor.dims]) for tensor in config.output] == [("logits", [2]), ("token_count", [1])]
     assert {name: entry.string_value for name, entry in config.parameters.items()} == {
-        "model_dir": str(folder),
-        "tokenizer_dir": str(folder),
-        "task": "rerank",
-        "max_seq_len": "512",
+        "model_dir": str(folder), "tokenizer_dir": str(folder), "task": "rerank", "max_seq_len": "512",
         "labels": '["no", "yes"]',
-    }
+    }  # fmt: skip
     assert check_repository(out) == []
     there = {path.name for path in (out / "my-encoder" / "1").iterdir()}
     assert there == {path.name for path in (repository / EMBEDDING / "1").glob("*.py")}
@@ -103,16 +98,12 @@ def test_a_cross_encoder_without_labels_has_as_many_scores_as_transformers_gives
         ({"config.json": {"architectures": ["BertModel"]}}, "lacks a number or label of a BERT model"),
         ({"config.json": []}, "config.json does not hold what belongs there."),
         ({"config.json": BERT, "modules.json": [*STEPS, {"type": "a.Dense"}]}, "the module Dense is not computed."),
-        (
-            {"config.json": BERT, "1_Pooling/config.json": {"pooling_mode_lasttoken": True}},
-            "pooling by lasttoken is not computed.",
-        ),
-        (
-            {"config.json": BERT, "1_Pooling/config.json": MEAN | {"pooling_mode_cls_token": True}},
-            "pooling by cls, mean is not computed.",
-        ),
+        ({"config.json": BERT, "1_Pooling/config.json": {"pooling_mode_lasttoken": True}},
+         "pooling by lasttoken is not computed."),
+        ({"config.json": BERT, "1_Pooling/config.json": MEAN | {"pooling_mode_cls_token": True}},
+         "pooling by cls, mean is not computed."),
     ],
-)
+)  # fmt: skip
 def test_a_folder_that_is_not_computed_is_rejected_by_name(tmp_path: Path, files: dict[str, Any], said: str) -> None:
     with pytest.raises(RenderError) as caught:
         encoder_config(write_files(tmp_path, files), "any", "/models/any")

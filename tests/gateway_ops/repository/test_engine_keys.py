@@ -49,8 +49,6 @@ def named(tree: ast.AST) -> Iterator[str]:
 
 def options_module() -> ModuleType:
     spec = importlib.util.spec_from_file_location("options_of_engines", VERSION / "engines" / "llmapi" / "options.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look for the module of their fields
     spec.loader.exec_module(module)
@@ -104,24 +102,13 @@ def test_the_table_is_what_the_sources_read(engine: str, tmp_path: Path) -> None
 
 BASE: dict[str, Any] = {"name": "small", "model": {"source": "/models/small"}}
 VALUES: dict[str, Any] = {
-    "limits.max_seq_len": 64,
-    "decoding.exclude_input_in_output": False,
-    "kv_cache.reuse": False,
-    "kv_cache.tokens_per_block": 32,
-    "runtime.cancellation_check_period_ms": 7,
-    "model.dtype": "float16",
-    "limits.max_batch_size": 3,
-    "triton.max_queue_size": 4,
-    "triton.gpu_ids": [[2]],
-    "limits.max_beam_width": 4,
-    "kv_cache.free_gpu_mem_fraction": 0.5,
-    "parallelism.tp": 2,
-    "guided_decoding.backend": "llguidance",
-    "lora.prefetch_dir": "/lora",
-    "decoding.normalize_log_probs": True,
-    "logits.context": True,
+    "limits.max_seq_len": 64, "decoding.exclude_input_in_output": False, "kv_cache.reuse": False,
+    "kv_cache.tokens_per_block": 32, "runtime.cancellation_check_period_ms": 7, "model.dtype": "float16",
+    "limits.max_batch_size": 3, "triton.max_queue_size": 4, "triton.gpu_ids": [[2]], "limits.max_beam_width": 4,
+    "kv_cache.free_gpu_mem_fraction": 0.5, "parallelism.tp": 2, "guided_decoding.backend": "llguidance",
+    "lora.prefetch_dir": "/lora", "decoding.normalize_log_probs": True, "logits.context": True,
     "lora.host_memory_bytes": 40000,
-}
+}  # fmt: skip
 
 
 BEAMS = {"mode": "beam_search"}
@@ -155,26 +142,10 @@ def test_what_an_engine_reads_is_rendered_and_the_rest_is_refused(engine: str, p
         assert engine_parameters(deployment)[parameter.name] == str(written).lower()
 
 
-def test_what_the_reference_engine_does_not_have_is_refused_in_its_own_words() -> None:
-    said = BASE | {"engine": "reference", "kv_cache": {"tokens_per_block": 64}, "lora": {"max_rank": 4}}
-    found = {dotted(one.keys).partition(".")[2]: one for one in contradictions([DeploymentSettings(**said)])}
-    assert found["kv_cache.tokens_per_block"].reason == "with the engine reference it is always 32"
-    assert found["kv_cache.tokens_per_block"].fix == "Write 32, or leave it out."
-    assert found["lora.max_rank"].reason == "the engine reference does not use it"
-    assert len(found) == 2
-
-
 def test_an_engine_that_takes_no_section_takes_no_empty_one() -> None:
     said = BASE | {"engine": "transformers", "lora": {}, "guided_decoding": {}, "kv_cache": {}}
     found = {dotted(one.keys).partition(".")[2] for one in contradictions([DeploymentSettings(**said)])}
     assert found == {"lora", "guided_decoding"}
-
-
-def test_what_the_llm_api_is_told_of_guides_its_engine_reads() -> None:
-    said = BASE | {"engine": "llmapi", "guided_decoding": {"backend": "llguidance"}}
-    told = engine_parameters(DeploymentSettings(**said))
-    assert told["guided_decoding_backend"] == "llguidance"
-    assert told["guided_decoding_guide_types"] == "json,json_schema,regex,ebnf_grammar"
 
 
 def test_the_native_backend_finds_what_it_looks_for() -> None:

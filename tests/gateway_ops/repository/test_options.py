@@ -32,34 +32,19 @@ SAMPLES: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "max_queue_size": ("9", {}, "preprocessing dynamic_batching max_queue_size", "9"),
     "triton_backend": ("tensorrtllm", {}, "tensorrt_llm backend", "tensorrtllm"),
     "decoupled_mode": ("True", {}, "tensorrt_llm decoupled", "true"),
-    "encoder_input_features_data_type": (
-        "TYPE_BF16",
-        {},
-        "tensorrt_llm input encoder_input_features type",
-        "BF16",
-    ),
+    "encoder_input_features_data_type": ("TYPE_BF16", {}, "tensorrt_llm input encoder_input_features type", "BF16"),
     "prompt_embedding_table_data_type": ("TYPE_BF16", {}, "tensorrt_llm input prompt_embedding_table type", "BF16"),
     "bls_instance_count": ("2", {}, "tensorrt_llm_bls instances", "2"),
     "accumulate_tokens": ("True", {}, "tensorrt_llm_bls parameter accumulate_tokens", "true"),
     "tensorrt_llm_model_name": ("engine", {}, "tensorrt_llm_bls parameter tensorrt_llm_model_name", "engine"),
-    "tensorrt_llm_draft_model_name": (
-        "guess",
-        DRAFT,
-        "tensorrt_llm_bls parameter tensorrt_llm_draft_model_name",
-        "guess",
-    ),
-}
+    "tensorrt_llm_draft_model_name": ("guess", DRAFT, "tensorrt_llm_bls parameter tensorrt_llm_draft_model_name",
+                                      "guess"),
+}  # fmt: skip
 VALUES = {
-    "batching_strategy": "V1",
-    "batch_scheduler_policy": "max_utilization",
-    "decoding_mode": "top_k_top_p",
-    "gpu_device_ids": r"0\,1;2\,3",
-    "participant_ids": r"1\,2",
-    "max_attention_window_size": r"2048\,4096",
-    "medusa_choices": r"{0}\, {0\, 1}",
-    "eagle_choices": r"{0}\, {0\, 1}",
-    "guided_decoding_backend": "xgrammar",
-}
+    "batching_strategy": "V1", "batch_scheduler_policy": "max_utilization", "decoding_mode": "top_k_top_p",
+    "gpu_device_ids": r"0\,1;2\,3", "participant_ids": r"1\,2", "max_attention_window_size": r"2048\,4096",
+    "medusa_choices": r"{0}\, {0\, 1}", "eagle_choices": r"{0}\, {0\, 1}", "guided_decoding_backend": "xgrammar",
+}  # fmt: skip
 SECTIONS = {"lora": LORA, "speculative": DRAFT, "guided_decoding": GUIDED, "encoder": ENCODER}
 
 

@@ -39,12 +39,10 @@ def test_variables_and_keys_reach_their_sections() -> None:
         DATA,
         [
             r"engine_dir:/engines/a,enable_kv_cache_reuse:False,max_beam_width:4,gpu_device_ids:0\,1;2\,3",
-            "a/kv_cache_free_gpu_mem_fraction:0.5",
-            "limits.max_seq_len:4096,logits_datatype:TYPE_FP16",
-            r"b/medusa_choices:{0\, 0}\, {1}",
-            "triton_backend:tensorrtllm",
+            "a/kv_cache_free_gpu_mem_fraction:0.5", "limits.max_seq_len:4096,logits_datatype:TYPE_FP16",
+            r"b/medusa_choices:{0\, 0}\, {1}", "triton_backend:tensorrtllm",
         ],
-    )
+    )  # fmt: skip
     a, b = changed["deployments"]
     assert a == {
         "name": "a",
@@ -92,12 +90,9 @@ def test_ranks_of_instances_are_separated_as_upstream_has_them() -> None:
 def test_spaces_after_commas_and_quotes_around_numbers() -> None:
     changed = apply_overrides(DATA, ["limits.max_seq_len:4096, engine_dir:/engines/a", "a/model.source:'123'"])
     assert changed["deployments"][0] | {"kv_cache": None} == {
-        "name": "a",
-        "kv_cache": None,
-        "limits": {"max_seq_len": 4096},
-        "engine_dir": "/engines/a",
+        "name": "a", "kv_cache": None, "limits": {"max_seq_len": 4096}, "engine_dir": "/engines/a",
         "model": {"source": "123"},
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("value", ["[x", "*x", '"x', "!!x y", "@x", "%x", "`x`"])

@@ -25,22 +25,13 @@ from tests.gateway_ops.repository.conftest import EXAMPLES, load
 from tests.gateway_ops.repository.stock import UPSTREAM, is_image
 
 NAMES = (
-    "draft-target",
-    "embedded",
-    "gpt2-medium-tp4",
-    "llama3-405b-two-nodes",
-    "llama3-70b-tp8",
-    "llama3-8b-awq",
-    "llmapi-tp4",
-    "two-models",
-)
+    "draft-target", "embedded", "gpt2-medium-tp4", "llama3-405b-two-nodes", "llama3-70b-tp8", "llama3-8b-awq",
+    "llmapi-tp4", "two-models",
+)  # fmt: skip
 RANK_ABOVE_0 = [
-    "--model-control-mode=explicit",
-    "--load-model=tensorrt_llm",
-    "--allow-http=false",
-    "--allow-grpc=false",
+    "--model-control-mode=explicit", "--load-model=tensorrt_llm", "--allow-http=false", "--allow-grpc=false",
     "--allow-metrics=false",
-]
+]  # fmt: skip
 
 
 def test_there_are_eight_examples() -> None:
@@ -136,27 +127,12 @@ def test_slurm_starts_a_server_for_each_rank(tmp_path: Path, deployments_of, rep
         task = env | {"SLURM_STEP_NUM_TASKS": "16", "SLURM_PROCID": str(rank)}
         started = subprocess.run(launch, env=task, capture_output=True, text=True, check=True).stdout.splitlines()
         assert started == [
-            f"--model-repository={tmp_path / 'out'}",
-            "--disable-auto-complete-config",
-            f"--backend-config=python,shm-region-prefix-name=prefix{rank}_",
-            *more,
-            "--log-verbose=1",
-        ]
+            f"--model-repository={tmp_path / 'out'}", "--disable-auto-complete-config",
+            f"--backend-config=python,shm-region-prefix-name=prefix{rank}_", *more, "--log-verbose=1",
+        ]  # fmt: skip
     alone = subprocess.run(launch, env=env, capture_output=True, text=True, check=False)
     assert alone.returncode == 1
     assert "srun --mpi=pmix --nodes=2 --ntasks=16 sh launch.sh" in alone.stderr
-
-
-def test_an_engine_has_room_for_prompt_tables(deployments_of, repository: Path) -> None:
-    script = render(deployments_of({"build": {"max_prompt_table_size": 640}}), repository).files
-    assert b" --max_prompt_embedding_table_size 640\n" in script[Path("build_engines.sh")]
-    assert b"prompt_embedding" not in render(deployments_of({}), repository).files[Path("build_engines.sh")]
-
-
-def test_experts_are_shared_when_the_checkpoint_is_made(deployments_of, repository: Path) -> None:
-    deployments = deployments_of({"parallelism": {"tp": 8, "moe_tp": 2, "moe_ep": 4}})
-    script = render(deployments, repository).files[Path("build_engines.sh")].decode()
-    assert "--tp_size 8 --pp_size 1 --moe_tp_size 2 --moe_ep_size 4" in script
 
 
 def test_what_tools_leave_behind_stays_out(tmp_path: Path, repository: Path) -> None:
@@ -166,15 +142,6 @@ def test_what_tools_leave_behind_stays_out(tmp_path: Path, repository: Path) -> 
         (python / "tensorrt_llm" / "1" / left).write_bytes(b"\xf8")
     files = render(load(EXAMPLES / "embedded.yaml"), python).files
     assert {path for path in files if path.suffix not in (".py", ".pbtxt", ".sh")} == {Path("ensemble/1/.gitkeep")}
-
-
-def test_heads_of_their_own_are_converted_by_the_operator(deployments_of, repository: Path) -> None:
-    deployments = deployments_of({"speculative": {"method": "medusa", "max_draft_tokens": 63}})
-    script = render(deployments, repository).files[Path("build_engines.sh")].decode()
-    assert "convert_checkpoint.py" not in script
-    assert "convert the model with examples/medusa" in script
-    assert 'trtllm-build --checkpoint_dir "$CHECKPOINT" --output_dir /engines/small' in script
-    assert "--max_draft_len 63 --speculative_decoding_mode medusa" in script
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path, repository: Path) -> None:

@@ -44,16 +44,11 @@ def filled(folder: str, engine: str, batch: int, **more: str) -> Values:
     text = {"tokenizer_dir": folder, "add_special_tokens": "false", "skip_special_tokens": "true"}
     bls = {name: more.pop(name) for name in tuple(more) if name.startswith("tensorrt_llm_")}
     own = {
-        "triton_backend": "tensorrtllm",
-        "decoupled_mode": "True",
-        "engine_dir": engine,
-        "batching_strategy": "inflight_fused_batching",
-        "exclude_input_in_output": "True",
-        "encoder_input_features_data_type": "TYPE_FP16",
-        "prompt_embedding_table_data_type": "TYPE_FP16",
-        "normalize_log_probs": "False",
-        "enable_kv_cache_reuse": "True",
-    }
+        "triton_backend": "tensorrtllm", "decoupled_mode": "True", "engine_dir": engine,
+        "batching_strategy": "inflight_fused_batching", "exclude_input_in_output": "True",
+        "encoder_input_features_data_type": "TYPE_FP16", "prompt_embedding_table_data_type": "TYPE_FP16",
+        "normalize_log_probs": "False", "enable_kv_cache_reuse": "True",
+    }  # fmt: skip
     queue = {name: more[name] for name in ("max_queue_size",) if name in more}
     return {
         "ensemble": every,
@@ -70,30 +65,16 @@ TUTORIAL: Values = {
     "ensemble": {"triton_max_batch_size": "1", "logits_datatype": "TYPE_FP32"},
     "preprocessing": {"tokenizer_dir": _FOLDER, "triton_max_batch_size": "1", "preprocessing_instance_count": "1"},
     "postprocessing": {"tokenizer_dir": _FOLDER, "triton_max_batch_size": "1", "postprocessing_instance_count": "1"},
-    "tensorrt_llm": {
-        "triton_backend": "tensorrtllm",
-        "triton_max_batch_size": "1",
-        "decoupled_mode": "False",
-        "max_beam_width": "1",
-        "engine_dir": "/data/llama3-engine",
-        "max_tokens_in_paged_kv_cache": "2560",
-        "max_attention_window_size": "2560",
-        "kv_cache_free_gpu_mem_fraction": "0.5",
-        "exclude_input_in_output": "True",
-        "enable_kv_cache_reuse": "False",
-        "batching_strategy": "inflight_fused_batching",
-        "max_queue_delay_microseconds": "0",
-        "encoder_input_features_data_type": "TYPE_FP16",
-        "prompt_embedding_table_data_type": "TYPE_FP16",
-        "logits_datatype": "TYPE_FP32",
-    },
-    "tensorrt_llm_bls": {
-        "triton_max_batch_size": "1",
-        "decoupled_mode": "False",
-        "bls_instance_count": "1",
-        "logits_datatype": "TYPE_FP32",
-    },
-}
+    "tensorrt_llm": {"triton_backend": "tensorrtllm", "triton_max_batch_size": "1", "decoupled_mode": "False",
+                     "max_beam_width": "1", "engine_dir": "/data/llama3-engine", "max_tokens_in_paged_kv_cache": "2560",
+                     "max_attention_window_size": "2560", "kv_cache_free_gpu_mem_fraction": "0.5",
+                     "exclude_input_in_output": "True", "enable_kv_cache_reuse": "False",
+                     "batching_strategy": "inflight_fused_batching", "max_queue_delay_microseconds": "0",
+                     "encoder_input_features_data_type": "TYPE_FP16", "prompt_embedding_table_data_type": "TYPE_FP16",
+                     "logits_datatype": "TYPE_FP32"},
+    "tensorrt_llm_bls": {"triton_max_batch_size": "1", "decoupled_mode": "False", "bls_instance_count": "1",
+                         "logits_datatype": "TYPE_FP32"},
+}  # fmt: skip
 _TUTORIAL_S_CHOICES: Expected = {
     "tensorrt_llm decoupled": (ON, None),
     "tensorrt_llm_bls decoupled": (ON, None),
@@ -107,16 +88,11 @@ _TUTORIAL_S_CHOICES: Expected = {
 def defaults(*names: str, engine: str = "tensorrt_llm") -> Expected:
     """Parameters of the engine that are written with upstream's default, where the hand leaves them out."""
     known = {
-        "batch_scheduler_policy": "guaranteed_no_evict",
-        "enable_chunked_context": OFF,
-        "kv_cache_free_gpu_mem_fraction": "0.9",
-        "max_beam_width": "1",
-        "speculative_decoding_fast_logits": OFF,
-        "lora_cache_optimal_adapter_size": "8",
-        "lora_cache_max_adapter_size": "64",
-        "lora_cache_gpu_memory_fraction": "0.05",
-        "lora_cache_host_memory_bytes": str(2**30),
-    }
+        "batch_scheduler_policy": "guaranteed_no_evict", "enable_chunked_context": OFF,
+        "kv_cache_free_gpu_mem_fraction": "0.9", "max_beam_width": "1", "speculative_decoding_fast_logits": OFF,
+        "lora_cache_optimal_adapter_size": "8", "lora_cache_max_adapter_size": "64",
+        "lora_cache_gpu_memory_fraction": "0.05", "lora_cache_host_memory_bytes": str(2**30),
+    }  # fmt: skip
     return {f"{engine} parameter {name}": (known[name], None) for name in names}
 
 

@@ -252,15 +252,10 @@ def _to_request(number: str, prompt: list[int], params: Any, streaming: bool, re
         top_p = 1.0 if params.top_p is None else params.top_p
         strategy = {"temperature": params.temperature, "top_k": params.top_k, "top_p": top_p, "seed": params.seed or 0}
     optional = {
-        "repetition_penalty": params.repetition_penalty,
-        "presence_penalty": params.presence_penalty,
-        "frequency_penalty": params.frequency_penalty,
-        "min_tokens": params.min_tokens,
-        "min_p": params.min_p,
-        "top_p_decay": params.top_p_decay,
-        "top_p_min": params.top_p_min,
-        "top_p_reset_id": params.top_p_reset_ids,
-    }
+        "repetition_penalty": params.repetition_penalty, "presence_penalty": params.presence_penalty,
+        "frequency_penalty": params.frequency_penalty, "min_tokens": params.min_tokens, "min_p": params.min_p,
+        "top_p_decay": params.top_p_decay, "top_p_min": params.top_p_min, "top_p_reset_id": params.top_p_reset_ids,
+    }  # fmt: skip
     stops = params.stop_token_ids or ()
     if params.ignore_eos and recorded.VERSION == "main":
         stops = ()  # as there
@@ -299,25 +294,15 @@ def _perf_metrics(perf: Perf) -> Any:
     """As the bindings of C++ give it, by the recorded names."""
     total, reused = perf.blocks or (0, 0)
     values: dict[str, dict[str, Any]] = {
-        "TimingMetrics": {
-            "arrival_time": _time(perf.arrival_ns),
-            "first_scheduled_time": _time(perf.first_scheduled_ns),
-            "first_token_time": _time(perf.first_token_ns),
-            "last_token_time": _time(perf.last_token_ns),
-        },
-        "KvCacheMetrics": {
-            "num_total_allocated_blocks": total,
-            "num_new_allocated_blocks": total - reused,
-            "num_reused_blocks": reused,
-            "num_missed_blocks": total - reused,
-            "kv_cache_hit_rate": reused / max(total, 1),
-        },
-        "SpeculativeDecodingMetrics": {
-            "acceptance_rate": 0.0,
-            "total_accepted_draft_tokens": 0,
-            "total_draft_tokens": 0,
-        },
-    }
+        "TimingMetrics": {"arrival_time": _time(perf.arrival_ns),
+                          "first_scheduled_time": _time(perf.first_scheduled_ns),
+                          "first_token_time": _time(perf.first_token_ns), "last_token_time": _time(perf.last_token_ns)},
+        "KvCacheMetrics": {"num_total_allocated_blocks": total, "num_new_allocated_blocks": total - reused,
+                           "num_reused_blocks": reused, "num_missed_blocks": total - reused,
+                           "kv_cache_hit_rate": reused / max(total, 1)},
+        "SpeculativeDecodingMetrics": {"acceptance_rate": 0.0, "total_accepted_draft_tokens": 0,
+                                       "total_draft_tokens": 0},
+    }  # fmt: skip
     parts = {
         name: SimpleNamespace(**{n: given[n] for n in recorded.parameters(name, recorded.BINDINGS)})
         for name, given in values.items()
