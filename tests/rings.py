@@ -20,9 +20,9 @@ def begin(*, short: bool) -> None:
     _Run.short = short
 
 
-def examples(count: int) -> int:
-    """How many examples a property test takes of ``count``: a third in a short run, and no fewer than one."""
-    return -(-count // 3) if _Run.short else count
+def examples(count: int, long: int | None = None) -> int:
+    """How many examples a property test takes: a third of ``count`` in a short run, in others ``long`` or ``count``."""
+    return -(-count // 3) if _Run.short else long or count
 
 
 def one_in(step: int, values: Sequence[Any], ids: Sequence[str], of: Callable[[Any], str]) -> list[Any]:
